@@ -268,6 +268,11 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
                       int64_t timeout_ms, ol_error *error) OL_NODISCARD;
 
+/* As ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK where that
+ * would wait. */
+int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uint64_t term,
+                          ol_wait_for what, ol_error *error) OL_NODISCARD;
+
 /* Whether ol_partition_wait for OL_WAIT_FLUSHED would return OL_OK at once; takes no lock. */
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 

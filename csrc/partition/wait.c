@@ -52,6 +52,11 @@ static int check_reached(const ol_partition *partition, int64_t end_offset, uint
     return OL_WOULD_BLOCK;
 }
 
+int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uint64_t term,
+                          ol_wait_for what, ol_error *error) {
+    return check_reached(partition, end_offset, term, what, error);
+}
+
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term) {
     return is_reached(partition, end_offset, OL_WAIT_FLUSHED) && partition->term == term;
 }

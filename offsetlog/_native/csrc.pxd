@@ -691,6 +691,8 @@ cdef extern from "partition/partition.h" nogil:
                                     ol_error *error) noexcept
     int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms,
                           ol_error *error) noexcept
+    int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uint64_t term, int what,
+                              ol_error *error) noexcept
     c_bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) noexcept
     c_bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term) noexcept
     int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept

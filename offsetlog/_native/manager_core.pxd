@@ -11,6 +11,14 @@ cdef enum answer:
     ANSWER_REPLICAS
 
 
+# What a call has written, and what it returns once that is durable.
+cdef struct written:
+    int32_t number
+    int64_t end_offset      # -1: there was nothing to write
+    uint64_t term
+    int64_t count           # -1: the position
+
+
 @cython.final
 cdef class ManagerCore:
     cdef readonly StoreCore core
@@ -20,12 +28,21 @@ cdef class ManagerCore:
     cdef public object appended             # called with the number of a partition after each write, or None
     cdef object moved                       # called with the number of a partition after W has moved, or None
     cdef object settle
-    cdef object park
+    cdef object flush                       # called with the number of a partition that somebody waits to be flushed
+    cdef list for_watermark                 # a Parking by number
+    cdef list for_disk
     cdef list replicas                      # a Replica or None by number
     cdef bytearray attended                 # by number, whether somebody waits for W
     cdef int default
     cdef int64_t timeout_ms
 
-    cdef int wrote(self, int32_t number) except -1
     cdef int admit(self, object group, object offsets, object client) except -1
-    cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, object timeout) except -1
+    cdef int admit_write(self, int32_t number) except -1
+    cdef int64_t limit_of(self, object timeout) except -2
+    cdef int report_written(self, int32_t number) except -1
+    cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, int64_t timeout_ms) except -1
+    cdef object waited(self, written *write, object timeout)
+    cdef object parked(self, written *write, int answer, int64_t timeout_ms)
+    cdef int write_fence(self, object group, object offsets, written *write) except -1
+    cdef int write_delete(self, object group, list keys, written *write) except -1
+    cdef int write_delete_group(self, object group, written *write) except -1

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import final
 
+from offsetlog._native.parking import Parking, PendingWrite
 from offsetlog._native.quotas import Quotas
 from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
@@ -21,7 +22,10 @@ class ManagerCore:
         alone: bool,
         quotas: Quotas | None,
         settle: Callable[[int, int], object],
-        park: Callable[[int, int, int, int, float | None], Any],
+        flush: Callable[[int], object],
+        *,
+        for_watermark: list[Parking],
+        for_disk: list[Parking],
     ) -> None: ...
     def commit(
         self,
@@ -48,13 +52,32 @@ class ManagerCore:
         durability: str | None = None,
         client: str | None = None,
         principal: str | None = None,
-    ) -> Any: ...
+    ) -> PendingWrite[Position]: ...
     def fence(
         self,
         group: str,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
         timeout: float | None,
     ) -> int: ...
+    def fence_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        timeout: float | None,
+    ) -> PendingWrite[int]: ...
+    def delete_async(
+        self, group: str, keys: list[TopicPartition], timeout: float | None
+    ) -> PendingWrite[int]: ...
+    def delete_unanswered(
+        self, group: str, keys: list[TopicPartition]
+    ) -> tuple[int, int, int]: ...
+    def delete_group_async(self, group: str, timeout: float | None) -> PendingWrite[int]: ...
+    def wait_for(
+        self, number: int, end_offset: int, term: int, timeout: float | None
+    ) -> None: ...
+    def park(
+        self, number: int, end_offset: int, term: int, count: int, timeout: float | None
+    ) -> PendingWrite[int]: ...
     def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int: ...
     def delete_group(self, group: str, timeout: float | None) -> int: ...
     def set_replica(self, number: int, replica: Replica | None) -> None: ...

@@ -21,6 +21,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_fence,
     ol_slice,
 )
+from offsetlog._native.parking cimport Parking, PendingWrite, new_write
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.quotas cimport Quotas
 from offsetlog._native.replica cimport Replica
@@ -28,7 +29,15 @@ from offsetlog._native.status cimport check
 from offsetlog._native.store_core cimport StoreCore, commit_named
 from offsetlog._native.tickets cimport new_position
 
-from offsetlog.errors import ConfigError, GenerationError, GroupNotEmptyError, NotEnoughReplicasError, ThrottledError
+from offsetlog.errors import (
+    ClosedError,
+    ConfigError,
+    GenerationError,
+    GroupNotEmptyError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    ThrottledError,
+)
 
 # What a commit costs besides its names and its metadata: a batch of one record.
 cdef enum:
@@ -47,6 +56,10 @@ cdef int durability_of(object value, int default) except -1:
     raise ConfigError(f'durability must be "process", "disk" or "replicas", not {value!r}')
 
 
+cdef object stopped_before():
+    return NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count")
+
+
 cdef class ManagerCore:
     """Commits, deletes and W of the partitions of one manager.  Every method can be called from any thread.
 
@@ -57,14 +70,24 @@ cdef class ManagerCore:
         alone: whether there are no other replicas, so that "replicas" is "disk".
         quotas: None for none.
         settle: called with the number of a partition that is attended, and W, after W has moved.
-        park: called with (number, end offset, term, durability, timeout); returns a PendingCommit.
+        flush: called with the number of a partition for which a write was parked, and no flush is ordered.
+        for_watermark: by number the Parking of the writes that wait for W.
+        for_disk: the same for those that wait for the disk.
     """
 
-    def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, park):
+    def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, flush, *,
+                 list for_watermark not None, list for_disk not None):
+        cdef Parking parking
+        if not len(for_watermark) == len(for_disk) == core.count:
+            raise ValueError("each partition has a parking for W and one for the disk")
+        for parking in for_watermark + for_disk:
+            pass  # of no other type
         self.core = core
         self.quotas = quotas
         self.settle = settle
-        self.park = park
+        self.flush = flush
+        self.for_watermark = for_watermark
+        self.for_disk = for_disk
         self.alone = alone
         self.default = durability_of(durability, ANSWER_DISK)
         self.timeout_ms = take_timeout(timeout)
@@ -72,7 +95,7 @@ cdef class ManagerCore:
         self.attended = bytearray(core.count)
         self.short_of_replicas = set()
 
-    # -------------------------------------------------------------------------------------------------- committing
+    # --------------------------------------------------------------------------------------------------- admitting
 
     cdef int admit(self, object group, object offsets, object client) except -1:
         cdef double seconds
@@ -87,29 +110,94 @@ cdef class ManagerCore:
                 raise ThrottledError(
                     f"group {group!r}: the quota is used up; the next commit is admitted in {seconds:.3f} s", seconds=seconds
                 )
-        if self.short_of_replicas and self.core.number_of(group) in self.short_of_replicas:
-            raise NotEnoughReplicasError(f"group {group!r}: too few replicas of its log partition are in sync")
+        if self.short_of_replicas:
+            self.admit_write(self.core.number_of(group))
         return 0
 
-    cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, object timeout) except -1:
-        cdef Partition used
-        cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
-        if answer == ANSWER_PROCESS:
-            return 0
-        used = self.core.used(number)
-        if used is None:
-            self.core.refuse_closed()
-        if answer == ANSWER_DISK or self.alone:
-            return used.wait_for(end_offset, term, OL_WAIT_FLUSHED, timeout_ms)
-        return used.wait_for(end_offset, term, OL_WAIT_WATERMARK, timeout_ms)
+    cdef int admit_write(self, int32_t number) except -1:
+        if number in self.short_of_replicas:
+            raise NotEnoughReplicasError(f"too few replicas of log partition {number} are in sync")
+        return 0
 
-    cdef inline int wrote(self, int32_t number) except -1:
+    # ----------------------------------------------------------------------------------------------------- waiting
+
+    cdef int64_t limit_of(self, object timeout) except -2:
+        # Before anything is written: a timeout that is none changes nothing.
+        return self.timeout_ms if timeout is None else take_timeout(timeout)
+
+    cdef int report_written(self, int32_t number) except -1:
         if self.appended is not None:
             self.appended(number)
         # W of a leader without followers is the log end.
         if self.moved is not None and self.alone:
             self.moved(number)
         return 0
+
+    cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, int64_t timeout_ms) except -1:
+        cdef Partition used
+        if answer == ANSWER_PROCESS:
+            return 0
+        used = self.core.used(number)
+        if used is None:
+            raise stopped_before()
+        what = OL_WAIT_FLUSHED if answer == ANSWER_DISK or self.alone else OL_WAIT_WATERMARK
+        try:
+            return used.wait_for(end_offset, term, what, timeout_ms)
+        except ClosedError:
+            raise stopped_before() from None
+
+    cdef object waited(self, written *write, object timeout):
+        if write.end_offset >= 0:
+            self.wait(write.number, write.end_offset, write.term, self.default, self.limit_of(timeout))
+        return write.count
+
+    cdef object parked(self, written *write, int answer, int64_t timeout_ms):
+        # It is written: whatever goes wrong from here on is in the answer.
+        cdef Parking parking
+        cdef PendingWrite pending
+        cdef Partition used
+        if write.end_offset < 0:
+            pending = new_write(write.number, None, 0, 0, write.count)
+            pending.finished = True
+            return pending
+        used = self.core.used(write.number)
+        pending = new_write(write.number, used, write.end_offset, write.term, write.count)
+        if answer == ANSWER_PROCESS:
+            pending.finished = True
+            return pending
+        if used is None:
+            pending.take(None, stopped_before())
+            return pending
+        if answer == ANSWER_DISK or self.alone:
+            parking = self.for_disk[write.number]
+            parking.park(pending, timeout_ms)
+            if parking.order_flush():
+                try:
+                    self.flush(write.number)
+                except Exception as failure:
+                    parking.begin_flush()
+                    parking.refuse(failure, write.end_offset)
+        else:
+            parking = self.for_watermark[write.number]
+            parking.park(pending, timeout_ms)
+            # Attended first: W moves either before it is looked at here, or is settled there.
+            self.attended[write.number] = 1
+            parking.settle_one(pending)
+        return pending
+
+    def wait_for(self, int32_t number, int64_t end_offset, uint64_t term, timeout):
+        """Waits until what was written is as durable as configured, `timeout` in seconds; raises as `commit`."""
+        self.core.check_number(number)
+        self.wait(number, end_offset, term, self.default, self.limit_of(timeout))
+
+    def park(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, timeout):
+        """Returns the PendingWrite of something that was written; its result is the count."""
+        cdef written write
+        self.core.check_number(number)
+        write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
+        return self.parked(&write, self.default, self.limit_of(timeout))
+
+    # -------------------------------------------------------------------------------------------------- committing
 
     def commit(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                client=None, principal=None):
@@ -118,31 +206,80 @@ cdef class ManagerCore:
         cdef int64_t end_offset
         cdef uint64_t term = 0
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
+        cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client)
         end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &number, &term)
-        self.wrote(number)
+        self.report_written(number)
         if answer != ANSWER_PROCESS:
-            self.wait(number, end_offset, term, answer, timeout)
+            self.wait(number, end_offset, term, answer, timeout_ms)
         return new_position(number, end_offset)
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                      client=None, principal=None):
-        """Commits and returns a PendingCommit; see OffsetManager.commit_async."""
-        cdef int32_t number = 0
-        cdef int64_t end_offset
-        cdef uint64_t term = 0
-        cdef int answer = durability_of(durability, self.default)
+        """Commits and returns a PendingWrite; see OffsetManager.commit_async."""
+        cdef written write
+        cdef int answer = self.default if durability is None else durability_of(durability, self.default)
+        cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client)
-        end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &number, &term)
-        self.wrote(number)
-        if answer == ANSWER_REPLICAS and self.alone:
-            answer = ANSWER_DISK
-        return self.park(number, end_offset, term, answer, timeout)
+        write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &write.number,
+                                        &write.term)
+        write.count = -1
+        self.report_written(write.number)
+        return self.parked(&write, answer, timeout_ms)
+
+    # ------------------------------------------------------------------------------------------ fencing and deleting
 
     def fence(self, group, offsets, timeout):
         """Ends the group's generation, with offsets in the same batch; returns the new one; see OffsetManager.fence."""
+        cdef written write
+        self.limit_of(timeout)
+        self.write_fence(group, offsets, &write)
+        return self.waited(&write, timeout)
+
+    def fence_async(self, group, offsets, timeout):
+        """The same; returns a PendingWrite."""
+        cdef written write
+        cdef int64_t timeout_ms = self.limit_of(timeout)
+        self.write_fence(group, offsets, &write)
+        return self.parked(&write, self.default, timeout_ms)
+
+    def delete(self, group, list keys not None, timeout):
+        """Writes tombstones for positions of a group; returns how many were there; see OffsetManager.delete."""
+        cdef written write
+        self.limit_of(timeout)
+        self.write_delete(group, keys, &write)
+        return self.waited(&write, timeout)
+
+    def delete_async(self, group, list keys not None, timeout):
+        """The same; returns a PendingWrite."""
+        cdef written write
+        cdef int64_t timeout_ms = self.limit_of(timeout)
+        self.write_delete(group, keys, &write)
+        return self.parked(&write, self.default, timeout_ms)
+
+    def delete_unanswered(self, group, list keys not None):
+        """The same, and waits for nothing; returns (count, end offset or -1, term), for `wait_for` or `park`."""
+        cdef written write
+        self.write_delete(group, keys, &write)
+        return write.count, write.end_offset, write.term
+
+    def delete_group(self, group, timeout):
+        """Deletes all of a group without members; returns how many records; see OffsetManager.delete_group."""
+        cdef written write
+        self.limit_of(timeout)
+        self.write_delete_group(group, &write)
+        return self.waited(&write, timeout)
+
+    def delete_group_async(self, group, timeout):
+        """The same; returns a PendingWrite."""
+        cdef written write
+        cdef int64_t timeout_ms = self.limit_of(timeout)
+        self.write_delete_group(group, &write)
+        return self.parked(&write, self.default, timeout_ms)
+
+    cdef int write_fence(self, object group, object offsets, written *write) except -1:
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -158,6 +295,7 @@ cdef class ManagerCore:
         cdef Partition used
         take_name(group, NAME_GROUP, &name)
         number = self.core.number_for(name)
+        self.admit_write(number)
         array = self.core.take_scratch(<size_t>len(given) + 1)
         try:
             while PyDict_Next(given, &cursor, &key, &value):
@@ -178,12 +316,11 @@ cdef class ManagerCore:
                 used.leave()
         finally:
             self.core.give_scratch(&array)
-        self.wrote(number)
-        self.wait(number, result.end_offset, result.term, self.default, timeout)
-        return generation
+        write.number, write.end_offset, write.term = number, result.end_offset, result.term
+        write.count = generation
+        return self.report_written(number)
 
-    def delete(self, group, list keys not None, timeout):
-        """Writes tombstones for positions of a group; returns how many were there; see OffsetManager.delete."""
+    cdef int write_delete(self, object group, list keys, written *write) except -1:
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -192,6 +329,8 @@ cdef class ManagerCore:
         cdef int32_t number
         take_name(group, NAME_GROUP, &name)
         number = self.core.number_for(name)
+        self.admit_write(number)
+        write.number, write.end_offset, write.term, write.count = number, -1, 0, 0
         array = self.core.take_scratch(<size_t>len(keys) + 1)
         try:
             for key in keys:
@@ -208,27 +347,29 @@ cdef class ManagerCore:
             self.core.write(number, array.items, count, -1, -1, &result, &error)
         finally:
             self.core.give_scratch(&array)
-        if result.written > 0:
-            self.wrote(number)
-            self.wait(number, result.end_offset, result.term, self.default, timeout)
-        return result.written
+        if result.written == 0:
+            return 0
+        write.end_offset, write.term, write.count = result.end_offset, result.term, <int64_t>result.written
+        return self.report_written(number)
 
-    def delete_group(self, group, timeout):
-        """Deletes all of a group without members; returns how many records; see OffsetManager.delete_group."""
+    cdef int write_delete_group(self, object group, written *write) except -1:
         cdef Partition used
-        used = self.core.partition(self.core.number_of(group))
+        cdef int32_t number = self.core.number_of(group)
+        self.admit_write(number)
+        write.number, write.end_offset, write.term, write.count = number, -1, 0, 0
+        used = self.core.partition(number)
         if used is None:
             return 0
         try:
-            end_offset, term, written = used.delete_group(group, only_empty=True)
+            end_offset, term, count = used.delete_group(group, only_empty=True)
         except GenerationError as failure:
             raise GroupNotEmptyError(
                 f"group {group!r} has members; it goes only without them", group=group, actual=failure.actual
             ) from None
-        if written > 0:
-            self.wrote(used.number)
-            self.wait(used.number, end_offset, term, self.default, timeout)
-        return written
+        if count == 0:
+            return 0
+        write.end_offset, write.term, write.count = end_offset, term, count
+        return self.report_written(number)
 
     # ------------------------------------------------------------------------------------------------------------ W
 

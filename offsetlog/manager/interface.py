@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from typing_extensions import Buffer
 
@@ -72,6 +72,41 @@ class PartitionState(enum.Enum):
     FAILED = "failed"
 
 
+T_co = TypeVar("T_co", covariant=True)
+
+
+@runtime_checkable
+class Pending(Protocol[T_co]):
+    """The answer of a call that returns before it; from the calls whose names end in `_async`.
+
+    It comes once.  A wait that is given up, by its timeout or by the end of a task, changes nothing:
+    what was written stays, and the answer can be waited for again.
+    """
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Waits for the answer, `timeout` in seconds, and returns it or raises.
+
+        Raises:
+            CommitTimeoutError: not in time; nothing is undone, and it may still become durable.
+            NotCoordinatorError: leadership ended before, or the manager was stopped; whether it
+                stays is for the next leader to say.
+            PartitionFailedError, StorageError: the flush failed.
+            Also as the call.
+        """
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """Has the callback called with it once the answer is there, at once if it is.
+
+        The thread that answers calls it; it must not wait.  What it raises is logged.
+        """
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Waits as `result` without end, in the running event loop."""
+
+
 @runtime_checkable
 class Transition(Protocol):
     """A change of leadership on its way, or a flush; from `become_leader` and its like, which return at once.
@@ -112,30 +147,12 @@ class Transition(Protocol):
 
 
 @runtime_checkable
-class PendingCommit(Protocol):
+class PendingCommit(Pending[Position], Protocol):
     """A commit that is written and not answered yet; from `commit_async`."""
 
     @property
     def position(self) -> Position:
         """Where it stands in the log."""
-
-    def done(self) -> bool:
-        """Whether it can be answered."""
-
-    def result(self, timeout: float | None = None) -> Position:
-        """Waits until it is as durable as asked for.
-
-        Raises:
-            CommitTimeoutError: not in time (`timeout` in seconds); nothing is undone, and it may still become so.
-            NotCoordinatorError: leadership ended before; whether it stays is for the next leader to say.
-            PartitionFailedError: the flush failed.
-        """
-
-    def add_done_callback(self, callback: Callable[[PendingCommit], object]) -> None:
-        """Has the callback called with it once it can be answered, at once if it can be."""
-
-    def __await__(self) -> Generator[Any, None, Position]:
-        """Waits as `result`, in the running event loop."""
 
 
 @runtime_checkable
@@ -324,7 +341,8 @@ class OffsetManager(Protocol):
     ) -> PendingCommit:
         """Commits without waiting: the result can be awaited, or calls back.  No thread waits for it.
 
-        Raises as `commit`, but for what is known only later, which the result raises.
+        It is written when the call returns.  Raises as `commit`, but for what is known only later,
+        which the result raises.
         """
 
     def fetch(
@@ -344,6 +362,11 @@ class OffsetManager(Protocol):
         Raises as `commit`.
         """
 
+    def delete_async(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """Deletes without waiting, as `commit_async`; the result is that of `delete`."""
+
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Deletes all of a group; returns how many records were written, 0 for a group that is not there.
 
@@ -351,6 +374,9 @@ class OffsetManager(Protocol):
             GroupNotEmptyError: the group has members.
         Also as `commit`.
         """
+
+    def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
+        """Deletes without waiting, as `commit_async`; the result is that of `delete_group`."""
 
     def fence(
         self,
@@ -369,15 +395,45 @@ class OffsetManager(Protocol):
         Raises as `commit`.
         """
 
-    def expire(self) -> int:
+    def fence_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Pending[int]:
+        """Fences without waiting, as `commit_async`; the result is that of `fence`."""
+
+    def expire(self, *, timeout: float | None = None) -> int:
         """Deletes what has expired in the partitions that this process leads; returns how many positions.
+
+        It returns when that is as durable as configured; the timeout, in seconds, bounds only this
+        last wait, and None is the configured one.  A partition that fails does not keep the others
+        from it; then the first failure is raised.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
+            Also as `commit`, when part of it may have been deleted.
         """
 
-    def on_topic_deleted(self, topics: Sequence[str]) -> int:
-        """Deletes the positions of deleted topics in the partitions that this process leads; returns how many."""
+    def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
+        """Has it done by the manager's threads, a partition at a time; the result is that of `expire`.
+
+        Raises:
+            ClockError: the clock cannot be right; nothing was deleted.
+            ClosedError.
+        """
+
+    def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
+        """Deletes the positions of deleted topics in the partitions that this process leads; returns how many.
+
+        Waits and raises as `expire`, without ClockError.
+        """
+
+    def on_topic_deleted_async(
+        self, topics: Sequence[str], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """Has it done by the manager's threads, as `expire_async`; the result is that of `on_topic_deleted`."""
 
     def throttle(self, group: str, client: str | None = None) -> float:
         """Returns the seconds after which a commit of the group and client is admitted, 0.0 for now."""

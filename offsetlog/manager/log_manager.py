@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from offsetlog import arguments
@@ -24,7 +23,6 @@ from offsetlog.directory.log_directory import (
 from offsetlog.errors import (
     ClosedError,
     NotCoordinatorError,
-    OffsetLogError,
     PartitionError,
 )
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
@@ -34,20 +32,21 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import ReplicaOptions
 from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention
 from offsetlog.maintenance.scheduler import Maintenance
-from offsetlog.manager.executor import Executor, ThreadExecutor
+from offsetlog.manager.executor import Executor, executors
+from offsetlog.manager.flushes import Flushes, parkings
 from offsetlog.manager.interface import (
     Capability,
     PartitionState,
+    Pending,
     PendingCommit,
     Transition,
     Watch,
     WatchPosition,
 )
 from offsetlog.manager.leaderships import Leaderships
-from offsetlog.manager.parking import ParkedCommit, Parking, start_timer
 from offsetlog.manager.replica_partitions import ReplicaPartitions
 from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
-from offsetlog.manager.transition import PartitionTransition
+from offsetlog.manager.sweep import Sweeps
 from offsetlog.manager.watches import Watches
 from offsetlog.types import (
     EpochEnd,
@@ -64,9 +63,6 @@ if TYPE_CHECKING:
     from offsetlog._native.clocks import ManualClock
     from offsetlog.manager.interface import Durability
 
-#: As `answer` in `offsetlog._native.manager_core`.
-_DISK, _REPLICAS = 1, 2
-
 _NOTHING = OffsetAndMetadata(-1)
 
 
@@ -75,12 +71,17 @@ def create(properties: Mapping[str, Setting]) -> LogManager:
     return LogManager(from_properties(properties))
 
 
+def _distinct(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    return list(dict.fromkeys(arguments.listed_keys(partitions)))
+
+
 class LogManager:
     """Keeps positions in a log directory, in Kafka's own files; see OffsetManager for every call.
 
     Args:
         settings: what it is made with.
-        executor: runs loads, flushes and timers; None for threads of its own.
+        executor: runs loads, flushes and timers, and is stopped with the manager; None for threads
+            of its own, of which those that flush never wait for a load.
         fs: the file port.
         clock: the time of day, None for the system's.
         background: whether threads prepare segments and look after the logs.
@@ -145,9 +146,9 @@ class LogManager:
     def _assemble(self, count: int) -> None:
         settings = self.settings
         waiter = TicketWaiter()
-        self._executor = self._given_executor or ThreadExecutor(settings.load_threads)
+        self._executors = executors(self._given_executor, settings.load_threads)
+        self._executor, flusher = self._executors
         expirer = Expirer(Retention.of(settings.maintenance), self._guard())
-        self._expirer = expirer
         self._maintenance = Maintenance(
             self._directory, settings.maintenance, expirer, read_only=False
         )
@@ -161,6 +162,11 @@ class LogManager:
             background=self._background,
             flush_interval_ms=settings.store.flush_interval_ms or 0,
         )
+        self._for_watermark = parkings(count, self._executor, replicated=True)
+        self._for_disk = parkings(count, self._executor, replicated=False)
+        self._flushes = Flushes(
+            flusher, self._replica, self.leader_epoch, self._for_disk, self._for_watermark
+        )
         core = ManagerCore(
             store,
             settings.durability,
@@ -168,11 +174,11 @@ class LogManager:
             settings.alone,
             settings.quotas.buckets(),
             self._settle,
-            self._park,
+            self._flushes.order,
+            for_watermark=self._for_watermark,
+            for_disk=self._for_disk,
         )
-        self._for_watermark = [Parking(replicated=True) for _ in range(count)]
-        self._for_disk = [Parking(replicated=False) for _ in range(count)]
-        self._flushes: dict[int, PartitionTransition] = {}
+        self._sweeps = Sweeps(core, self._executor, expirer)
         self._granted: list[float | None] = [None] * count
         self._leaderships = Leaderships(
             count,
@@ -222,10 +228,20 @@ class LogManager:
                 return
         self._watches.close()
         self._leaderships.close()
-        for parking in (*self._for_watermark, *self._for_disk):
-            parking.refuse(NotCoordinatorError("the manager is stopped"))
-        self._executor.stop()
+        self._end_waits()
         self._closer.close(core.core)
+
+    def _end_waits(self) -> None:
+        failure = NotCoordinatorError(
+            "the manager was stopped before this was known to be durable; it may yet count"
+        )
+        for parking in (*self._for_watermark, *self._for_disk):
+            parking.close(failure)
+        for executor in self._executors:
+            executor.stop()
+        # What was ordered and did not begin answers nobody any more.
+        self._flushes.close()
+        self._sweeps.close()
 
     def abandon(self) -> None:
         """Releases everything without writing a byte, as the end of the process would."""
@@ -234,7 +250,7 @@ class LogManager:
             self._stopped = True
         if core is not None:
             self._watches.close()
-            self._executor.stop()
+            self._end_waits()
             self._closer.abandon(core.core)
 
     def __enter__(self) -> Self:
@@ -373,10 +389,9 @@ class LogManager:
         core = self._open_core
         core.short_of_replicas.discard(number)
         self._granted[number] = None
-        replica = core.replica(number)
-        term = -1 if replica is None else replica.leadership.term
-        self._for_watermark[number].refuse_term(term)
-        self._for_disk[number].refuse_term(term)
+        # Those of the term that has ended are refused.
+        self._for_watermark[number].settle()
+        self._for_disk[number].settle()
 
     # -------------------------------------------------------------------------------- commits and W
 
@@ -420,7 +435,7 @@ class LogManager:
         principal: str | None = None,
     ) -> PendingCommit:
         """Commits without waiting; see OffsetManager.commit_async."""
-        pending: PendingCommit = self._open_core.commit_async(
+        return self._open_core.commit_async(
             group,
             offsets,
             expected=expected,
@@ -431,47 +446,24 @@ class LogManager:
             client=client,
             principal=principal,
         )
-        return pending
-
-    def _park(
-        self, number: int, end_offset: int, term: int, answer: int, timeout: float | None
-    ) -> ParkedCommit:
-        commit = ParkedCommit(number, end_offset, term)
-        if answer not in (_DISK, _REPLICAS):
-            commit.answer()
-            return commit
-        core = self._open_core
-        partition = core.core.partition(number)
-        assert partition is not None  # it was written to
-        parking = (self._for_watermark if answer == _REPLICAS else self._for_disk)[number]
-        parking.park(commit)
-        seconds = self.settings.commit_timeout if timeout is None else timeout
-        start_timer(commit, self._executor, seconds)
-        if answer == _DISK:
-            self.flush(number)
-        else:
-            core.attend(number)
-        # Leadership may have ended, or W have passed it, before it was parked.
-        replica = core.replica(number)
-        if replica is not None:
-            parking.refuse_term(replica.leadership.term)
-            positions = replica.positions()
-            reached = positions.watermark if answer == _REPLICAS else positions.flushed
-            parking.settle(partition, reached)
-        return commit
 
     def _settle(self, number: int, watermark: int) -> None:
+        # Disregarded first: what is parked from now on attends again.  W that another thread moves
+        # meanwhile is settled here, since that thread found nobody who attends.
         core = self._open_core
-        partition = core.core.partition(number)
-        if partition is None:
-            return
-        # Disregarded first: a commit that is parked from now on attends again.
-        core.disregard(number)
+        replica = core.replica(number)
         parking = self._for_watermark[number]
-        parking.settle(partition, watermark)
-        waits = self._leaderships.settle(number)
-        if waits or len(parking) > 0:
+        while replica is not None:
+            core.disregard(number)
+            parking.settle(watermark)
+            waits = self._leaderships.settle(number)
+            if not waits and len(parking) == 0:
+                return
             core.attend(number)
+            moved = replica.positions().watermark
+            if moved == watermark:
+                return
+            watermark = moved
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
         """Moves W; see OffsetManager.advance."""
@@ -479,37 +471,7 @@ class LogManager:
 
     def flush(self, partition: int) -> Transition:
         """Makes durable what is written now; see OffsetManager.flush."""
-        number = self._checked(partition)
-        core = self._open_core
-        with self._lock:
-            # One that has not begun covers what is written by now.
-            flush = self._flushes.get(number)
-            if flush is not None:
-                return flush
-            flush = PartitionTransition(number, self._leaderships.epoch(number), lambda: 0.0)
-            if core.replica(number) is None:
-                flush.succeed(0)
-                return flush
-            self._flushes[number] = flush
-        self._executor.submit(partial(self._flush, number, flush))
-        return flush
-
-    def _flush(self, number: int, flush: PartitionTransition) -> None:
-        with self._lock:
-            self._flushes.pop(number, None)
-        core = self._core
-        replica = None if core is None else core.replica(number)
-        if core is None or replica is None:
-            flush.fail(ClosedError("the manager is stopped"))
-            return
-        try:
-            flushed = replica.partition.flush()
-        except OffsetLogError as failure:
-            self._for_disk[number].refuse(failure)
-            flush.fail(failure)
-            return
-        self._for_disk[number].settle(replica.partition, flushed)
-        flush.succeed(flushed)
+        return self._flushes.flush(self._checked(partition))
 
     # ------------------------------------------------------------------------------ reading and deleting
 
@@ -529,12 +491,21 @@ class LogManager:
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> int:
         """Deletes positions of a group; see OffsetManager.delete."""
-        keys = list(dict.fromkeys(arguments.listed_keys(partitions)))
-        return self._open_core.delete(group, keys, timeout)
+        return self._open_core.delete(group, _distinct(partitions), timeout)
+
+    def delete_async(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """The same without waiting; see OffsetManager.delete_async."""
+        return self._open_core.delete_async(group, _distinct(partitions), timeout)
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Deletes all of a group that has no members; see OffsetManager.delete_group."""
         return self._open_core.delete_group(group, timeout)
+
+    def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
+        """The same without waiting; see OffsetManager.delete_group_async."""
+        return self._open_core.delete_group_async(group, timeout)
 
     def fence(
         self,
@@ -546,37 +517,39 @@ class LogManager:
         """Ends the group's generation, with offsets in the same batch; see OffsetManager.fence."""
         return self._open_core.fence(group, offsets, timeout)
 
+    def fence_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Pending[int]:
+        """The same without waiting; see OffsetManager.fence_async."""
+        return self._open_core.fence_async(group, offsets, timeout)
+
+    # ------------------------------------------------------------------------------------- all partitions
+
     def _active(self) -> list[Partition]:
         attached = self._open_core.core.attached(wait=False)
         return [each for each in attached if each.role == "active"]
 
-    def expire(self) -> int:
+    def expire(self, *, timeout: float | None = None) -> int:
         """Deletes what has expired; see OffsetManager.expire."""
-        led = self._active()
-        now = self._expirer.now(led)
-        deleted = 0
-        for partition in led:
-            counted = self._expirer.expire_one(partition, now)
-            deleted += counted["positions_expired"]
-            self._appended(partition.number)
-        return deleted
+        return self._sweeps.expiry(self._active(), timeout).run()
 
-    def on_topic_deleted(self, topics: Sequence[str]) -> int:
+    def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
+        """The same on the manager's threads; see OffsetManager.expire_async."""
+        return self._sweeps.begin(self._sweeps.expiry(self._active(), timeout))
+
+    def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
-        gone = frozenset(topics)
-        core = self._open_core
-        deleted = 0
-        for partition in self._active():
-            for group in partition.groups():
-                keys = [key for key in fetch_columns.fetch_group(core.core, group) if key[0] in gone]
-                if keys:
-                    deleted += core.delete(group, keys, None)
-        return deleted
+        return self._sweeps.removal(self._active(), topics, timeout).run()
 
-    def _appended(self, number: int) -> None:
-        appended = self._open_core.appended
-        if appended is not None:
-            appended(number)
+    def on_topic_deleted_async(
+        self, topics: Sequence[str], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """The same on the manager's threads; see OffsetManager.on_topic_deleted_async."""
+        return self._sweeps.begin(self._sweeps.removal(self._active(), topics, timeout))
 
     def throttle(self, group: str, client: str | None = None) -> float:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""

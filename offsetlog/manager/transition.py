@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from offsetlog._native.completion import Completion
 from offsetlog.errors import FencedLeaderEpochError
-from offsetlog.manager.completion import Completion
 
 
 class PartitionTransition(Completion[int]):

@@ -44,15 +44,17 @@ class Bug:
 
 
 def _acknowledge_at_once() -> None:
+    from functools import partial
+
     from offsetlog.manager.log_manager import LogManager
-    from offsetlog.manager.parking import ParkedCommit
 
-    def park(_: object, number: int, end_offset: int, term: int, *__: object) -> ParkedCommit:
-        commit = ParkedCommit(number, end_offset, term)
-        commit.answer()
-        return commit
+    starts = LogManager.start
 
-    LogManager._park = park  # type: ignore[method-assign,assignment]
+    def start(self: LogManager) -> None:
+        starts(self)
+        vars(self)["commit_async"] = partial(self.commit_async, durability="process")
+
+    LogManager.start = start  # type: ignore[method-assign]
 
 
 def _never_diverge() -> None:

@@ -187,6 +187,29 @@ OL_TEST(a_leader_that_resigns_before_its_load_follows_after_it) {
     remove_fixture();
 }
 
+/* A look at what a wait would say: it neither waits nor flushes. */
+OL_TEST(a_look_at_a_wait_answers_as_the_wait_would) {
+    const char *directory = fresh_directory();
+    ol_partition *partition = open_replica(directory, true);
+    ol_error error;
+    lead(partition, 1, false);
+    ol_commit_result first = commit_one(partition, "g", "t", 0, 1);
+    ol_commit_result second = commit_one(partition, "g", "t", 0, 2);
+    OL_CHECK_INT(ol_partition_try_wait(partition, first.end_offset, first.term, OL_WAIT_WATERMARK, &error), OL_WOULD_BLOCK);
+    OL_CHECK_INT(ol_partition_try_wait(partition, first.end_offset, first.term, OL_WAIT_FLUSHED, &error), OL_WOULD_BLOCK);
+    OL_CHECK(!ol_partition_is_flushed(partition, first.end_offset, first.term));
+    advance(partition, first.end_offset);
+    OL_CHECK_OK(ol_partition_try_wait(partition, first.end_offset, first.term, OL_WAIT_WATERMARK, &error), &error);
+    OL_CHECK_INT(ol_partition_try_wait(partition, second.end_offset, second.term, OL_WAIT_WATERMARK, &error), OL_WOULD_BLOCK);
+    OL_CHECK_OK(ol_partition_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, -1, &error), &error);
+    OL_CHECK_OK(ol_partition_try_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, &error), &error);
+    follow(partition, 2);
+    OL_CHECK_INT(ol_partition_try_wait(partition, second.end_offset, second.term, OL_WAIT_WATERMARK, &error), OL_NOT_COORDINATOR);
+    OL_CHECK_INT(ol_partition_try_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, &error), OL_NOT_COORDINATOR);
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST(a_leader_that_is_alone_reads_its_own_writes) {
     const char *directory = fresh_directory();
     ol_partition *partition = open_replica(directory, true);

@@ -1,0 +1,219 @@
+"""Answers that come later: of writes that wait for W or the disk, changes of leadership, flushes.
+
+Nothing waits for an answer on a thread of its own, and a thread that has many answers wakes each event loop once.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+import logging
+import threading
+
+from offsetlog._native.buffers cimport take_timeout
+
+from offsetlog.errors import CommitTimeoutError
+
+cdef object _log = logging.getLogger("offsetlog.manager")
+
+# Code that awaits has imported asyncio; a command, which does not, starts faster without it.
+cdef object _running_loop = None
+
+cdef enum:
+    # Futures that are kept before those that were cancelled are looked for.
+    FUTURES_UNCHECKED = 8
+
+
+cdef object running_loop():
+    global _running_loop
+    if _running_loop is None:
+        from asyncio import get_running_loop
+        _running_loop = get_running_loop
+    return _running_loop()
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Answered:
+    """What `await` iterates over where the answer is there."""
+
+    cdef object result
+    cdef object failure
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+        raise StopIteration(self.result)
+
+
+cdef class Completion:
+    """An answer that comes once: a result, or the error that is raised for it.  Safe from any thread.
+
+    `result` blocks the thread that calls it; `await` and callbacks block none.
+    """
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return cls
+
+    cdef object value(self):
+        return self.result_given
+
+    cdef bint take(self, object result, object failure) noexcept:
+        # Whether it is the first answer; `release_all` follows.
+        if self.finished:
+            return False
+        self.result_given = result
+        self.failure = failure
+        self.finished = True
+        return True
+
+    def done(self):
+        """Whether the answer is there."""
+        return self.finished
+
+    def succeed(self, result):
+        """Gives the result; returns whether this was the first answer, which alone counts."""
+        if not self.take(result, None):
+            return False
+        release_all([self])
+        return True
+
+    def fail(self, failure):
+        """Gives the error instead."""
+        if not self.take(None, failure):
+            return False
+        release_all([self])
+        return True
+
+    def add_done_callback(self, callback):
+        """Has the callback called with this answer once it is there, at once if it is.
+
+        The thread that answers calls it, with no lock held; it must not wait.  What it raises is logged.
+        """
+        cdef list fresh = []
+        if not self.finished:
+            if self.callbacks is None:
+                self.callbacks = fresh
+            self.callbacks.append(callback)
+            return
+        call_back(callback, self)
+
+    def result(self, timeout=None):
+        """Waits for the answer, `timeout` in seconds, and returns or raises it.
+
+        Raises:
+            CommitTimeoutError: it is not there in time, and may yet come.
+            InvalidArgumentError: the timeout is negative or no number.
+        """
+        if not self.finished:
+            self.wait(timeout)
+        if self.failure is not None:
+            # Else every call would add to the traceback of the last one.
+            raise self.failure.with_traceback(None)
+        return self.value()
+
+    cdef int wait(self, object timeout) except -1:
+        cdef int64_t timeout_ms = take_timeout(timeout)
+        cdef object event
+        if timeout_ms != 0:
+            event = threading.Event()
+            if self.finished:
+                return 0
+            if self.waiting is None:
+                self.waiting = event
+            event = self.waiting
+            if timeout_ms < 0:
+                event.wait()
+            else:
+                event.wait(min(timeout_ms / 1000.0, threading.TIMEOUT_MAX))
+        if not self.finished:
+            raise CommitTimeoutError(f"no answer within {timeout} s; it may yet come")
+        return 0
+
+    def __await__(self):
+        """Waits in the running event loop; other calls of the loop go on."""
+        cdef Answered answered
+        cdef object future
+        cdef list fresh
+        if not self.finished:
+            future = running_loop().create_future()
+            fresh = [future]
+            if not self.finished:
+                if self.futures is None:
+                    self.futures = fresh
+                    self.futures_checked = FUTURES_UNCHECKED
+                else:
+                    self.futures.append(future)
+                    if len(self.futures) > self.futures_checked:
+                        self.drop_cancelled()
+                return future.__await__()
+        answered = Answered.__new__(Answered)
+        answered.failure = self.failure
+        answered.result = None if self.failure is not None else self.value()
+        return answered
+
+    cdef int drop_cancelled(self) except -1:
+        # Somebody may wait a little, again and again, for an answer that does not come.
+        cdef list before = self.futures
+        cdef list kept = [future for future in before if not future.done()]
+        if self.futures is before:  # else it was answered meanwhile
+            self.futures = kept
+            self.futures_checked = 2 * len(kept) + FUTURES_UNCHECKED
+        return 0
+
+
+cdef int call_back(object callback, Completion answer) except -1:
+    try:
+        callback(answer)
+    except Exception:
+        _log.exception("a callback of %r failed", answer)
+    return 0
+
+
+def settle_futures(list pairs):
+    """Gives futures their answers, in their event loop: [future, its Completion, ...]."""
+    cdef Completion answer
+    cdef Py_ssize_t at
+    for at in range(0, len(pairs), 2):
+        future = pairs[at]
+        answer = pairs[at + 1]
+        if future.done():
+            continue  # cancelled
+        if answer.failure is not None:
+            future.set_exception(answer.failure)
+        else:
+            future.set_result(answer.value())
+
+
+cdef int release_all(list answered) except -1:
+    cdef Completion answer
+    cdef dict by_loop = {}
+    cdef list callbacks
+    cdef list futures
+    cdef object interrupt = None
+    for answer in answered:
+        callbacks, answer.callbacks = answer.callbacks, None
+        futures, answer.futures = answer.futures, None
+        try:
+            if futures is not None:
+                for future in futures:
+                    by_loop.setdefault(future.get_loop(), []).extend((future, answer))
+            if answer.waiting is not None:
+                answer.waiting.set()
+            if callbacks is not None:
+                for callback in callbacks:
+                    call_back(callback, answer)
+        except BaseException as raised:
+            # An interrupt, or an exit: the others wait for their answers all the same.
+            interrupt = raised
+    for loop, pairs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(settle_futures, pairs)
+        except RuntimeError:
+            continue  # the loop was closed: nobody waits any more
+    if interrupt is not None:
+        raise interrupt
+    return 0

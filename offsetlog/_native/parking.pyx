@@ -1,0 +1,253 @@
+"""Writes that wait for W or for the disk, each with its term and its deadline: two lists a partition, and no thread.
+
+A write is taken out by what answers it: the flush or the move of W that reaches it, the end of its term, or its deadline.
+One timer serves all writes of a list, so that a write that is answered leaves nothing.
+"""
+
+cimport cython
+from libc.math cimport INFINITY
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
+
+import copy
+
+from offsetlog._native.completion cimport Completion, release_all
+from offsetlog._native.csrc cimport (
+    OL_OK,
+    OL_WAIT_FLUSHED,
+    OL_WAIT_WATERMARK,
+    OL_WOULD_BLOCK,
+    ol_error,
+    ol_partition_try_wait,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check as check_status
+from offsetlog._native.tickets cimport new_position
+
+from offsetlog.errors import CommitTimeoutError, NotCoordinatorError
+
+# Seconds between two looks at the deadlines of a list, and as many more for each write in it: a look reads the whole list.
+cdef double LOOK_SECONDS = 0.01
+cdef double LOOK_SECONDS_A_WRITE = 2e-7
+
+
+@cython.final
+cdef class PendingWrite(Completion):
+    """A commit, a delete or a fence that is written; see PendingCommit and Pending.  From the calls named `..._async`."""
+
+    def __init__(self):
+        raise TypeError("a pending write comes from an asynchronous call")
+
+    def __repr__(self):
+        state = "answered" if self.finished else "waiting"
+        return f"<PendingWrite {self.position} {state}>"
+
+    @property
+    def position(self):
+        """The Position of its last record; its log offset is -1 where nothing was written."""
+        return new_position(self.number, self.end_offset)
+
+    cdef object value(self):
+        return new_position(self.number, self.end_offset) if self.count < 0 else self.count
+
+
+cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset, uint64_t term, int64_t count):
+    cdef PendingWrite write = PendingWrite.__new__(PendingWrite)
+    write.number = number
+    write.owner = owner
+    write.end_offset = end_offset
+    write.term = term
+    write.count = count
+    return write
+
+
+@cython.final
+cdef class Parking:
+    """The writes to one partition that wait for the same.  Safe from any thread.
+
+    Args:
+        replicated: whether they wait for W, else for the disk.
+        now: returns the time in seconds.
+        call_later: has a callable called in so many seconds; returns a timer, which can be cancelled.
+    """
+
+    def __init__(self, bint replicated, now, call_later):
+        self.what = OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED
+        self.writes = []
+        self.now = now
+        self.call_later = call_later
+        self.armed = INFINITY
+
+    def __len__(self):
+        return len(self.writes)
+
+    # ---------------------------------------------------------------------------------------------------- parking
+
+    cdef int park(self, PendingWrite write, int64_t timeout_ms) except -1:
+        # What it waits for may have come before: `settle_one` follows, or a flush.
+        write.timeout_ms = timeout_ms
+        write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
+        if self.closed:
+            write.fail(NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count"))
+            return 0
+        self.insert(write)
+        if write.deadline < self.armed:
+            try:
+                self.arm(write.deadline)
+            except Exception as failure:
+                write.fail(failure)  # it is written: the call must not raise
+        return 0
+
+    cdef void insert(self, PendingWrite write):
+        # Nearly always at the end: only threads overtake each other on their way here.
+        cdef Py_ssize_t at = len(self.writes)
+        while at > 0 and (<PendingWrite>self.writes[at - 1]).end_offset > write.end_offset:
+            at -= 1
+        self.writes.insert(at, write)
+
+    cdef bint order_flush(self) noexcept:
+        # Whether it is to be ordered: one that has not begun covers what is written by now.
+        if self.flush_ordered:
+            return False
+        self.flush_ordered = True
+        return True
+
+    def wants_flush(self):
+        """Whether a flush is to be ordered; from now on one is."""
+        return self.order_flush()
+
+    def begin_flush(self):
+        """Says that the ordered flush begins: what is written from now on needs another one."""
+        self.flush_ordered = False
+
+    # -------------------------------------------------------------------------------------------------- answering
+
+    cdef int check(self, PendingWrite write) except -1:
+        # Returns whether it waits on; else it has its answer, and `release_all` is to follow.
+        cdef ol_error error
+        cdef int status
+        if write.finished:
+            return False
+        if write.owner.handle == NULL:
+            if self.what == OL_WAIT_FLUSHED and write.owner.is_flushed(write.end_offset, write.term):
+                write.take(None, None)
+            else:
+                write.take(None, NotCoordinatorError("the partition was closed before this was known to be durable"))
+            return False
+        status = ol_partition_try_wait(write.owner.handle, write.end_offset, write.term, self.what, &error)
+        if status == OL_WOULD_BLOCK:
+            return True
+        if status == OL_OK:
+            write.take(None, None)
+            return False
+        try:
+            check_status(status, &error)
+        except Exception as failure:
+            write.take(None, failure)
+        return False
+
+    cdef list taken(self, int64_t reached):
+        # Takes out what ends at or below a log offset.
+        cdef list found = []
+        cdef list writes = self.writes
+        cdef Py_ssize_t count = 0
+        while count < len(writes) and (<PendingWrite>writes[count]).end_offset <= reached:
+            found.append(writes[count])
+            count += 1
+        del writes[:count]
+        return found
+
+    def settle(self, int64_t reached=INT64_MAX):
+        """Answers the writes at and below a log offset: with a failure, where their term has ended or the log failed.
+
+        Those that still wait stay; without an offset all are looked at.
+        """
+        cdef PendingWrite write
+        cdef list found = self.taken(reached)
+        cdef list answered = []
+        cdef Py_ssize_t at = 0
+        try:
+            while at < len(found):
+                write = found[at]
+                if self.check(write):
+                    self.insert(write)
+                else:
+                    answered.append(write)
+                at += 1
+        finally:
+            # After an interrupt the others wait on.
+            while at < len(found):
+                self.insert(found[at])
+                at += 1
+            if answered:
+                release_all(answered)
+
+    cdef int settle_one(self, PendingWrite write) except -1:
+        # What it waits for may have come before it was parked.
+        if not self.check(write):
+            self.settle(write.end_offset)
+        return 0
+
+    def refuse(self, failure, int64_t reached=INT64_MAX):
+        """Answers the writes at and below a log offset with a failure, oldest first; each gets one of its own."""
+        cdef PendingWrite write
+        cdef list found = self.taken(reached)
+        for write in found:
+            write.take(None, own_failure(failure))
+        release_all(found)
+
+    def close(self, failure):
+        """Answers all with a failure; what is parked later is answered at once."""
+        self.closed = True
+        self.refuse(failure)
+
+    # -------------------------------------------------------------------------------------------------- deadlines
+
+    cdef int arm(self, double deadline) except -1:
+        # Whoever sets `armed` starts a timer; one that fires too early only looks.
+        if deadline >= self.armed:
+            return 0
+        self.armed = deadline
+        timer, self.timer = self.timer, None
+        try:
+            if timer is not None:
+                timer.cancel()
+            self.timer = self.call_later(max(0.0, deadline - <double>self.now()), self.time_out)
+        except BaseException:
+            self.armed = INFINITY
+            raise
+        return 0
+
+    def time_out(self):
+        """Answers the writes whose deadline has passed that they were not in time; nothing is undone."""
+        cdef PendingWrite write
+        cdef list late = []
+        cdef list kept = []
+        cdef double now
+        cdef double next_deadline = INFINITY
+        self.armed = INFINITY
+        now = self.now()
+        for write in self.writes:
+            if write.deadline <= now:
+                late.append(write)
+            else:
+                kept.append(write)
+                next_deadline = min(next_deadline, write.deadline)
+        if late:
+            self.writes = kept
+        # Armed first: a callback may take its time.
+        if next_deadline < INFINITY:
+            self.arm(max(next_deadline, now + LOOK_SECONDS + len(kept) * LOOK_SECONDS_A_WRITE))
+        for write in late:
+            write.take(None, CommitTimeoutError(
+                f"the record at log offset {write.end_offset - 1} of log partition {write.number} was not answered "
+                f"within {write.timeout_ms / 1000.0:g} s; it stays, and may yet count"
+            ))
+        release_all(late)
+
+
+cdef object own_failure(failure):
+    # Raised by several threads, one exception would have the tracebacks of all.
+    try:
+        return copy.copy(failure)
+    except Exception:
+        return failure

@@ -1,0 +1,119 @@
+"""Flushes that somebody waits for without a thread: one serves all who came before it began."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from offsetlog._native.parking import Parking
+from offsetlog._native.replica import Replica
+from offsetlog.errors import ClosedError
+from offsetlog.manager.executor import Executor
+from offsetlog.manager.transition import PartitionTransition
+
+
+def parkings(count: int, executor: Executor, *, replicated: bool) -> list[Parking]:
+    """Returns for each partition a place for writes that wait for W, or else for the disk."""
+    return [Parking(replicated, executor.now, executor.call_later) for _ in range(count)]
+
+
+class Flushes:
+    """The flushes of all partitions of one manager.  Safe to call from any thread.
+
+    Args:
+        executor: makes them.
+        replica_of: returns the Replica of a partition, None where it has no directory; raises
+            ClosedError once the manager is stopped.
+        epoch_of: returns the newest leader epoch of a partition.
+        for_disk: by number the writes that wait for the disk.
+        for_watermark: by number those that wait for W, which fail when the log does.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        replica_of: Callable[[int], Replica | None],
+        epoch_of: Callable[[int], int],
+        for_disk: Sequence[Parking],
+        for_watermark: Sequence[Parking],
+    ) -> None:
+        self._executor = executor
+        self._replica_of = replica_of
+        self._epoch_of = epoch_of
+        self._for_disk = for_disk
+        self._for_watermark = for_watermark
+        self._lock = threading.Lock()
+        self._transitions: dict[int, PartitionTransition] = {}
+        self._closed = False
+
+    def order(self, number: int) -> None:
+        """Has a flush made for what was parked.
+
+        Raises:
+            CapacityError: the executor cannot.
+        """
+        self._executor.submit(partial(self._flush, number))
+
+    def flush(self, number: int) -> PartitionTransition:
+        """See OffsetManager.flush."""
+        fresh = PartitionTransition(number, self._epoch_of(number), _unmeasured)
+        if self._replica_of(number) is None:
+            fresh.succeed(0)
+            return fresh
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the manager is stopped")
+            # One that has not begun covers what is written by now.
+            transition = self._transitions.setdefault(number, fresh)
+        if self._for_disk[number].wants_flush():
+            try:
+                self.order(number)
+            except Exception as failure:
+                self._begin(number)
+                transition.fail(failure)
+        return transition
+
+    def _begin(self, number: int) -> PartitionTransition | None:
+        # In this order: whoever finds that no flush is ordered orders one.
+        self._for_disk[number].begin_flush()
+        with self._lock:
+            return self._transitions.pop(number, None)
+
+    def _flush(self, number: int) -> None:
+        transition = self._begin(number)
+        reached = -1
+        try:
+            replica = self._replica_of(number)
+            if replica is None:
+                raise ClosedError(f"log partition {number} is closed")
+            reached = replica.positions().log_end
+            flushed = replica.partition.flush()
+        except Exception as failure:
+            self._fail(number, reached, failure)
+            if transition is not None:
+                transition.fail(failure)
+        else:
+            self._for_disk[number].settle(flushed)
+            if transition is not None:
+                transition.succeed(flushed)
+
+    def _fail(self, number: int, reached: int, failure: Exception) -> None:
+        # Those that came later have a flush of their own ordered.  Of a log that failed for good
+        # all are answered, and as the engine answers them.
+        self._for_disk[number].settle()
+        self._for_watermark[number].settle()
+        self._for_disk[number].refuse(failure, reached)
+
+    def close(self) -> None:
+        """Ends those that were not made; to be called when the executor has stopped."""
+        with self._lock:
+            self._closed = True
+            transitions = list(self._transitions.values())
+            self._transitions.clear()
+        for transition in transitions:
+            transition.fail(ClosedError("the manager is stopped"))
+
+
+def _unmeasured() -> float:
+    return 0.0

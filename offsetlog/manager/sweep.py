@@ -1,0 +1,217 @@
+"""Work over all partitions that a manager leads, one after the other: expiry, and deleted topics.
+
+It is answered when all that it wrote is as durable as a commit would be.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from offsetlog._native import fetch_columns
+from offsetlog._native.completion import Completion
+from offsetlog._native.manager_core import ManagerCore
+from offsetlog._native.parking import PendingWrite
+from offsetlog._native.partition import Partition
+from offsetlog.errors import ArgumentTypeError, ClosedError
+from offsetlog.maintenance.retention import Expirer
+from offsetlog.manager.executor import Executor
+
+#: What was written in one partition, of one term: the records' count and their end offset.
+Written = dict[int, tuple[int, int]]
+
+
+def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
+    """Adds records: with the last of a term all before it are durable."""
+    if end_offset >= 0:
+        before = written.get(term, (0, -1))
+        written[term] = (before[0] + count, max(before[1], end_offset))
+
+
+class Sweep(Completion[int]):
+    """One piece of such work; its result is how many positions were deleted.
+
+    A partition that fails does not keep the work from the others: the first failure is the answer,
+    with a note that says what was done all the same.
+
+    Args:
+        partitions: in this order.
+        work: does one of them, and adds what it wrote, also where it raises then.
+        core: waits for what was written.
+        timeout: seconds that it is waited for then, None as configured.
+    """
+
+    __slots__ = ("_core", "_deleted", "_failures", "_left", "_lock", "_timeout", "_unanswered", "_work")
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        work: Callable[[Partition, Written], object],
+        core: ManagerCore,
+        timeout: float | None,
+    ) -> None:
+        super().__init__()
+        self._left = list(partitions)
+        self._left.reverse()
+        self._work = work
+        self._core = core
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._deleted = 0
+        self._failures: list[BaseException] = []
+        self._unanswered = 1  # the work itself
+
+    # ------------------------------------------------------------------------------- on this thread
+
+    def run(self) -> int:
+        """Does all of it, waits, and returns the result or raises."""
+        written: list[tuple[int, int, int]] = []
+        while self._left:
+            partition = self._left.pop()
+            for term, (_, end_offset) in self._step(partition).items():
+                written.append((partition.number, end_offset, term))
+        for number, end_offset, term in written:
+            try:
+                self._core.wait_for(number, end_offset, term, self._timeout)
+            except Exception as failure:
+                self._failures.append(failure)
+        self._end()
+        return self.result(0)
+
+    # ------------------------------------------------------------------------------ on the executor
+
+    def begin(self, executor: Executor) -> None:
+        """Has it done on an executor: a partition at a time, so that other work has its turn."""
+        if self._left:
+            executor.submit(lambda: self._do_next(executor))
+        else:
+            self._answered(None)
+
+    def _do_next(self, executor: Executor) -> None:
+        if self.done():
+            return
+        partition = self._left.pop()
+        for term, (count, end_offset) in self._step(partition).items():
+            with self._lock:
+                self._unanswered += 1
+            try:
+                pending = self._core.park(partition.number, end_offset, term, count, self._timeout)
+            except Exception as failure:
+                self._failures.append(failure)
+                self._answered(None)
+            else:
+                pending.add_done_callback(self._answered)
+        self.begin(executor)
+
+    def _answered(self, pending: PendingWrite[int] | None) -> None:
+        if pending is not None:
+            try:
+                pending.result(0)
+            except Exception as failure:
+                self._failures.append(failure)
+        with self._lock:
+            self._unanswered -= 1
+            is_last = self._unanswered == 0
+        if is_last:
+            self._end()
+
+    def stop(self) -> None:
+        """Answers that the manager was stopped; what is written stays."""
+        self.fail(ClosedError("the manager is stopped; what was not deleted yet is at the next time"))
+
+    # ------------------------------------------------------------------------------------- for both
+
+    def _step(self, partition: Partition) -> Written:
+        written: Written = {}
+        try:
+            self._work(partition, written)
+        except Exception as failure:
+            self._failures.append(failure)
+        self._deleted += sum(count for count, _ in written.values())
+        return written
+
+    def _end(self) -> None:
+        if not self._failures:
+            self.succeed(self._deleted)
+            return
+        failure = self._failures[0]
+        failure.add_note(f"{self._deleted} positions were deleted")
+        self.fail(failure)
+
+
+class Sweeps:
+    """The sweeps of one manager.  Safe to call from any thread.
+
+    Args:
+        core: writes, and waits for what was written.
+        executor: does those that nobody waits for on a thread.
+        expirer: knows what has expired.
+    """
+
+    def __init__(self, core: ManagerCore, executor: Executor, expirer: Expirer) -> None:
+        self._core = core
+        self._executor = executor
+        self._expirer = expirer
+        self._lock = threading.Lock()
+        self._begun: set[Sweep] = set()
+        self._stopped = False
+
+    def expiry(self, led: list[Partition], timeout: float | None) -> Sweep:
+        """Returns the work of OffsetManager.expire, for partitions that this process leads.
+
+        Raises:
+            ClockError: the clock cannot be right.
+        """
+        now = self._expirer.now(led)
+
+        def expire_one(partition: Partition, written: Written) -> None:
+            counted = self._expirer.expire_one(partition, now)
+            if counted["end_offset"] < 0:
+                return
+            deleted = counted["positions_expired"]
+            add_written(written, deleted, counted["end_offset"], counted["term"])
+            if self._core.appended is not None:
+                self._core.appended(partition.number)
+
+        return Sweep(led, expire_one, self._core, timeout)
+
+    def removal(self, led: list[Partition], topics: Iterable[str], timeout: float | None) -> Sweep:
+        """Returns the work of OffsetManager.on_topic_deleted.
+
+        Raises:
+            ArgumentTypeError: one name, and no list of them.
+        """
+        if isinstance(topics, str):
+            raise ArgumentTypeError("the topics must be a list of names, not one name")
+        core, gone = self._core, frozenset(topics)
+
+        def remove_from(partition: Partition, written: Written) -> None:
+            for group in partition.groups():
+                found = fetch_columns.fetch_group(core.core, group)
+                keys = [key for key in found if key.topic in gone]
+                if keys:
+                    add_written(written, *core.delete_unanswered(group, keys))
+
+        return Sweep(led, remove_from, core, timeout)
+
+    def begin(self, sweep: Sweep) -> Sweep:
+        """Has it done by the executor, and returns it.
+
+        Raises:
+            ClosedError: the manager is stopped.
+        """
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the manager is stopped")
+            self._begun.add(sweep)
+        sweep.add_done_callback(self._begun.discard)
+        sweep.begin(self._executor)
+        return sweep
+
+    def close(self) -> None:
+        """Answers those under way; to be called when the executor has stopped."""
+        with self._lock:
+            self._stopped = True
+            begun = list(self._begun)
+        for sweep in begun:
+            sweep.stop()
