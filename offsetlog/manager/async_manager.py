@@ -1,0 +1,310 @@
+"""An offset manager for asyncio: the interface of `OffsetManager` as coroutines.
+
+A commit, a delete or a fence is written in the event loop and awaited without a thread: thousands
+wait at a time.  What reads or cuts files, or waits for threads, runs on a few threads of the
+manager's own, so that the loop goes on.  What only reads memory is called in the loop; of that,
+`partition_for`, `state` and their like are no coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from offsetlog.manager.interface import (
+    Capability,
+    Durability,
+    OffsetManager,
+    PartitionState,
+    Transition,
+    Watch,
+    WatchPosition,
+)
+from offsetlog.types import (
+    EpochEnd,
+    FileRange,
+    LogPositions,
+    OffsetAndMetadata,
+    Position,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+T = TypeVar("T")
+
+#: Calls that read or cut files at a time.
+THREADS = 4
+
+
+class AsyncOffsetManager:
+    """Wraps an OffsetManager for asyncio; see OffsetManager for every call, what it raises included.
+
+    A task that is cancelled while it waits undoes nothing: a commit stays, a load goes on.  A call
+    that runs on a thread has ended when its task is cancelled: its buffer is free then.
+
+    It can be used from several event loops, and the manager that it wraps beside it.
+
+    Args:
+        manager: what it wraps; started and stopped through this object, or by itself.
+        threads: how many calls that read or cut files run at a time.
+    """
+
+    def __init__(self, manager: OffsetManager, *, threads: int = THREADS) -> None:
+        self.manager = manager
+        self._thread_count = threads
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    # --------------------------------------------------------------------------------------- threads
+
+    async def _on_thread(self, call: Callable[[], T]) -> T:
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self._thread_count, "offsetlog-async")
+            running = self._threads.submit(call)
+        future = asyncio.wrap_future(running)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if not running.cancel():
+                await _end_of(future)
+            raise
+
+    # ------------------------------------------------------------------------------------------ life
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """See OffsetManager.capabilities; no coroutine."""
+        return self.manager.capabilities
+
+    @property
+    def partitions(self) -> int:
+        """See OffsetManager.partitions; no coroutine."""
+        return self.manager.partitions
+
+    async def start(self) -> None:
+        """See OffsetManager.start; on a thread."""
+        await self._on_thread(self.manager.start)
+
+    async def stop(self) -> None:
+        """See OffsetManager.stop; on a thread.  Ends the threads of this object as well."""
+        try:
+            await self._on_thread(self.manager.stop)
+        finally:
+            with self._lock:
+                threads, self._threads = self._threads, None
+            if threads is not None:
+                threads.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        """Starts the manager."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stops it."""
+        await self.stop()
+
+    def partition_for(self, group: str) -> int:
+        """See OffsetManager.partition_for; no coroutine."""
+        return self.manager.partition_for(group)
+
+    # ------------------------------------------------------------------------------------ leadership
+
+    async def become_leader(self, partition: int, epoch: int) -> int:
+        """See OffsetManager.become_leader; returns the log end when the partition answers.
+
+        Several changes of one partition may be on their way; the newest epoch decides.
+        """
+        return await self._transition(partial(self.manager.become_leader, partition, epoch))
+
+    async def become_follower(self, partition: int, epoch: int) -> int:
+        """See OffsetManager.become_follower; returns the log end once it is done."""
+        return await self._transition(partial(self.manager.become_follower, partition, epoch))
+
+    async def resign(self, partition: int, epoch: int) -> int:
+        """See OffsetManager.resign; returns the log end once it is done."""
+        return await self._transition(partial(self.manager.resign, partition, epoch))
+
+    async def _transition(self, begin: Callable[[], Transition]) -> int:
+        # A new leader reads its log above W before the call returns.
+        transition = await self._on_thread(begin)
+        return await transition
+
+    def state(self, partition: int) -> PartitionState:
+        """See OffsetManager.state; no coroutine."""
+        return self.manager.state(partition)
+
+    def leader_epoch(self, partition: int) -> int:
+        """See OffsetManager.leader_epoch; no coroutine."""
+        return self.manager.leader_epoch(partition)
+
+    # --------------------------------------------------------------------------------------- offsets
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Position:
+        """See OffsetManager.commit; no thread waits for it."""
+        return await self.manager.commit_async(
+            group,
+            offsets,
+            expected=expected,
+            monotonic=monotonic,
+            generation=generation,
+            timeout=timeout,
+            durability=durability,
+            client=client,
+            principal=principal,
+        )
+
+    async def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See OffsetManager.fetch; called in the loop, since a table answers it."""
+        return self.manager.fetch(group, partitions)
+
+    async def delete(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> int:
+        """See OffsetManager.delete; no thread waits for it."""
+        return await self.manager.delete_async(group, partitions, timeout=timeout)
+
+    async def delete_group(self, group: str, *, timeout: float | None = None) -> int:
+        """See OffsetManager.delete_group; no thread waits for it."""
+        return await self.manager.delete_group_async(group, timeout=timeout)
+
+    async def fence(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """See OffsetManager.fence; no thread waits for it."""
+        return await self.manager.fence_async(group, offsets, timeout=timeout)
+
+    async def expire(self, *, timeout: float | None = None) -> int:
+        """See OffsetManager.expire; done by the manager's threads."""
+        return await self.manager.expire_async(timeout=timeout)
+
+    async def on_topic_deleted(
+        self, topics: Sequence[str], *, timeout: float | None = None
+    ) -> int:
+        """See OffsetManager.on_topic_deleted; done by the manager's threads."""
+        return await self.manager.on_topic_deleted_async(topics, timeout=timeout)
+
+    def throttle(self, group: str, client: str | None = None) -> float:
+        """See OffsetManager.throttle; no coroutine."""
+        return self.manager.throttle(group, client)
+
+    # ----------------------------------------------------------------------------------- replication
+
+    async def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
+        """See OffsetManager.append_as_follower; on a thread: the buffer stays as it is until then."""
+        return await self._on_thread(
+            partial(self.manager.append_as_follower, partition, epoch, batches)
+        )
+
+    def advance(self, partition: int, epoch: int, offset: int) -> int:
+        """See OffsetManager.advance; no coroutine."""
+        return self.manager.advance(partition, epoch, offset)
+
+    async def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
+        """See OffsetManager.truncate_to; on a thread."""
+        return await self._on_thread(partial(self.manager.truncate_to, partition, epoch, offset))
+
+    async def restart_at(self, partition: int, epoch: int, offset: int) -> None:
+        """See OffsetManager.restart_at; on a thread."""
+        await self._on_thread(partial(self.manager.restart_at, partition, epoch, offset))
+
+    async def flush(self, partition: int) -> int:
+        """See OffsetManager.flush; returns the flushed end."""
+        return await self.manager.flush(partition)
+
+    def positions(self, partition: int) -> LogPositions:
+        """See OffsetManager.positions; no coroutine."""
+        return self.manager.positions(partition)
+
+    def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
+        """See OffsetManager.end_offset_for_epoch; no coroutine."""
+        return self.manager.end_offset_for_epoch(partition, epoch)
+
+    async def read_into(
+        self,
+        partition: int,
+        offset: int,
+        buffer: Buffer,
+        *,
+        epoch: int = -1,
+        uncommitted: bool = False,
+    ) -> int:
+        """See OffsetManager.read_into; on a thread, which writes to the buffer until then."""
+        return await self._on_thread(
+            partial(
+                self.manager.read_into,
+                partition,
+                offset,
+                buffer,
+                epoch=epoch,
+                uncommitted=uncommitted,
+            )
+        )
+
+    async def file_range(
+        self,
+        partition: int,
+        offset: int,
+        size_max: int,
+        *,
+        epoch: int = -1,
+        uncommitted: bool = False,
+    ) -> FileRange:
+        """See OffsetManager.file_range; on a thread, since it may read an index."""
+        return await self._on_thread(
+            partial(
+                self.manager.file_range,
+                partition,
+                offset,
+                size_max,
+                epoch=epoch,
+                uncommitted=uncommitted,
+            )
+        )
+
+    # ----------------------------------------------------------------------------------------- watch
+
+    def watch(
+        self,
+        groups: Iterable[str] | None = None,
+        *,
+        from_position: WatchPosition | None = None,
+    ) -> Watch:
+        """See OffsetManager.watch; no coroutine: `async for` goes through the watch."""
+        return self.manager.watch(groups, from_position=from_position)
+
+
+async def _end_of(future: asyncio.Future[T]) -> None:
+    """Waits until a call on a thread has ended, however often the waiting task is cancelled."""
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            continue
+    if not future.cancelled():
+        future.exception()  # nobody asks for it any more
