@@ -13,5 +13,6 @@ for _module in (
     "cleaner_commits",
     "restart",
     "manager",
+    "manager_async",
 ):
     import_module(f"benchmarks.engine.{_module}")

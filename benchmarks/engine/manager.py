@@ -31,7 +31,7 @@ PARTITIONS = 4
 
 
 @contextmanager
-def _manager(run: Run, *, replicas: int = 1, quotas: QuotaLimits | None = None) -> Iterator[LogManager]:
+def leading(run: Run, *, replicas: int = 1, quotas: QuotaLimits | None = None) -> Iterator[LogManager]:
     settings = ManagerSettings(
         path=run.new_directory(),
         partitions=PARTITIONS,
@@ -46,7 +46,7 @@ def _manager(run: Run, *, replicas: int = 1, quotas: QuotaLimits | None = None) 
         yield manager
 
 
-def _digest(keys: KeySpace, fetch: Fetch) -> str:
+def digest_left(keys: KeySpace, fetch: Fetch) -> str:
     """The digest of what is committed of every key, -1 for nothing."""
     offsets = np.full(keys.count, -1, np.int64)
     by_group: dict[str, list[tuple[int, TopicPartition]]] = {}
@@ -92,8 +92,8 @@ def commit(run: Run) -> None:
     run.condition(f'{PARTITIONS} log partitions, of one replica; durability "process"')
     with (
         offsetlog.open(run.new_directory(), PARTITIONS, "process", maintenance=BY_HAND) as store,
-        _manager(run) as plain,
-        _manager(run, quotas=UNREACHED) as limited,
+        leading(run) as plain,
+        leading(run, quotas=UNREACHED) as limited,
     ):
         bound = limited.commit
 
@@ -107,7 +107,7 @@ def commit(run: Run) -> None:
         ]
         run.profiled = runners[1]
         run.report.figures += race(run.benchmark, runners, run.rounds)
-        left = {_digest(keys, fetch) for fetch in (store.fetch, plain.fetch, limited.fetch)}
+        left = {digest_left(keys, fetch) for fetch in (store.fetch, plain.fetch, limited.fetch)}
         if len(left) != 1:
             raise AssertionError("the store and the managers do not hold the same")
         _left(run, (runner.name for runner in runners), left.pop())
@@ -127,7 +127,7 @@ def advance(run: Run) -> None:
     count = run.size(300_000, 1_000)
     run.condition(f"{keys}, shuffled, seed {run.seed}; W is moved after each commit; rounds in turn")
     run.condition(f"{PARTITIONS} log partitions, one of which is written to")
-    with _manager(run, replicas=3) as manager:
+    with leading(run, replicas=3) as manager:
         advances, commits = manager.advance, manager.commit
         ((group, _, _),) = keys.rows(Shuffled(keys.count, 1).take(1))
         number = manager.partition_for(group)
@@ -139,7 +139,7 @@ def advance(run: Run) -> None:
         runner = _runner(run, "commit and advance", keys, count, both)
         run.profiled = runner
         run.report.figures += race(run.benchmark, [runner], run.rounds)
-        _left(run, [runner.name], _digest(keys, manager.fetch))
+        _left(run, [runner.name], digest_left(keys, manager.fetch))
     taken = 1e6 / run.report.figure("commit and advance").median
     run.report.goals.append(Goal("commit and advance: <= 1.5 us", 1.5, taken, at_most=True))
 
@@ -238,7 +238,7 @@ def takeover(run: Run) -> None:
             manager.become_follower(0, epoch).result(60)
             epoch += 1
             hot.update(_first_fetch(manager, 0, epoch, group, key))
-            digest = _digest(keys, manager.fetch)
+            digest = digest_left(keys, manager.fetch)
     run.report.figures += [_figure("hot standby", hot), _figure("cold, from a snapshot", cold)]
     _left(run, ("hot standby", "cold, from a snapshot"), digest)
     run.report.goals.append(Goal("hot standby: < 50 ms", 50, hot.median * 1e3, at_most=True))
