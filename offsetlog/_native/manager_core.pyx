@@ -185,6 +185,10 @@ cdef class ManagerCore:
             parking.settle_one(pending)
         return pending
 
+    def check_timeout(self, timeout):
+        """Refuses what is no timeout of a call; raises InvalidArgumentError."""
+        self.limit_of(timeout)
+
     def wait_for(self, int32_t number, int64_t end_offset, uint64_t term, timeout):
         """Waits until what was written is as durable as configured, `timeout` in seconds; raises as `commit`."""
         self.core.check_number(number)

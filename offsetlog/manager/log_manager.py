@@ -226,10 +226,12 @@ class LogManager:
             self._stopped = True
             if core is None:
                 return
-        self._watches.close()
-        self._leaderships.close()
-        self._end_waits()
-        self._closer.close(core.core)
+        try:
+            self._watches.close()
+            self._leaderships.close()
+            self._end_waits()
+        finally:
+            self._closer.close(core.core)
 
     def _end_waits(self) -> None:
         failure = NotCoordinatorError(
@@ -237,6 +239,8 @@ class LogManager:
         )
         for parking in (*self._for_watermark, *self._for_disk):
             parking.close(failure)
+        # An expiry under way ends at its next group.
+        self._maintenance.stop()
         for executor in self._executors:
             executor.stop()
         # What was ordered and did not begin answers nobody any more.
@@ -249,9 +253,11 @@ class LogManager:
             core, self._core = self._core, None
             self._stopped = True
         if core is not None:
-            self._watches.close()
-            self._end_waits()
-            self._closer.abandon(core.core)
+            try:
+                self._watches.close()
+                self._end_waits()
+            finally:
+                self._closer.abandon(core.core)
 
     def __enter__(self) -> Self:
         self.start()

@@ -39,6 +39,9 @@ class Sweep(Completion[int]):
         work: does one of them, and adds what it wrote, also where it raises then.
         core: waits for what was written.
         timeout: seconds that it is waited for then, None as configured.
+
+    Raises:
+        InvalidArgumentError: the timeout is negative or no number.
     """
 
     __slots__ = ("_core", "_deleted", "_failures", "_left", "_lock", "_timeout", "_unanswered", "_work")
@@ -51,6 +54,7 @@ class Sweep(Completion[int]):
         timeout: float | None,
     ) -> None:
         super().__init__()
+        core.check_timeout(timeout)
         self._left = list(partitions)
         self._left.reverse()
         self._work = work
@@ -83,9 +87,12 @@ class Sweep(Completion[int]):
     def begin(self, executor: Executor) -> None:
         """Has it done on an executor: a partition at a time, so that other work has its turn."""
         if self._left:
-            executor.submit(lambda: self._do_next(executor))
-        else:
-            self._answered(None)
+            try:
+                executor.submit(lambda: self._do_next(executor))
+                return
+            except Exception as failure:
+                self._failures.append(failure)
+        self._answered(None)
 
     def _do_next(self, executor: Executor) -> None:
         if self.done():

@@ -29,7 +29,7 @@ def leading(path: Path, **more: Any) -> Iterator[LogManager]:
     manager.start()
     try:
         for number in range(manager.partitions):
-            manager.become_leader(number, 1)
+            manager.become_leader(number, max(1, manager.leader_epoch(number) + 1))
         yield manager
     finally:
         manager.stop()

@@ -342,6 +342,22 @@ def test_stop_answers_what_waits_and_what_was_ordered(tmp_path, executor):
         manager.commit_async("g", {KEYS[0]: 3})
 
 
+def test_a_callback_may_stop_the_manager(tmp_path):
+    stopped = threading.Event()
+    with leading(tmp_path / "data") as manager:
+
+        def stop(_):
+            manager.stop()
+            stopped.set()
+
+        first = manager.commit_async("g", {KEYS[0]: 1})
+        first.add_done_callback(stop)
+        assert stopped.wait(60)
+        assert first.result(0).log_offset == 0
+    with leading(tmp_path / "data", executor=ManualExecutor()) as manager:
+        assert manager.positions(0).log_end == 1
+
+
 def test_commits_race_stop_and_each_is_answered_or_refused(tmp_path):
     seed = first_seed()
     draw = random.Random(seed)

@@ -11,6 +11,7 @@ from offsetlog.errors import (
     ClockError,
     ClosedError,
     CommitTimeoutError,
+    InvalidArgumentError,
     NotCoordinatorError,
     OffsetLogError,
 )
@@ -168,3 +169,36 @@ def test_stop_answers_a_sweep_wherever_it_is(manager, executor, begun):
         pending.result(0)
     with pytest.raises(ClosedError):
         manager.on_topic_deleted_async(["t"])
+
+
+@pytest.mark.parametrize("begun", [0, 1, 3])
+def test_an_executor_that_refuses_work_is_in_the_answer(manager, executor, begun, monkeypatch):
+    def refuse(work):
+        raise MemoryError("no thread")
+
+    if begun == 0:
+        monkeypatch.setattr(executor, "submit", refuse)
+    pending = manager.on_topic_deleted_async(["t"])
+    for number in range(begun):
+        if number == begun - 1:
+            monkeypatch.setattr(executor, "submit", refuse)
+        executor.queue.popleft()()
+    advance(manager)
+    with pytest.raises(MemoryError, match="no thread") as caught:
+        pending.result(0)
+    assert caught.value.__notes__ == [f"{3 * begun} positions were deleted"]
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_is_none_is_refused_before_anything_is_deleted(manager, clock, timeout):
+    clock.pass_time(3)
+    end = [manager.positions(number).log_end for number in range(4)]
+    for call in (
+        lambda: manager.expire(timeout=timeout),
+        lambda: manager.expire_async(timeout=timeout),
+        lambda: manager.on_topic_deleted(["t"], timeout=timeout),
+        lambda: manager.on_topic_deleted_async(["t"], timeout=timeout),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            call()
+    assert end == [manager.positions(number).log_end for number in range(4)]
