@@ -98,6 +98,7 @@ def test_a_timer_that_fired_can_be_cancelled(executor):
     assert fired.wait(60)
     for _ in range(200):
         timer.cancel()
+    assert executor._timers._cancelled == 0
     again = threading.Event()
     executor.call_later(0, again.set)
     assert again.wait(60)

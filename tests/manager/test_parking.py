@@ -13,6 +13,7 @@ from tests.faults.fault_fs import FaultFileSystem
 from offsetlog.errors import (
     ClosedError,
     CommitTimeoutError,
+    DiskFullError,
     FencedLeaderEpochError,
     InvalidArgumentError,
     NotCoordinatorError,
@@ -294,6 +295,44 @@ def test_a_failed_flush_answers_everybody_with_an_error_of_his_own(tmp_path, exe
         manager.commit_async("g", {KEYS[0]: 7})
     with pytest.raises(PartitionFailedError):
         manager.stop()
+
+
+class FailingOnce:
+    """A replica whose first flush cannot begin; `meanwhile` is called in it."""
+
+    def __init__(self, replica, meanwhile):
+        self._replica = replica
+        self._meanwhile = meanwhile
+        self.partition = self
+        self.flushes = 0
+
+    def positions(self):
+        return self._replica.positions()
+
+    def flush(self):
+        self.flushes += 1
+        if self.flushes > 1:
+            return self._replica.partition.flush()
+        self._meanwhile()
+        raise DiskFullError("no room for the sidecar", path="offsetlog.flushed")
+
+
+def test_a_flush_that_could_not_begin_refuses_those_that_it_was_for_alone(alone, executor):
+    alone.commit("g", {KEYS[0]: 0}, durability="process")
+    later = []
+    failing = FailingOnce(alone._replica(0), lambda: later.append(alone.commit_async("g", {KEYS[0]: 9})))
+    alone._flushes._replica_of = lambda number: failing
+    writes = [alone.commit_async("g", {KEYS[0]: number}) for number in range(3)]
+    flush = alone.flush(0)
+    executor.queue.popleft()()
+    failures = [failure(each) for each in [*writes, flush]]
+    assert [str(each) for each in failures] == [str(failures[0])] * 4
+    assert {type(each) for each in failures} == {DiskFullError}
+    assert {each.path for each in failures} == {"offsetlog.flushed"}
+    assert len({id(each) for each in failures}) == 4
+    assert not later[0].done()
+    executor.run()
+    assert later[0].result(0).log_offset == 4
 
 
 def test_an_executor_that_cannot_flush_is_in_the_answer(alone, executor, monkeypatch):
