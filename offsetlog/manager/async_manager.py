@@ -4,6 +4,10 @@ A commit, a delete or a fence is written in the event loop and awaited without a
 wait at a time.  What reads or cuts files, or waits for threads, runs on a few threads of the
 manager's own, so that the loop goes on.  What only reads memory is called in the loop; of that,
 `partition_for`, `state` and their like are no coroutines.
+
+    async with AsyncOffsetManager(manager) as offsets:
+        await offsets.become_leader(offsets.partition_for("group"), 1)
+        await offsets.commit("group", {TopicPartition("topic", 0): 5})
 """
 
 from __future__ import annotations
