@@ -162,6 +162,19 @@ class Leaderships:
             self.settle(number)
         return transition
 
+    def admit(self, number: int, replica: Replica, use: Callable[[Replica], object]) -> None:
+        """Gives a partition that was made the role that its number has, and then to its user.
+
+        A change of leadership comes before that, or finds the replica.
+        """
+        with self._lock:
+            slot = self._slots[number]
+            if slot.role is Role.LEADER:
+                replica.become_leader(slot.epoch, alone=self._alone)
+            else:
+                replica.become_follower(slot.epoch)
+            use(replica)
+
     def become_follower(self, number: int, epoch: int) -> PartitionTransition:
         """See OffsetManager.become_follower."""
         return self._step_down(number, epoch, Role.FOLLOWER, keeps=self._warm)

@@ -302,14 +302,12 @@ class LogManager:
     def _made(self, partition: Partition) -> None:
         # The directory of a partition that this process leads or follows appears.
         core = self._open_core
-        epoch = self._leaderships.epoch(partition.number)
-        replica = Replica(partition)
-        if self._leaderships.state(partition.number) is PartitionState.ACTIVE:
-            replica.become_leader(epoch, alone=core.alone)
-        else:
-            replica.become_follower(epoch)
-        core.set_replica(partition.number, replica)
-        core.core.attach(partition)
+
+        def use(replica: Replica) -> None:
+            core.set_replica(partition.number, replica)
+            core.core.attach(partition)
+
+        self._leaderships.admit(partition.number, Replica(partition), use)
 
     def _check_leads(self, number: int) -> None:
         self._leaderships.check_leads(number)

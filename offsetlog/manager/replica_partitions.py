@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from offsetlog._native.partition import Partition
@@ -30,6 +31,8 @@ class ReplicaPartitions:
         self._owned = owned
         self._check_leads = check_leads
         self._made = made
+        #: Held while a partition is made, until it has its role: nobody else has it before.
+        self._making = threading.Lock()
 
     def all(self) -> list[Partition]:
         """Returns the partitions that are open, by number."""
@@ -46,7 +49,8 @@ class ReplicaPartitions:
             NotCoordinatorError: another process leads it.
             DataLossError, StorageError: its directory is missing, or the disk cannot read it.
         """
-        partition = self._owned.get(number)
+        with self._making:
+            partition = self._owned.get(number)
         if partition is None:
             self._check_leads(number)
         return partition
@@ -63,11 +67,12 @@ class ReplicaPartitions:
 
     def make_replica(self, number: int) -> Partition:
         """The same, whoever leads it."""
-        found = self._owned.get(number)
-        if found is None:
-            found = self._owned.make(number)
-            self._made(found)
-        return found
+        with self._making:
+            found = self._owned.get(number)
+            if found is None:
+                found = self._owned.make(number)
+                self._made(found)
+            return found
 
     def load(self, partition: Partition) -> None:
         """Loads a partition; see PartitionOpener.load."""

@@ -138,3 +138,57 @@ def test_a_load_for_an_older_role_answers_nobody(tmp_path):
     with pytest.raises(NotCoordinatorError):
         manager.fetch("g")
     manager.stop()
+
+
+def test_first_commits_of_two_threads_find_one_partition_that_leads(tmp_path):
+    with manager_of(tmp_path) as manager:
+        manager.become_leader(0, 1)
+        failures = []
+
+        def commit():
+            try:
+                manager.commit("g", {KEYS[1]: 1})
+            except BaseException as raised:
+                failures.append(raised)
+
+        second = threading.Thread(target=commit)
+        owned = manager.open_partitions
+        makes = owned.make
+
+        def make(number):
+            # The directory is there, and the partition has no role yet: the second commit waits for that.
+            partition = makes(number)
+            second.start()
+            second.join(0.1)
+            return partition
+
+        owned.make = make
+        manager.commit("g", {KEYS[0]: 0})
+        second.join()
+        assert not failures
+        assert {key: each.offset for key, each in manager.fetch("g").items()} == {KEYS[0]: 0, KEYS[1]: 1}
+
+
+def test_a_first_commit_that_races_a_new_leader_leaves_no_second_leader(tmp_path):
+    refused = 0
+    for round_ in range(by_depth(gate=60, long=600)):
+        with manager_of(tmp_path / str(round_), replication_factor=3) as manager:
+            manager.become_leader(0, 1)
+            begun = threading.Barrier(2)
+
+            def follow(manager=manager, begun=begun):
+                begun.wait()
+                manager.become_follower(0, 2)
+
+            thread = threading.Thread(target=follow)
+            thread.start()
+            begun.wait()
+            try:
+                manager.commit("g", {KEYS[0]: 1})
+            except NotCoordinatorError:
+                refused += 1
+            thread.join()
+            assert manager.leader_epoch(0) == 2
+            with pytest.raises(NotCoordinatorError):
+                manager.commit("g", {KEYS[0]: 2})
+    print(f"{refused} first commits were refused")
