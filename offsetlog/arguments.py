@@ -183,6 +183,13 @@ def listed_groups(groups: Iterable[str]) -> list[str]:
     )
 
 
+def listed_topics(topics: Iterable[str]) -> list[str]:
+    """Returns names of topics as a list; one name alone is refused."""
+    return _listed(
+        topics, 'the topics must be a list of str, as ["topic"]', single=(str, bytes, bytearray)
+    )
+
+
 def listed_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Returns topic partitions as a list; one alone is refused, and what is none."""
     wanted = 'the partitions must be a list of TopicPartition, as [TopicPartition("topic", 0)]'

@@ -89,6 +89,7 @@ from offsetlog.errors import (
     InvalidArgumentError,
     OffsetLogError,
     PartitionCountError,
+    PartitionError,
     ReadOnlyError,
 )
 
@@ -212,7 +213,7 @@ cdef class StoreCore:
     cdef int check_number(self, int32_t number) except -1:
         cdef int32_t highest = self.slot_count - 1
         if not 0 <= number <= highest:
-            raise InvalidArgumentError(f"there is no partition {number}: the highest is {highest}")
+            raise PartitionError(f"there is no partition {number}: the highest is {highest}")
 
     @property
     def count(self):

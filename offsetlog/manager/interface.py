@@ -479,7 +479,12 @@ class OffsetManager(Protocol):
         """Returns log start, log end, flushed end, W, and the end of what is applied; zeros where no log is."""
 
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
-        """Returns the end of the greatest epoch of the log that is at most `epoch`, (-1, -1) where there is none."""
+        """Returns where an epoch ends, as OffsetForLeaderEpoch does (docs/format/directory.md §1.5).
+
+        That is the greatest epoch of the log that is at most `epoch`, with the start of the next
+        one, of the newest the log end; `epoch` with the start of the first one where it is older
+        than all; (-1, -1) where it is newer than all, -1, or there is no log.
+        """
 
     def read_into(
         self,
@@ -514,9 +519,10 @@ class OffsetManager(Protocol):
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> FileRange:
-        """Returns the piece of a file that `read_into` would read, for sendfile; it may end within a batch.
+        """Returns the piece of a file that `read_into` would read, for sendfile.
 
-        Raises as `read_into`.
+        It may end within a batch, after the first one, which it has whole, even if that is larger
+        than `size_max`.  Raises as `read_into`, but TooLargeError.
         """
 
     # ------------------------------------------------------------------------------------------ watch

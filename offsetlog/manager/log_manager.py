@@ -325,29 +325,31 @@ class LogManager:
 
     def become_leader(self, partition: int, epoch: int) -> Transition:
         """Leads a partition from now on; see OffsetManager.become_leader."""
-        return self._leaderships.become_leader(
-            self._checked(partition), arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
-        )
+        number = self._checked(partition)
+        checked = arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        return self._leaderships.become_leader(number, checked)
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Follows; see OffsetManager.become_follower."""
-        return self._leaderships.become_follower(
-            self._checked(partition), arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
-        )
+        number = self._checked(partition)
+        checked = arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        return self._leaderships.become_follower(number, checked)
 
     def resign(self, partition: int, epoch: int) -> Transition:
         """Leads no more; see OffsetManager.resign."""
-        return self._leaderships.resign(
-            self._checked(partition), arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
-        )
+        number = self._checked(partition)
+        checked = arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        return self._leaderships.resign(number, checked)
 
     def state(self, partition: int) -> PartitionState:
         """Returns the state of a partition here; see OffsetManager.state."""
-        return self._leaderships.state(self._checked(partition))
+        number = self._checked(partition)
+        return self._leaderships.state(number)
 
     def leader_epoch(self, partition: int) -> int:
         """Returns the newest leader epoch that is known; see OffsetManager.leader_epoch."""
-        return self._leaderships.epoch(self._checked(partition))
+        number = self._checked(partition)
+        return self._leaderships.epoch(number)
 
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
         """Refuses commits from now on, or admits them: whether `min.insync.replicas` are in sync.
@@ -355,7 +357,7 @@ class LogManager:
         Raises:
             FencedLeaderEpochError: another leader epoch than the present one.
         """
-        if epoch != self._leaderships.epoch(self._checked(partition)):
+        if epoch != self.leader_epoch(partition):
             return
         short = self._open_core.short_of_replicas
         if enough:
@@ -370,7 +372,7 @@ class LogManager:
 
     def is_electing(self, partition: int) -> bool:
         """Whether this replica leads, and W has not reached the log end of its election yet."""
-        return self._leaderships.state(self._checked(partition)) is PartitionState.LOADING
+        return self.state(partition) is PartitionState.LOADING
 
     def grant(self, partition: int, epoch: int, until: float) -> None:
         """Answers fetches of a partition until some time of the executor's clock, in seconds, and not after it.
@@ -379,7 +381,7 @@ class LogManager:
         that was cut off does not answer with what another leader has replaced.  A partition for which nothing was
         granted in its epoch answers without end.
         """
-        if epoch == self._leaderships.epoch(self._checked(partition)):
+        if epoch == self.leader_epoch(partition):
             self._granted[partition] = until
 
     def _check_granted(self, number: int) -> None:
@@ -484,7 +486,10 @@ class LogManager:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions, of given keys also those that are not there; see OffsetManager.fetch."""
         core = self._open_core.core
-        self._check_granted(core.number_of(group))
+        number = core.number_of(group)
+        # A table that was dropped answers "loading", which is for leaders.
+        self._leaderships.check_leads(number)
+        self._check_granted(number)
         if partitions is None:
             return fetch_columns.fetch_group(core, group)
         keys = arguments.listed_keys(partitions)
