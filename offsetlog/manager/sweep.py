@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+from offsetlog import arguments
 from offsetlog._native import fetch_columns
 from offsetlog._native.completion import Completion
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.parking import PendingWrite
 from offsetlog._native.partition import Partition
-from offsetlog.errors import ArgumentTypeError, ClosedError
+from offsetlog.errors import ClosedError
 from offsetlog.maintenance.retention import Expirer
 from offsetlog.manager.executor import Executor
 
@@ -186,11 +187,9 @@ class Sweeps:
         """Returns the work of OffsetManager.on_topic_deleted.
 
         Raises:
-            ArgumentTypeError: one name, and no list of them.
+            ArgumentTypeError: no list of names.
         """
-        if isinstance(topics, str):
-            raise ArgumentTypeError("the topics must be a list of names, not one name")
-        core, gone = self._core, frozenset(topics)
+        core, gone = self._core, frozenset(arguments.listed_topics(topics))
 
         def remove_from(partition: Partition, written: Written) -> None:
             for group in partition.groups():

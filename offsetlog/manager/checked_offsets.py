@@ -1,0 +1,131 @@
+"""The arguments of a manager in Python, checked by the rules of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from offsetlog._native.codec import utf16_units
+from offsetlog.errors import (
+    ArgumentTypeError,
+    GroupError,
+    InvalidArgumentError,
+    MetadataTooLargeError,
+    OffsetError,
+    PartitionError,
+    StringTooLongError,
+    TopicError,
+)
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+_STRING_BYTES_MAX = 32_767
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+
+
+def _checked_name(what: str, name: object, error: type[InvalidArgumentError]) -> str:
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"the {what} must be a str, not {type(name).__name__}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise error(f"the {what} {name!r} cannot be written as UTF-8") from None
+    if size > _STRING_BYTES_MAX:
+        raise StringTooLongError(f"the {what} has {size} bytes, at most {_STRING_BYTES_MAX}")
+    return name
+
+
+def checked_group(group: object) -> str:
+    """Returns the name of a group.
+
+    Raises:
+        GroupError: it cannot be written as UTF-8.
+        ArgumentTypeError, StringTooLongError.
+    """
+    return _checked_name("group", group, GroupError)
+
+
+def _checked_number(
+    what: str, value: object, low: int, high: int, error: type[InvalidArgumentError]
+) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"the {what} must be an int, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise error(f"the {what} must be from {low} to {high}, not {value}")
+    return value
+
+
+def checked_key(key: object) -> TopicPartition:
+    """Returns a topic and its partition.
+
+    Raises:
+        TopicError, PartitionError, ArgumentTypeError, StringTooLongError.
+    """
+    if not isinstance(key, tuple) or len(key) != 2:
+        raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}", item=key)
+    topic = _checked_name("topic", key[0], TopicError)
+    if not topic:
+        raise TopicError("the topic is empty", item=key)
+    number = _checked_number("partition", key[1], 0, _INT32_MAX, PartitionError)
+    return TopicPartition(topic, number)
+
+
+def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
+    if not isinstance(value, tuple):
+        offset = _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
+        return OffsetAndMetadata(offset)
+    if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
+        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not {value!r}")
+    given = OffsetAndMetadata(*value)
+    _checked_number("offset", given.offset, 0, _INT64_MAX, OffsetError)
+    _checked_name("metadata", given.metadata, InvalidArgumentError)
+    units = utf16_units(given.metadata)
+    if units > metadata_max_units:
+        text = f"the metadata has {units} UTF-16 units, at most {metadata_max_units}"
+        raise MetadataTooLargeError(text)
+    _checked_number("leader epoch", given.leader_epoch, -1, _INT32_MAX, InvalidArgumentError)
+    for name in ("commit_timestamp", "expire_timestamp"):
+        _checked_number(name, getattr(given, name), -1, _INT64_MAX, InvalidArgumentError)
+    return given
+
+
+def checked_offsets(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata], metadata_max_units: int
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Returns what a commit was given, each value as an OffsetAndMetadata.
+
+    Args:
+        offsets: by topic and partition.
+        metadata_max_units: UTF-16 units that the metadata of one may have.
+
+    Raises:
+        InvalidArgumentError: there is nothing, or one of its kinds for a key or a value, which the
+            attribute `item` names.
+    """
+    if not isinstance(offsets, Mapping):
+        raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
+    if not offsets:
+        raise InvalidArgumentError("a commit needs at least one position")
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for key, value in offsets.items():
+        try:
+            checked[checked_key(key)] = _checked_value(value, metadata_max_units)
+        except InvalidArgumentError as failure:
+            failure.item = key
+            raise
+    return checked
+
+
+def checked_timeout(seconds: object) -> None:
+    """Refuses a timeout that is no number of seconds from 0, nor None.
+
+    Raises:
+        InvalidArgumentError, ArgumentTypeError.
+    """
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        kind = type(seconds).__name__
+        raise ArgumentTypeError(f"the timeout must be a number of seconds or None, not {kind}")
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"the timeout must be from 0 seconds, not {seconds!r}")

@@ -1,0 +1,38 @@
+"""Errors as the contract has them: a class of offsetlog, with its code from the one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from offsetlog.error_codes import ERROR_CODES
+from offsetlog.errors import OffsetLogError
+
+
+def check_error(error: OffsetLogError) -> None:
+    """Asserts that an error carries the code of its class, and whether a retry helps."""
+    names = [each.__name__ for each in type(error).__mro__ if each.__name__ in ERROR_CODES]
+    assert (error.error_code, error.retriable) == ERROR_CODES[names[0]]
+    assert str(error)
+
+
+@contextmanager
+def refused(
+    *kinds: type[OffsetLogError], case: object = None
+) -> Iterator[pytest.ExceptionInfo[OffsetLogError]]:
+    """Asserts that what stands in the block raises one of these errors.
+
+    Args:
+        kinds: the errors.
+        case: what a failure names, where a test has several.
+    """
+    try:
+        with pytest.raises(kinds) as caught:
+            yield caught
+        check_error(caught.value)
+    except BaseException as failure:
+        if case is not None:
+            failure.add_note(f"in the case: {case!r}")
+        raise

@@ -1,0 +1,122 @@
+"""The pytest plugin of the contract suite: the harnesses, and which tests each of them runs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetlog.manager.interface import Capability
+from offsetlog.manager.testing.harness import ManagerHarness
+from offsetlog.manager.testing.site import ManagerSite
+
+#: The variable of a module of tests that lists its harnesses.
+MODULE_VARIABLE = "offset_managers"
+_FIXTURE = "manager_harness"
+_harnesses = pytest.StashKey[list[ManagerHarness]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--offset-manager`, and the setting `offset_manager` of a configuration file."""
+    text = "package.module:name of a harness, its class, or a list of several"
+    group = parser.getgroup("offsetlog", "the contract of offset managers")
+    group.addoption("--offset-manager", action="append", default=[], metavar="NAME", help=text)
+    parser.addini("offset_manager", text, type="args", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Finds the harnesses that the command line or the configuration names."""
+    needs = "needs(*capabilities): a test of the contract of managers that have all of them"
+    lacks = "lacks(*capabilities): a test of the contract of managers that have none of them"
+    config.addinivalue_line("markers", needs)
+    config.addinivalue_line("markers", lacks)
+    named = config.getoption("--offset-manager") or config.getini("offset_manager")
+    config.stash[_harnesses] = [each for name in named for each in _loaded(name)]
+
+
+def _loaded(name: str) -> list[ManagerHarness]:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as failure:
+        raise pytest.UsageError(f"--offset-manager {name}: {failure}") from failure
+    return _listed(found, f"--offset-manager {name}")
+
+
+def _listed(found: Any, where: str) -> list[ManagerHarness]:
+    made = found() if isinstance(found, type) else found
+    listed = made if isinstance(made, list | tuple) else [made]
+    for each in listed:
+        if not isinstance(each, ManagerHarness):
+            kind = type(each).__name__
+            raise pytest.UsageError(f"{where} is no ManagerHarness, nor a list of them, but {kind}")
+    return list(listed)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Says which managers are tested, and what they have and lack."""
+    lines = []
+    for each in config.stash[_harnesses]:
+        has = ", ".join(sorted(capability.value for capability in each.capabilities)) or "none"
+        lines.append(f"offset manager {each.name}: capabilities: {has}")
+    return lines
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Has each test of the contract run for each harness."""
+    if _FIXTURE not in metafunc.fixturenames:
+        return
+    own = getattr(metafunc.module, MODULE_VARIABLE, None)
+    harnesses = metafunc.config.stash[_harnesses] if own is None else _listed(own, MODULE_VARIABLE)
+    if not harnesses:
+        raise pytest.UsageError(
+            f"{metafunc.module.__name__}: no manager to test: name a harness with "
+            f"--offset-manager, or list harnesses in {MODULE_VARIABLE}"
+        )
+    names = [each.name for each in harnesses]
+    metafunc.parametrize(_FIXTURE, harnesses, ids=names, indirect=True, scope="function")
+
+
+def is_chosen(item: pytest.Item) -> bool:
+    """Whether a test is about what its manager has, or about what it lacks."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or _FIXTURE not in callspec.params:
+        return True
+    has: frozenset[Capability] = callspec.params[_FIXTURE].capabilities
+    needed = {each for mark in item.iter_markers("needs") for each in mark.args}
+    absent = {each for mark in item.iter_markers("lacks") for each in mark.args}
+    return needed <= has and not absent & has
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests that are about other capabilities; pytest counts them as deselected."""
+    left_out = [item for item in items if not is_chosen(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_chosen(item)]
+
+
+@pytest.fixture
+def manager_harness(request: pytest.FixtureRequest) -> ManagerHarness:
+    """The harness of the manager under test."""
+    harness: ManagerHarness = request.param
+    return harness
+
+
+@pytest.fixture
+def manager_root(tmp_path: Path) -> Path:
+    """The directory of a test; to be overridden by those who want it elsewhere."""
+    return tmp_path
+
+
+@pytest.fixture
+def manager_site(manager_harness: ManagerHarness, manager_root: Path) -> Iterator[ManagerSite]:
+    """The managers of one test."""
+    site = ManagerSite(manager_harness, manager_root)
+    try:
+        yield site
+    finally:
+        site.close()

@@ -1,0 +1,68 @@
+"""Calls that wait for W, made by a thread while the test replicates."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from offsetlog.errors import OffsetLogError
+from offsetlog.manager.testing.replica_set import ReplicaSet
+
+T = TypeVar("T")
+
+
+class Caller:
+    """A call on a thread of its own.
+
+    Args:
+        call: what the thread does.
+        patience: seconds until an answer that does not come fails the test.
+    """
+
+    def __init__(self, call: Callable[[], object], patience: float) -> None:
+        self._call = call
+        self._patience = patience
+        self._answers: list[object] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answers.append(self._call())
+        except OffsetLogError as failure:
+            self._answers.append(failure)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has no answer yet."""
+        return not self._answers
+
+    def answer(self) -> object:
+        """Returns what the call returned; raises what it raised."""
+        self._thread.join(self._patience)
+        assert self._answers, "the call is not answered"
+        if isinstance(self._answers[0], OffsetLogError):
+            raise self._answers[0]
+        return self._answers[0]
+
+
+def wait_until(is_so: Callable[[], bool], patience: float) -> None:
+    """Waits until something is so."""
+    pause = threading.Event()
+    for _ in range(int(patience * 1000)):
+        if is_so():
+            return
+        pause.wait(0.001)
+    raise AssertionError(f"not so within {patience} s")
+
+
+def serve(replicas: ReplicaSet, call: Callable[[], T]) -> object:
+    """Makes a call that writes and waits for W, which moves once it has written."""
+    leader, partition = replicas[replicas.leader], replicas.partition
+    end = leader.positions(partition).log_end
+    patience = replicas.site.harness.patience
+    caller = Caller(call, patience)
+    wait_until(lambda: leader.positions(partition).log_end > end, patience)
+    replicas.replicate()
+    return caller.answer()
