@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import offsetlog
 from offsetlog import TopicPartition, errors
+from tests.pages import blocks, run
 
 pytestmark = pytest.mark.source_tree
-
-ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: str) -> list[tuple[int, str]]:
-    """The examples of a page, each with the line that it begins after."""
-    text = (ROOT / page).read_text()
-    return [(text.count("\n", 0, found.start()) + 1, textwrap.dedent(found[2])) for found in BLOCK.finditer(text)]
-
-
-def run(page: str) -> dict[str, Any]:
-    """Runs the examples of a page in one namespace, which it returns; a failure names the page and its line."""
-    session: dict[str, Any] = {"__name__": page}
-    for line, code in blocks(page):
-        exec(compile("\n" * line + code, str(ROOT / page), "exec"), session)
-    return session
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +26,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("docs/library.md", 10),
         ("docs/history.md", 1),
         ("docs/maintenance.md", 1),
+        ("docs/plugin.md", 8),
         ("docs/retention.md", 1),
         ("docs/verify.md", 1),
     ],
