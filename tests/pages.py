@@ -21,7 +21,7 @@ def blocks(page: str) -> list[tuple[int, str]]:
 
 
 def module_of(page: str, name: str) -> str:
-    """The example of a page that is a module of its own: its first line is a comment with the name."""
+    """The example of a page that is a module: its first line is a comment with the name."""
     (found,) = (code for _, code in blocks(page) if code.startswith(f"# {name}.py\n"))
     return found
 

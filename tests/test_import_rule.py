@@ -190,6 +190,20 @@ def test_imports_point_down(path):
     assert not wrong, f"offsetlog.{module_of(path)} may not import {', '.join(wrong)}"
 
 
+def test_only_the_contract_suite_needs_pytest():
+    needing = {
+        module_of(path)
+        for path in SOURCES
+        if any(name.partition(".")[0] == "pytest" for name, *_ in python_imports_of(path))
+    }
+    assert needing
+    assert [name for name in sorted(needing) if not name.startswith("manager.testing")] == []
+
+
+def python_imports_of(path: Path) -> list[tuple[str, int, list[str]]]:
+    return python_imports(path.read_text()) if path.suffix == ".py" else []
+
+
 def test_the_rule_has_no_circle():
     left = {name: allowed & set(RULE) - {name} for name, allowed in RULE.items()}
     # The three packages of executors are one level.

@@ -12,6 +12,7 @@ from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings, QuotaLimits
 from offsetlog.manager.testing.harness import ManagerHarness
 from offsetlog.types import TopicPartition
+from tests.manager.reading_watch import WatchedManager
 
 BY_HAND = MaintenanceConfig(enabled=False)
 DAY_MS = 86_400_000
@@ -96,6 +97,22 @@ class ColdHarness(ReplicatedHarness):
         "keep_table": False,
         "accept_while_loading": False,
     }
+
+
+class WatchedHarness(LogHarness):
+    """A log manager whose watches read its log."""
+
+    name = "watched"
+    capabilities = frozenset(Capability)
+    kind = WatchedManager
+
+
+class WatchedReplicasHarness(ReplicatedHarness):
+    """The same with followers."""
+
+    name = "watched_replicated"
+    capabilities = frozenset(Capability)
+    kind = WatchedManager
 
 
 SHAPES = [LogHarness(), ReplicatedHarness(), ColdHarness()]

@@ -20,7 +20,13 @@ from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.testing.harness import ManagerHarness
 from offsetlog.manager.transition import PartitionTransition
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
-from tests.manager.harnesses import LogHarness
+from tests.manager.harnesses import LogHarness, WatchedHarness
+from tests.manager.reading_watch import (
+    ReportsTwice,
+    SkipsGaps,
+    WatchedManager,
+    WatchesAboveTheWatermark,
+)
 
 
 class Planted(LogManager):
@@ -297,6 +303,9 @@ FOUND_BY: dict[Callable[..., Any], str] = {
     ThrottlesWithoutATime: "test_a_quota_refuses_until_the_time_it_says",
     TakesPartOfATopicsName: "test_positions_of_deleted_topics_go",
     CountsKeysItDidNotFind: "test_positions_are_deleted",
+    ReportsTwice: "test_a_later_watch_goes_on_where_one_ended",
+    SkipsGaps: "test_what_is_gone_before_it_was_read_is_a_gap",
+    WatchesAboveTheWatermark: "test_a_change_is_reported_once_it_is_below_the_watermark",
     KeepsUnwantedConditions: "test_what_needs_a_capability_is_refused",
 }
 
@@ -310,13 +319,16 @@ def name_of(defect: Callable[..., Any]) -> str:
 
 
 def _harness(kind: Any, name: str) -> LogHarness:
-    harness = LogHarness()
-    harness.kind, harness.name, harness.patience = kind, name, 2.0
+    harness = WatchedHarness() if issubclass(kind, WatchedManager) else LogHarness()
+    harness.kind, harness.name = kind, name
+    if not name.startswith(SOUND):
+        harness.patience = 1.0  # an answer that never comes
     return harness
 
 
 HARNESSES: list[ManagerHarness] = [
     _harness(LogManager, SOUND),
+    _harness(WatchedManager, f"{SOUND}_with_watches"),
     *(_harness(each, name_of(each)) for each in FOUND_BY if each is not KeepsUnwantedConditions),
     MemoryHarness(),
 ]

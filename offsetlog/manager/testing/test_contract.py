@@ -12,6 +12,8 @@ from offsetlog.manager.testing.refusals import TestRefusals
 from offsetlog.manager.testing.replication import TestFollowers, TestReading, TestShipping
 from offsetlog.manager.testing.replication_epochs import TestReplicationEpochs
 from offsetlog.manager.testing.threads import TestThreads
+from offsetlog.manager.testing.watch import TestWatch
+from offsetlog.manager.testing.watch_gaps import TestWatchOfReplicas
 from offsetlog.manager.testing.watermark import TestElections, TestWatermark
 
 __all__ = [
@@ -35,5 +37,7 @@ __all__ = [
     "TestReplicationEpochs",
     "TestShipping",
     "TestThreads",
+    "TestWatch",
+    "TestWatchOfReplicas",
     "TestWatermark",
 ]
