@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from offsetlog.errors import FencedLeaderEpochError, UnknownLeaderEpochError
+from offsetlog.errors import FencedLeaderEpochError, PartitionError, UnknownLeaderEpochError
 from offsetlog.manager.interface import Capability, OffsetManager
 from offsetlog.manager.testing.errors import refused
 from offsetlog.manager.testing.replica_set import ReplicaSet, batches_of, committed_bytes
@@ -59,6 +59,15 @@ class TestReplicationEpochs:
             found = follower.positions(partition)
             assert (found, committed_bytes(follower, partition)) == before
         assert follower.leader_epoch(partition) == 5
+
+    @pytest.mark.parametrize("partition", [-1, 1_000_000])
+    def test_a_partition_that_is_not_there_is_refused(
+        self, manager_site: ManagerSite, partition: int
+    ) -> None:
+        manager = manager_site.replica("one")
+        for name, call in ALL.items():
+            with refused(PartitionError, case=name):
+                call(manager, partition, 1, b"")
 
     def test_a_late_answer_of_a_former_leader_is_refused(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)

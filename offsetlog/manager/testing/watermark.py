@@ -12,6 +12,7 @@ from offsetlog.errors import (
     CoordinatorLoadingError,
     ExpectedOffsetError,
     FencedLeaderEpochError,
+    GenerationError,
     NotCoordinatorError,
     RewindError,
 )
@@ -120,6 +121,33 @@ class TestWatermark:
         assert replicas.fetched() == {KEYS[0]: 1, KEYS[1]: 2}
         with refused(CommitTimeoutError):
             pending.result(patience)
+
+    def test_a_timeout_of_a_delete_does_not_undo_it(self, manager_site: ManagerSite) -> None:
+        replicas = ReplicaSet(manager_site)
+        leader = replicas.elect("one")
+        leader.commit(GROUP, {KEYS[0]: 1, KEYS[1]: 1}, durability="process")
+        replicas.replicate()
+        with refused(CommitTimeoutError):
+            leader.delete(GROUP, [KEYS[0]], timeout=0.01)
+        assert replicas.fetched() == {KEYS[0]: 1, KEYS[1]: 1}
+        replicas.replicate()
+        assert replicas.fetched() == {KEYS[1]: 1}
+        with refused(CommitTimeoutError):
+            leader.delete_group(GROUP, timeout=0.01)
+        replicas.replicate()
+        assert replicas.fetched() == {}
+
+    @pytest.mark.needs(Capability.CONDITIONS)
+    def test_a_timeout_of_a_fence_does_not_undo_it(self, manager_site: ManagerSite) -> None:
+        replicas = ReplicaSet(manager_site)
+        leader = replicas.elect("one")
+        with refused(CommitTimeoutError):
+            leader.fence(GROUP, {KEYS[0]: 7}, timeout=0.01)
+        assert replicas.fetched() == {}
+        replicas.replicate()
+        assert replicas.fetched() == {KEYS[0]: 7}
+        with refused(GenerationError):
+            leader.commit_async(GROUP, {KEYS[0]: 8}, generation=2**31 - 1)
 
     def test_who_waits_shorter_than_the_commit_can_wait_again(
         self, manager_site: ManagerSite
@@ -233,6 +261,45 @@ class TestElections:
         assert transition.result(manager_site.harness.patience) == 3
         assert leader.state(partition) is PartitionState.ACTIVE
         assert replicas.fetched() == {KEYS[0]: 2}
+
+    def test_while_it_loads_what_needs_the_table_is_refused(
+        self, manager_site: ManagerSite
+    ) -> None:
+        replicas = ReplicaSet(manager_site)
+        first = replicas.elect("one")
+        first.commit(GROUP, {KEYS[0]: 1, KEYS[1]: 1}, durability="process")
+        replicas.ship()
+        leader = replicas.elect("two")
+        needing: dict[str, Callable[[], object]] = {
+            "fetch": lambda: leader.fetch(GROUP),
+            "fetch of keys": lambda: leader.fetch(GROUP, KEYS),
+            "delete": lambda: leader.delete(GROUP, KEYS),
+            "delete_group": lambda: leader.delete_group(GROUP),
+        }
+        if Capability.CONDITIONS in leader.capabilities:
+            needing |= {
+                "expected": lambda: leader.commit(GROUP, {KEYS[0]: 2}, expected={KEYS[0]: 1}),
+                "monotonic": lambda: leader.commit(GROUP, {KEYS[0]: 2}, monotonic=True),
+                "generation": lambda: leader.commit(GROUP, {KEYS[0]: 2}, generation=-1),
+                "fence": lambda: leader.fence(GROUP),
+            }
+        for name, call in needing.items():
+            with refused(CoordinatorLoadingError, case=name):
+                call()
+        assert leader.positions(replicas.partition).log_end == 2
+        # A plain commit may be accepted: then the newest value is the one that counts.
+        expected = {KEYS[0]: 1, KEYS[1]: 1}
+        try:
+            leader.commit(GROUP, {KEYS[0]: 9}, durability="process")
+            expected[KEYS[0]] = 9
+        except CoordinatorLoadingError as failure:
+            check_error(failure)
+        replicas.replicate()
+        leader.become_leader(replicas.partition, replicas.epoch).result(
+            manager_site.harness.patience
+        )
+        replicas.replicate()
+        assert replicas.fetched() == expected
 
     @pytest.mark.parametrize("name", ["become_leader", "become_follower", "resign"])
     def test_a_change_takes_the_place_of_an_earlier_one(
