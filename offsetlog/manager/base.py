@@ -166,7 +166,7 @@ class BaseOffsetManager:
         except (OffsetLogError, NotImplementedError):
             raise
         except Exception as failure:
-            text = f"{hook.__name__} failed: {type(failure).__name__}: {failure}"
+            text = f"{getattr(hook, '__name__', hook)} failed: {type(failure).__name__}: {failure}"
             raise StorageError(text) from failure
 
     @property

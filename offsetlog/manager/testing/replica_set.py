@@ -90,12 +90,17 @@ class ReplicaSet:
         self.ship()
         return self.advance()
 
-    def lead(self, leader: str) -> OffsetManager:
+    def lead(self, leader: str, *, epoch: int | None = None) -> OffsetManager:
         """Has one replica lead, and waits until it answers; returns it."""
-        manager = self.elect(leader)
+        manager = self.elect(leader, epoch=epoch)
         self.replicate()
-        manager.become_leader(self.partition, self.epoch).result(self.site.harness.patience)
+        self.wait_for_leader()
         return manager
+
+    def wait_for_leader(self) -> None:
+        """Waits until the leader, over whose log W has moved, has loaded its table."""
+        transition = self.managers[self.leader].become_leader(self.partition, self.epoch)
+        transition.result(self.site.harness.patience)
 
     def fetched(self, group: str = GROUP) -> dict[TopicPartition, int]:
         """Returns the offsets that the leader answers with."""

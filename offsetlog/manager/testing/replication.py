@@ -93,8 +93,7 @@ class TestShipping:
         partition = replicas.partition
         ends = {}
         for turn, name in enumerate(["one", "two", "one"]):
-            leader = replicas.elect(name, epoch=10 * (turn + 1))
-            replicas.replicate()
+            leader = replicas.lead(name, epoch=10 * (turn + 1))
             _write(leader, turn + 2)
             ends[10 * (turn + 1)] = replicas.replicate()
         first, second, third = ends.values()
@@ -166,9 +165,7 @@ class TestFollowers:
         _write(leader, 5, 100)
         other = replicas.elect("two")
         replicas.advance()
-        other.become_leader(replicas.partition, replicas.epoch).result(
-            manager_site.harness.patience
-        )
+        replicas.wait_for_leader()
         follower, partition = replicas["one"], replicas.partition
         assert follower.truncate_to(partition, replicas.epoch, kept) == kept
         assert follower.positions(partition).log_end == kept
@@ -206,9 +203,7 @@ class TestFollowers:
         replicas.managers.pop("one")
         replicas.elect("two")
         replicas.advance()
-        follower.become_leader(replicas.partition, replicas.epoch).result(
-            manager_site.harness.patience
-        )
+        replicas.wait_for_leader()
         assert replicas.fetched() == {KEYS[0]: 2}
 
     def test_a_follower_begins_again_where_its_leader_s_log_begins(

@@ -80,6 +80,7 @@ class TestWatchOfReplicas:
             leader.commit(GROUP, {KEYS[0]: 99}, durability="process")
             other = replicas.elect("two")
             replicas.advance()
+            replicas.wait_for_leader()
             leader.truncate_to(replicas.partition, replicas.epoch, 1)
             other.commit(GROUP, {KEYS[0]: 2}, durability="process")
             replicas.replicate()

@@ -295,9 +295,7 @@ class TestElections:
         except CoordinatorLoadingError as failure:
             check_error(failure)
         replicas.replicate()
-        leader.become_leader(replicas.partition, replicas.epoch).result(
-            manager_site.harness.patience
-        )
+        replicas.wait_for_leader()
         replicas.replicate()
         assert replicas.fetched() == expected
 
@@ -345,6 +343,7 @@ class TestElections:
         lost = leader.commit_async(GROUP, {KEYS[0]: 2})
         other = replicas.elect("two")
         replicas.advance()
+        replicas.wait_for_leader()
         with refused(NotCoordinatorError):
             lost.result(manager_site.harness.patience)
         other.commit(GROUP, {KEYS[1]: 3}, durability="process")
