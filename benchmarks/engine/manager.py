@@ -161,7 +161,7 @@ def watch(run: Run) -> None:
     with LogManager(settings) as manager:
         for number in range(PARTITIONS):
             manager.become_leader(number, 10).result()
-        beginning = {number: (-1, 0) for number in range(PARTITIONS)}
+        beginning = dict.fromkeys(range(PARTITIONS), (-1, 0))
 
         def read(arrow: bool) -> tuple[int, int]:
             found = total = 0

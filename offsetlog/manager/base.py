@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from offsetlog import arguments
 from offsetlog._native.codec import partition_for
+from offsetlog._native.completion import Completion
 from offsetlog.clock import wall_ms
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT
 from offsetlog.errors import (
@@ -31,11 +32,11 @@ from offsetlog.manager.checked_offsets import (
     checked_offsets,
     checked_timeout,
 )
-from offsetlog.manager.completion import Completion
 from offsetlog.manager.interface import (
     Capability,
     Durability,
     PartitionState,
+    Pending,
     PendingCommit,
     Transition,
     Watch,
@@ -60,15 +61,20 @@ _DURABILITIES = ("process", "disk", "replicas")
 _EPOCH_MAX = 2**31 - 1
 
 
-class _Answered(Completion[Position]):
+class _Answered(Completion[T]):
+    """What was answered before its call returned; see Pending."""
+
+    def __init__(self, result: T) -> None:
+        super().__init__()
+        self.succeed(result)
+
+
+class _AnsweredCommit(_Answered[Position]):
     """A commit that was answered before its call returned; see PendingCommit."""
 
-    __slots__ = ("position",)
-
     def __init__(self, position: Position) -> None:
-        super().__init__()
+        super().__init__(position)
         self.position = position
-        self.succeed(position)
 
 
 class BaseOffsetManager:
@@ -297,7 +303,7 @@ class BaseOffsetManager:
             client=client,
             principal=principal,
         )
-        return _Answered(position)
+        return _AnsweredCommit(position)
 
     def fetch(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
@@ -336,16 +342,18 @@ class BaseOffsetManager:
             self._hooked(self.write, group, gone)
         return len(gone)
 
-    def expire(self) -> int:
+    def expire(self, *, timeout: float | None = None) -> int:
         """Deletes nothing: without a retention nothing expires; see OffsetManager.expire."""
         with self._running():
+            checked_timeout(timeout)
             return 0
 
-    def on_topic_deleted(self, topics: Sequence[str]) -> int:
+    def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
         gone = frozenset(arguments.listed_topics(topics))
         deleted = 0
         with self._running():
+            checked_timeout(timeout)
             for group in list(self._hooked(self.groups)):
                 if self.state(partition_for(group, self._count)) is PartitionState.ACTIVE:
                     found = self._hooked(self.read, group)
@@ -356,6 +364,38 @@ class BaseOffsetManager:
         """Returns 0.0: nothing is limited."""
         with self._running():
             return 0.0
+
+    # ---------------------------------------------------- awaitable, and answered when they return
+
+    def delete_async(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """Deletes before it returns, as `commit_async`; see OffsetManager.delete_async."""
+        return _Answered(self.delete(group, partitions, timeout=timeout))
+
+    def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
+        """Deletes before it returns, as `commit_async`; see OffsetManager.delete_group_async."""
+        return _Answered(self.delete_group(group, timeout=timeout))
+
+    def fence_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Pending[int]:
+        """Fences before it returns, as `commit_async`; see OffsetManager.fence_async."""
+        return _Answered(self.fence(group, offsets, timeout=timeout))
+
+    def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
+        """Expires before it returns, as `commit_async`; see OffsetManager.expire_async."""
+        return _Answered(self.expire(timeout=timeout))
+
+    def on_topic_deleted_async(
+        self, topics: Sequence[str], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """Deletes before it returns, as `commit_async`; see OffsetManager.on_topic_deleted_async."""
+        return _Answered(self.on_topic_deleted(topics, timeout=timeout))
 
     # ---------------------------------------------------------------------- what needs a capability
 
