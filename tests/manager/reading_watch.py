@@ -202,8 +202,8 @@ class WatchesAboveTheWatermark(WatchedManager):
         def _read(self, partition: int, limit: int) -> Iterator[PositionChange | LogGap]:
             manager, asked = self._manager, self._manager.positions
             end = asked(partition).log_end
-            manager.positions = lambda number: asked(number)._replace(watermark=end)  # type: ignore[method-assign]
+            vars(manager)["positions"] = lambda number: asked(number)._replace(watermark=end)
             try:
                 yield from super()._read(partition, limit)
             finally:
-                manager.positions = asked  # type: ignore[method-assign]
+                del vars(manager)["positions"]
