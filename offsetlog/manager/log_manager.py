@@ -477,7 +477,8 @@ class LogManager:
 
     def flush(self, partition: int) -> Transition:
         """Makes durable what is written now; see OffsetManager.flush."""
-        return self._flushes.flush(self._checked(partition))
+        number = self._checked(partition)
+        return self._flushes.flush(number)
 
     # ------------------------------------------------------------------------------ reading and deleting
 
@@ -544,21 +545,25 @@ class LogManager:
 
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes what has expired; see OffsetManager.expire."""
-        return self._sweeps.expiry(self._active(), timeout).run()
+        led = self._active()
+        return self._sweeps.expiry(led, timeout).run()
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
         """The same on the manager's threads; see OffsetManager.expire_async."""
-        return self._sweeps.begin(self._sweeps.expiry(self._active(), timeout))
+        led = self._active()
+        return self._sweeps.begin(self._sweeps.expiry(led, timeout))
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
-        return self._sweeps.removal(self._active(), topics, timeout).run()
+        led = self._active()
+        return self._sweeps.removal(led, topics, timeout).run()
 
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
         """The same on the manager's threads; see OffsetManager.on_topic_deleted_async."""
-        return self._sweeps.begin(self._sweeps.removal(self._active(), topics, timeout))
+        led = self._active()
+        return self._sweeps.begin(self._sweeps.removal(led, topics, timeout))
 
     def throttle(self, group: str, client: str | None = None) -> float:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""

@@ -75,6 +75,8 @@ def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
     the epoch ends.
     """
     positions, leadership = replica.positions(), replica.leadership
+    if offset <= positions.log_start:
+        return offset  # nothing of what was read before is in the log; what is missing is a gap
     newest = replica.last_epoch()
     if epoch < 0 or epoch == newest:
         if offset <= positions.log_end:

@@ -12,7 +12,6 @@ from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings, QuotaLimits
 from offsetlog.manager.testing.harness import ManagerHarness
 from offsetlog.types import TopicPartition
-from tests.manager.reading_watch import WatchedManager
 
 BY_HAND = MaintenanceConfig(enabled=False)
 DAY_MS = 86_400_000
@@ -22,7 +21,7 @@ class LogHarness(ManagerHarness):
     """A log manager that leads alone."""
 
     name = "alone"
-    capabilities = frozenset(Capability) - {Capability.WATCH}
+    capabilities = frozenset(Capability)
     kind: type[LogManager] = LogManager
     settings: dict[str, Any] = {"partitions": 3}  # noqa: RUF012
 
@@ -97,22 +96,6 @@ class ColdHarness(ReplicatedHarness):
         "keep_table": False,
         "accept_while_loading": False,
     }
-
-
-class WatchedHarness(LogHarness):
-    """A log manager whose watches read its log."""
-
-    name = "watched"
-    capabilities = frozenset(Capability)
-    kind = WatchedManager
-
-
-class WatchedReplicasHarness(ReplicatedHarness):
-    """The same with followers."""
-
-    name = "watched_replicated"
-    capabilities = frozenset(Capability)
-    kind = WatchedManager
 
 
 SHAPES = [LogHarness(), ReplicatedHarness(), ColdHarness()]
