@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cleaner/cleaner_impl.h"
+#include "log/transaction_spans.h"
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
@@ -42,6 +43,8 @@ static int check_role(const ol_clean_scope *scope, ol_error *error) {
         case OL_ROLE_FOLLOWER:
             return OL_OK;
         case OL_ROLE_UNLOADED:
+            if (ol_partition_get_options(scope->partition)->replicated) return OL_OK;
+            return ol_fail(error, OL_LOADING, "the partition is not loaded");
         case OL_ROLE_LOADING:
             return ol_fail(error, OL_LOADING, "the partition is loading");
         case OL_ROLE_FAILED:
@@ -51,28 +54,44 @@ static int check_role(const ol_clean_scope *scope, ol_error *error) {
     return OL_OK;
 }
 
+static void lower_limit(ol_clean_scope *scope, int64_t offset) {
+    if (offset < scope->limit) scope->limit = offset;
+}
+
+/* A transaction that the log calls ended may have its marker above W.  The state has those that are
+ * open at W; where none is loaded, the log is walked. */
+static int find_open_at_watermark(ol_clean_run *run, int64_t watermark, ol_error *error) {
+    int64_t first;
+    int status = ol_log_open_since(run->scope.log, watermark, &first, error);
+    if (status == OL_OK) lower_limit(&run->scope, first);
+    return status != OL_OK && ol_clean_was_cut(&run->course) ? OL_END : status;
+}
+
 /* Nothing at or above the limit can be taken back: neither by a truncation, nor by the end of a
- * transaction.  A transaction that the log calls ended may have its marker above W; the state has
- * those that are open at W. */
-static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {
+ * transaction. */
+static int find_limit(ol_clean_run *run, int64_t *log_end, ol_error *error) {
+    ol_clean_scope *scope = &run->scope;
     ol_partition_view now;
     ol_pending_producer pending;
     ol_partition_lock_writer(scope->partition, &now);
     int status = check_role(scope, error);
+    bool is_loaded = ol_partition_role(scope->partition) != OL_ROLE_UNLOADED;
     if (status == OL_OK) {
         scope->cuts = ol_log_cuts(scope->log);
         *log_end = ol_log_end(scope->log);
         scope->limit = ol_log_first_unstable(scope->log);
-        if (now.watermark < scope->limit) scope->limit = now.watermark;
-        if (ol_pending_producer_at(now.state->pending, 0, &pending) &&
-            pending.first_log_offset < scope->limit) {
-            scope->limit = pending.first_log_offset;
+        lower_limit(scope, now.watermark);
+        if (is_loaded && ol_pending_producer_at(now.state->pending, 0, &pending)) {
+            lower_limit(scope, pending.first_log_offset);
         }
         status = ol_log_producers_copy(scope->log, &scope->producers, &scope->producer_count,
                                        error);
     }
     ol_partition_unlock_writer(scope->partition);
-    if (scope->options.end_max < scope->limit) scope->limit = scope->options.end_max;
+    if (status == OL_OK && !is_loaded) {
+        status = find_open_at_watermark(run, now.watermark, error);
+    }
+    lower_limit(scope, scope->options.end_max);
     return status;
 }
 
@@ -154,7 +173,7 @@ static int prepare(ol_clean_run *run, ol_error *error) {
     ol_clean_scope *scope = &run->scope;
     ol_clean_report *report = run->course.report;
     int64_t checkpoint = scope->options.first_dirty;
-    int status = find_limit(scope, &report->log_end, error);
+    int status = find_limit(run, &report->log_end, error);
     if (status == OL_OK && scope->options.sink == NULL) {
         status = flush_log(&run->course, error);
         int64_t flushed = ol_log_flushed(scope->log);

@@ -26,9 +26,14 @@
  * was lifted) leaves superseded records until their key is written again; -1 makes all of the log
  * dirty.
  *
- * Locks: the partition's writer lock while E is found, and with `use_table` the table lock for some
- * hundred keys at a time; the caller holds neither.  One run at a time on a partition; commits,
- * reads, rolls and flushes go on.  The partition outlives the run. */
+ * A replica's log is cleaned whatever it does: below W it holds what its leader's does, and records
+ * of that part never change.  One whose table was dropped, or never loaded, is cleaned without it.
+ * A change of leadership does not disturb a run; a truncation or a load ends it.
+ *
+ * Locks: the partition's writer lock while E is found, with `use_table` the table lock for some
+ * hundred keys at a time, and the gate of loads while a segment is replaced; the caller holds none.
+ * One run at a time on a partition; commits, reads, rolls and flushes go on.  The partition
+ * outlives the run. */
 #ifndef OL_CLEANER_CLEANER_H
 #define OL_CLEANER_CLEANER_H
 
@@ -123,6 +128,7 @@ typedef struct ol_clean_report {
     bool complete;                      /* E was reached: the next run needs a higher E, or time */
     bool stopped;                       /* by the flag */
     bool truncated;                     /* the log was cut meanwhile; another run does the rest */
+    bool load_began;                    /* likewise a load, beside which no segment is replaced */
     int64_t bytes_read;
     int64_t bytes_written;
     int64_t bytes_before;               /* of the segments below E */

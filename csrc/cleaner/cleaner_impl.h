@@ -153,6 +153,9 @@ static inline bool ol_clean_is_damage(int status) {
  * stop. */
 int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
+/* Whether the log was cut since the run began, which then ends: the caller returns OL_END. */
+bool ol_clean_was_cut(ol_clean_course *course);
+
 /* A walk over the batches of one segment: checksums right, offsets ascending. */
 typedef struct ol_clean_source {
     ol_clean_course *course;
@@ -312,7 +315,7 @@ int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t 
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 
-/* Puts the new segment in place of the group.  OL_END where the log was cut. */
+/* Puts the new segment in place of the group.  OL_END where the log was cut, or is loaded. */
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
 void ol_clean_markers_free(ol_clean_markers *markers);

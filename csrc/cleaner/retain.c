@@ -78,7 +78,7 @@ enum { HOLD_KEYS = 128 };       /* under one hold of the table lock, for which c
 bool ol_clean_can_ask_table(ol_partition *partition) {
     const ol_state *state;
     ol_error ignored;
-    if (ol_partition_lock_state(partition, &state, &ignored) != OL_OK) return false;
+    if (ol_partition_lock_applied(partition, &state, &ignored) != OL_OK) return false;
     ol_partition_unlock_state(partition);
     return true;
 }
@@ -129,7 +129,7 @@ void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int6
         const ol_state *state;
         ol_error ignored;
         size_t to = count - from < HOLD_KEYS ? count : from + HOLD_KEYS;
-        if (ol_partition_lock_state(partition, &state, &ignored) != OL_OK) return;
+        if (ol_partition_lock_applied(partition, &state, &ignored) != OL_OK) return;
         ask_some(state->table, rows, limit, from, to, answers);
         ol_partition_unlock_state(partition);
     }

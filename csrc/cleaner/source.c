@@ -57,7 +57,7 @@ int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_wri
 
 /* -------------------------------------------------------------------------------------- batches */
 
-static bool was_cut(ol_clean_course *course) {
+bool ol_clean_was_cut(ol_clean_course *course) {
     if (ol_log_cuts(course->scope->log) == course->scope->cuts) return false;
     course->report->truncated = true;
     course->has_ended = true;
@@ -94,7 +94,7 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course,
     if (from < segment->base_offset) from = segment->base_offset;
     int status = ol_log_is_writable(log) ? open_file(source, error)
                                          : ol_log_reader_open(log, from, &source->reader, error);
-    return status != OL_OK && was_cut(course) ? OL_END : status;
+    return status != OL_OK && ol_clean_was_cut(course) ? OL_END : status;
 }
 
 void ol_clean_source_close(ol_clean_source *source) {
@@ -158,7 +158,7 @@ int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *er
     int status = source->file != NULL ? read_piece(source, error)
                                       : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES,
                                                            &source->piece, error);
-    if (was_cut(source->course)) return OL_END;
+    if (ol_clean_was_cut(source->course)) return OL_END;
     /* One bad place of a disk must not stop all cleaning. */
     if (status == OL_IO && error->position >= 0) return OL_CORRUPT;
     *done = status == OL_END ||
@@ -356,7 +356,7 @@ int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments,
         segments->end = next.base_offset;
         info = next;
     }
-    return was_cut(course) ? OL_END : OL_OK;
+    return ol_clean_was_cut(course) ? OL_END : OL_OK;
 }
 
 static int add_damaged(ol_clean_damaged *damaged, int64_t base_offset, ol_error *error) {
@@ -376,7 +376,7 @@ static int add_damaged(ol_clean_damaged *damaged, int64_t base_offset, ol_error 
 int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments,
                                 ol_clean_segment *segment, const ol_error *damage,
                                 ol_error *error) {
-    if (was_cut(course)) return OL_END;
+    if (ol_clean_was_cut(course)) return OL_END;
     OL_ASSERT(!segment->quarantined);
     ol_clean_damaged *damaged = &segments->damaged;
     ol_clean_report *report = course->report;

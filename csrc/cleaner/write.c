@@ -278,8 +278,15 @@ int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     for (size_t i = 0; i < copy->count; i++) {
         bases[i] = run->segments.items[copy->first + i].base_offset;
     }
+    status = ol_partition_hold_loads(run->scope.partition, error);
+    if (status == OL_LOADING) {
+        free(bases);
+        run->course.report->load_began = run->course.has_ended = true;
+        return OL_END;
+    }
     copy->cleaned = NULL;
     status = ol_segment_rewrite_swap(cleaned, bases, copy->count, error);
+    ol_partition_release_loads(run->scope.partition);
     free(bases);
     if (status == OL_OK && progress != NULL) progress->segments_after++;
     if (status != OL_WOULD_BLOCK) return status;

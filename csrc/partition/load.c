@@ -310,6 +310,7 @@ static void adopt(ol_partition *partition, ol_snapshot *snapshot) {
 
 static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
     int status = OL_OK;
+    pthread_mutex_lock(&partition->load_gate);
     pthread_mutex_lock(&partition->writer);
     if (partition->load_runs || partition->role != OL_ROLE_UNLOADED) {
         status = ol_fail(error, OL_INVALID, "a partition is loaded once");
@@ -320,6 +321,7 @@ static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error
         if (snapshot != NULL) adopt(partition, snapshot);
     }
     pthread_mutex_unlock(&partition->writer);
+    pthread_mutex_unlock(&partition->load_gate);
     return status;
 }
 

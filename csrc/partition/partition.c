@@ -23,6 +23,7 @@ static int64_t believed_time(void *partition) {
 }
 
 static void initialise_locks(ol_partition *partition) {
+    pthread_mutex_init(&partition->load_gate, NULL);
     pthread_mutex_init(&partition->writer, NULL);
     pthread_mutex_init(&partition->table, NULL);
     pthread_mutex_init(&partition->wait.lock, NULL);
@@ -44,6 +45,7 @@ static void free_partition(ol_partition *partition) {
     free(partition->problems.kept);
     ol_own_transactions_free(&partition->own.open);
     ol_unapplied_free(&partition->unapplied);
+    pthread_mutex_destroy(&partition->load_gate);
     pthread_mutex_destroy(&partition->writer);
     pthread_mutex_destroy(&partition->table);
     pthread_mutex_destroy(&partition->wait.lock);
@@ -321,11 +323,13 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
     return OL_OK;
 }
 
-/* The segments of a follower are its own affair, though what is in them is not. */
+/* The segments of a replica are its own affair, though what is in them is not. */
 static int check_may_roll(const ol_partition *partition, ol_error *error) {
-    bool follows = partition->role == OL_ROLE_FOLLOWER && !partition->read_only &&
-                   !ol_log_has_failed(partition->log);
-    return follows ? OL_OK : ol_partition_check_writable(partition, true, error);
+    int role = partition->role;
+    bool copies = partition->options.replicated && !partition->leadership.leads &&
+                  (role == OL_ROLE_FOLLOWER || role == OL_ROLE_UNLOADED);
+    bool may = copies && !partition->read_only && !ol_log_has_failed(partition->log);
+    return may ? OL_OK : ol_partition_check_writable(partition, true, error);
 }
 
 int ol_partition_roll(ol_partition *partition, ol_error *error) {
@@ -416,6 +420,14 @@ int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
 
 void ol_partition_unlock_state(ol_partition *partition) { pthread_mutex_unlock(&partition->table); }
 
+int ol_partition_lock_applied(ol_partition *partition, const ol_state **state, ol_error *error) {
+    pthread_mutex_lock(&partition->table);
+    bool follows = partition->role == OL_ROLE_FOLLOWER && !ol_log_has_failed(partition->log);
+    if (!follows) return finish_lock_state(partition, state, error);
+    *state = &partition->state;
+    return OL_OK;
+}
+
 /* ------------------------------------------------------------ for the rooms above */
 
 const ol_partition_options *ol_partition_get_options(const ol_partition *partition) {
@@ -439,6 +451,20 @@ void ol_partition_leadership(ol_partition *partition, ol_leadership *leadership)
 
 void ol_partition_unlock_writer(ol_partition *partition) {
     pthread_mutex_unlock(&partition->writer);
+}
+
+int ol_partition_hold_loads(ol_partition *partition, ol_error *error) {
+    pthread_mutex_lock(&partition->load_gate);
+    pthread_mutex_lock(&partition->writer);
+    bool runs = partition->load_runs;
+    pthread_mutex_unlock(&partition->writer);
+    if (!runs) return OL_OK;
+    pthread_mutex_unlock(&partition->load_gate);
+    return ol_fail(error, OL_LOADING, "the partition is loading");
+}
+
+void ol_partition_release_loads(ol_partition *partition) {
+    pthread_mutex_unlock(&partition->load_gate);
 }
 
 int64_t ol_partition_newest_timestamp(ol_partition *partition) {

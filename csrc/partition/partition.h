@@ -244,7 +244,8 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
 /* Closes the active segment of the log (ol_log_roll_active), so that it can be cleaned although no
- * commit fills it.  Refuses as a commit would; a follower may roll, too. */
+ * commit fills it.  Refuses as a commit would; a replica that does not lead may roll, too, loaded
+ * or not. */
 int ol_partition_roll(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Open transactions by their first offset, index from 0; false after the last.  Waits for the
@@ -291,6 +292,10 @@ int ol_partition_lock_state(ol_partition *partition, const ol_state **state,
 int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
                                 ol_error *error) OL_NODISCARD;
 void ol_partition_unlock_state(ol_partition *partition);
+/* lock_state for those who look after the log and answer nobody: the state of a follower, too.
+ * OL_LOADING where nothing is loaded, and of a leader that is not active yet. */
+int ol_partition_lock_applied(ol_partition *partition, const ol_state **state,
+                              ol_error *error) OL_NODISCARD;
 
 typedef struct ol_positions {
     int64_t written;            /* log end */
@@ -400,6 +405,12 @@ typedef struct ol_partition_view {
  * may be read without the table lock. */
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view);
 void ol_partition_unlock_writer(ol_partition *partition);
+
+/* Keeps loads from beginning, for as long as it takes to replace segments of the log: a load that
+ * read a value in an old segment must not go on in a new one, from which the value's tombstone is
+ * gone.  OL_LOADING, and nothing is held, while a load runs.  Takes the writer lock for a moment. */
+int ol_partition_hold_loads(ol_partition *partition, ol_error *error) OL_NODISCARD;
+void ol_partition_release_loads(ol_partition *partition);
 
 /* Under the writer lock.  OL_OK when the role allows commits; `needs_state`: a commit that depends
  * on the present state. */

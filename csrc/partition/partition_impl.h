@@ -2,6 +2,7 @@
  *
  * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
  *
+ *   0  load_gate         held while segments are replaced; a load begins under it
  *   1  writer            whatever appends, applies or changes the role: `role`, `read_only`,
  *                        `load_runs`, `watermark`, `applied`, `inflight`, `recorded_to`,
  *                        `unapplied`, `leadership`, `clock`, `scratch`, `own`; with `table` also
@@ -36,6 +37,7 @@ struct ol_partition {
     ol_partition_options options;
     ol_log *log;
 
+    pthread_mutex_t load_gate;
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;

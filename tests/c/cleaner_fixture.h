@@ -424,15 +424,10 @@ OL_UNUSED static ol_clean_options clean_options(const world *w) {
     return options;
 }
 
-/* A follower, which can be fed any batch, lets nobody look at its table; a leader that has applied what is below W has the same one. */
-static void show_table(world *w, bool shown) { w->partition->role = shown ? OL_ROLE_ACTIVE : OL_ROLE_FOLLOWER; }
-
 OL_UNUSED static ol_clean_report clean_with(world *w, const ol_clean_options *options) {
     static ol_clean_report report;
     ol_error error;
-    if (options->use_table) show_table(w, true);
     OL_CHECK_OK(ol_cleaner_run(w->partition, options, &report, &error), &error);
-    if (options->use_table) show_table(w, false);
     w->checkpoint = report.end;
     if (report.floor > w->floor) w->floor = report.floor;
     return report;

@@ -187,6 +187,16 @@ static int note_floor(void *context, int64_t floor, ol_error *error OL_UNUSED) {
     return OL_OK;
 }
 
+static void drop_table(world *w) {
+    ol_error error;
+    OL_CHECK_OK(ol_partition_unload(w->partition, epoch_of(w->partition), &error), &error);
+}
+
+static void load_table(world *w) {
+    ol_error error;
+    OL_CHECK_OK(ol_partition_load(w->partition, &error), &error);
+}
+
 static void clean_once(model *m) {
     world *w = &m->w;
     ol_clean_options options = clean_options(w);
@@ -215,7 +225,10 @@ static void clean_once(model *m) {
         holds[options.hold_count++] = (ol_clean_hold){text(names[i]), chance(2), m->hold_ends[i]};
     }
     options.holds = holds;
+    bool unloaded = chance(4);
+    if (unloaded) drop_table(w);
     ol_clean_report report = clean_with(w, &options);
+    if (unloaded) load_table(w);
     OL_CHECK(report.complete || report.stopped);
     if (report.quarantined > 0) {
         const ol_error *damage = &report.quarantine[0].error;

@@ -23,12 +23,10 @@ static bool is_answered(world *w, int32_t number, int64_t below) {
     const ol_state *state;
     ol_error error;
     ol_position_value value;
-    show_table(w, true);
-    OL_CHECK_OK(ol_partition_lock_state(w->partition, &state, &error), &error);
+    OL_CHECK_OK(ol_partition_lock_applied(w->partition, &state, &error), &error);
     ol_pair_name name = ol_table_name(state->table, text("g"), ol_table_group_hash(state->table, text("g")), text("t"));
     bool found = ol_table_get(state->table, &name, number, &value) && value.log_offset < below;
     ol_partition_unlock_state(w->partition);
-    show_table(w, false);
     return found;
 }
 
