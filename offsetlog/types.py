@@ -132,7 +132,7 @@ class CleaningReport(NamedTuple):
         reason: why it was cleaned, or why it was not, in one sentence.
         cleaned: whether it was; all counts are 0 where it was not.
         complete: whether everything was cleaned that could be; what is left is done by the next cleaning.
-        stopped: whether it was stopped on the way, by `close` or an interrupt.
+        stopped: whether it was stopped on the way: by `close`, an interrupt, or a load or a truncation of the log.
         rolled: whether the active segment was closed for it.
         checkpoint: the first log offset that is not cleaned yet, -1 where nothing is.
         floor: states of the log below this offset can no longer be told, -1 where all can.

@@ -408,7 +408,8 @@ void ol_partition_unlock_writer(ol_partition *partition);
 
 /* Keeps loads from beginning, for as long as it takes to replace segments of the log: a load that
  * read a value in an old segment must not go on in a new one, from which the value's tombstone is
- * gone.  OL_LOADING, and nothing is held, while a load runs.  Takes the writer lock for a moment. */
+ * gone.  OL_LOADING while a load runs, and then nothing is held.  Takes the writer lock for a
+ * moment. */
 int ol_partition_hold_loads(ol_partition *partition, ol_error *error) OL_NODISCARD;
 void ol_partition_release_loads(ol_partition *partition);
 

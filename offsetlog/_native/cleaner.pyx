@@ -12,6 +12,7 @@ from offsetlog._native.csrc cimport (
     OL_CLEAN_QUARANTINE_KEPT,
     OL_CLOSED,
     OL_IO,
+    OL_LOADING,
     OL_NO_MEMORY,
     OL_OK,
     OL_UNSUPPORTED,
@@ -40,7 +41,7 @@ from offsetlog._native.csrc cimport (
     ol_log_start,
     ol_log_transaction,
     ol_partition_is_read_only,
-    ol_partition_lock_state,
+    ol_partition_lock_applied,
     ol_partition_log,
     ol_partition_positions,
     ol_partition_roll,
@@ -175,6 +176,7 @@ cdef dict _described(const ol_clean_report *report):
         "complete": bool(report.complete),
         "stopped": bool(report.stopped),
         "truncated": bool(report.truncated),
+        "load_began": bool(report.load_began),
         "bytes_read": report.bytes_read,
         "bytes_written": report.bytes_written,
         "bytes_before": report.bytes_before,
@@ -236,7 +238,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
     """Cleans the closed segments of one partition without the GIL; returns (report, failure).
 
     Args:
-        partition: loaded, of a writable log.
+        partition: of a writable log; loaded, unless it is replicated.
         control: of this run alone.
         now_ms: the time, in milliseconds since 1970.
         first_dirty: the cleaner's checkpoint, -1 for none.
@@ -424,10 +426,11 @@ def log_facts(Partition partition not None, bint ages=False):
 
     Its fields: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), the
     times with `ages` only, else -1; `start`, `end`, `flushed`; `stable`, the first offset that can still be taken back;
-    `entries`, how many positions and group records there are; `damaged`, whether something in it made it read-only.
+    `entries`, how many positions and group records there are, -1 where nothing is loaded; `damaged`, whether something in it made
+    it read-only.
 
     Raises:
-        StateError: the partition is closed, loading or has failed.
+        StateError: the partition is closed or has failed.
         StorageError: the files could not be looked at.
     """
     cdef ol_positions positions
@@ -436,8 +439,9 @@ def log_facts(Partition partition not None, bint ages=False):
     cdef const ol_state *state
     cdef ol_error error
     cdef size_t index = 0
-    cdef int64_t entries
+    cdef int64_t entries = -1
     cdef int64_t stable
+    cdef int status
     cdef bint found
     cdef list segments = []
     partition.enter()
@@ -448,9 +452,12 @@ def log_facts(Partition partition not None, bint ages=False):
         stable = positions.watermark
         with nogil:
             found = ol_partition_transaction_at(partition.handle, 0, &oldest)
-            check(ol_partition_lock_state(partition.handle, &state, &error), &error)
-            entries = <int64_t>(ol_table_count(state.table) + ol_group_records_count(state.group_records))
-            ol_partition_unlock_state(partition.handle)
+            status = ol_partition_lock_applied(partition.handle, &state, &error)
+            if status == OL_OK:
+                entries = <int64_t>(ol_table_count(state.table) + ol_group_records_count(state.group_records))
+                ol_partition_unlock_state(partition.handle)
+            elif status != OL_LOADING:
+                check(status, &error)
         if found:
             stable = min(stable, oldest.first_offset)
         while ol_log_segment_at(log, index, &info):

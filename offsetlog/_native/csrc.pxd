@@ -698,6 +698,7 @@ cdef extern from "partition/partition.h" nogil:
     int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
     int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
     void ol_partition_unlock_state(ol_partition *partition) noexcept
+    int ol_partition_lock_applied(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
 
     ctypedef struct ol_positions:
         int64_t written
@@ -818,6 +819,7 @@ cdef extern from "cleaner/cleaner.h" nogil:
         bint complete
         bint stopped
         bint truncated
+        bint load_began
         int64_t bytes_read
         int64_t bytes_written
         int64_t bytes_before

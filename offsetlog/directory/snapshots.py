@@ -235,7 +235,7 @@ def write(
     in the last snapshot.
 
     Args:
-        partition: loaded, of a writable log.
+        partition: of a writable log; loaded, unless it is replicated.  Its table is not needed.
         fs: the file port.
         cleaned_to: as for `load`.
         threads: how many threads check and sum up a large one.
@@ -258,8 +258,9 @@ def write(
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
     if native.file_offset(partition) == up_to and fs.exists(Path(partition.path) / FILE_NAME):
+        positions = _positions_of(partition, fs)
         return SnapshotReport(
-            partition.number, up_to, False, up_to, partition.count(), 0, time.monotonic() - begun
+            partition.number, up_to, False, up_to, positions, 0, time.monotonic() - begun
         )
     snapshot, since = _make(partition, fs, up_to, cleaned_to, threads, stop)
     made = snapshot.facts()
@@ -282,6 +283,13 @@ def write(
         report.seconds,
     )
     return report
+
+
+def _positions_of(partition: Partition, fs: FileSystem) -> int:
+    # Its table may be another's to read, or not be there; its snapshot is.
+    if partition.role == "active":
+        return partition.count()
+    return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]
 
 
 def _make(

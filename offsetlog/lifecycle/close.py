@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -19,6 +20,8 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.maintenance.scheduler import Maintenance
+
+LOGGER = logging.getLogger("offsetlog.snapshot")
 
 #: Seconds between two writes of the recovery points, as Kafka's
 #: `log.flush.offset.checkpoint.interval.ms`.
@@ -180,6 +183,13 @@ class StoreCloser:
     def _write_snapshot(self, partition: Partition) -> None:
         snapshots.write_last(partition, self._directory.fs)
 
+    def _write_replica_snapshot(self, partition: Partition) -> None:
+        # A replica's state ends at W and the log goes on, so that it is not lent.
+        try:
+            snapshots.write(partition, self._directory.fs)
+        except OffsetLogError as failure:
+            LOGGER.warning("%s: no snapshot was written: %s", partition.path, failure)
+
     def _close_one(
         self, partition: Partition, ends: dict[int, int], watermarks: dict[int, int]
     ) -> bool:
@@ -195,7 +205,9 @@ class StoreCloser:
             and tail_bytes(partition) >= config.snapshot_tail_bytes
         )
         watermark = partition.log_facts()["watermark"]
-        partition.close(self._write_snapshot if due else None)
+        if due and partition.replicated:
+            self._write_replica_snapshot(partition)
+        partition.close(self._write_snapshot if due and not partition.replicated else None)
         ends[partition.number] = partition.closed_at
         watermarks[partition.number] = watermark if partition.replicated else partition.closed_at
         return True

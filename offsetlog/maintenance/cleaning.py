@@ -75,6 +75,12 @@ class LogCleaner:
         self._rests: dict[int, tuple[float, float]] = {}
         #: number -> what is not held back any more, and yet stayed: from where up to where.
         self._stays: dict[int, tuple[int, int]] = {}
+        #: number -> entries, as they were last known: a replica may have no table to count.
+        self._entries: dict[int, int] = {}
+        #: number -> the lowest offset at which its log was cut during the run under way.
+        self._cuts: dict[int, int] = {}
+        #: Guards `_cuts` and the checkpoint, which a cut lowers and the end of a run raises.
+        self._recording = threading.Lock()
         self._turn = threading.Lock()
         self._stopped = False
         self._current: tuple[int, Control] | None = None
@@ -93,6 +99,26 @@ class LogCleaner:
                 known[partition.number] = offset
         self._checkpoints = known
 
+    def cut(self, number: int, offset: int) -> None:
+        """Lowers the checkpoint of a log that is cut at an offset, for other records will stand there.
+
+        Called before the cut, and after it, since a run may have begun and ended in between.
+
+        Raises:
+            StorageError: the checkpoint could not be written; the log must not be cut.
+        """
+        with self._recording:
+            self._cuts[number] = min(offset, self._cuts.get(number, offset))
+            if self._checkpoints.get(number, -1) > offset:
+                self._directory.write_checkpoint(CLEANER_POINTS, {number: offset})
+                self._checkpoints[number] = offset
+
+    def interrupt(self, number: int) -> None:
+        """Stops the run under way on one log, soon; others may follow."""
+        current = self._current
+        if current is not None and current[0] == number:
+            current[1].stop()
+
     # ----------------------------------------------------------------------------------- inspecting
 
     def inspect(self, partition: Partition) -> LogFacts:
@@ -103,6 +129,8 @@ class LogCleaner:
         *closed, active = (Segment(*segment) for segment in found["segments"])
         record_bytes, rested = self._rests.get(partition.number, (0.0, 0.0))
         held, freed = self._held(partition)
+        if found["entries"] >= 0:
+            self._entries[partition.number] = found["entries"]
         return LogFacts(
             number=partition.number,
             segments=(
@@ -113,7 +141,7 @@ class LogCleaner:
             end=found["end"],
             stable=found["stable"],
             checkpoint=self._checkpoints.get(partition.number),
-            entries=found["entries"],
+            entries=self._entries.get(partition.number, -1),
             limit=self._history_end(partition, config.min_history_ms),
             held=held,
             freed=freed,
@@ -229,6 +257,8 @@ class LogCleaner:
         if measured.is_reset:
             self._release_checkpoint(partition.number, facts.start)
         checkpoint = -1 if facts.checkpoint is None or measured.is_reset else facts.checkpoint
+        with self._recording:
+            self._cuts.pop(partition.number, None)
         holds = self._holds(partition)
         if config.snapshots and policy.loses_snapshot(facts, measured):
             self._renew_snapshot(partition, checkpoint, control.flag)
@@ -259,6 +289,7 @@ class LogCleaner:
             # Nothing was replaced, but the checkpoint alone would not say what is dirty still, or
             # is not any more.
             record_floor(described["end"])
+        described["stopped"] |= described["truncated"] or described["load_began"]
         if not described["stopped"]:
             self._stays.pop(partition.number, None)
             held_end = self._held(partition)
@@ -317,6 +348,8 @@ class LogCleaner:
             described["records_kept"],
         )
         # A third cleaning will not drop what a second one could not.
+        if described["complete"] and described["passes"] == 1:
+            self._entries.setdefault(number, kept)
         if described["complete"] and before > 0 and not (again and after > before * 9 // 10):
             self._rests[number] = (after / max(kept, 1), time.monotonic())
         else:
@@ -327,9 +360,12 @@ class LogCleaner:
         self._directory.write_checkpoint(CLEANER_POINTS, {number: first_dirty})
 
     def _record_checkpoint(self, number: int, end: int) -> None:
-        if end > self._checkpoints.get(number, -1):
-            self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
-            self._checkpoints[number] = end
+        with self._recording:
+            # What the run cleaned at and above a cut is gone.
+            end = min(end, self._cuts.get(number, end))
+            if end > self._checkpoints.get(number, -1):
+                self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
+                self._checkpoints[number] = end
 
     def progress(self, control: Control | None = None) -> tuple[int, dict[str, int]] | None:
         """Returns which log is being cleaned and how far it is; None where none is, or not for this control."""

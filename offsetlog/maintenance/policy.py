@@ -51,7 +51,7 @@ class LogFacts:
         stable: the first offset that can still be taken back: of the oldest open transaction, or
             the watermark.
         checkpoint: the first offset that was not cleaned yet, None where it was never cleaned.
-        entries: committed positions and records of groups.
+        entries: committed positions and records of groups; -1 unknown, where nothing is loaded.
         limit: nothing at or above this offset is cleaned, since its history is kept.
         held: from here on records of groups whose history is kept were held back by the cleanings
             so far, though they lie below the checkpoint.
@@ -181,7 +181,7 @@ def live_bytes(log: LogFacts, dirty: int) -> int:
     base = _holding(log, dirty)
     records = log.end - base
     written = sum(segment.size for segment in log.segments if segment.base_offset >= base)
-    if records <= 0 or written == 0:
+    if records <= 0 or written == 0 or log.entries < 0:
         return log.size
     return min(log.size, log.entries * written // records)
 
@@ -273,6 +273,8 @@ def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | No
     # Tombstones are no longer dirty once they were cleaned; without commits nothing would ever drop
     # them.
     if log.record_bytes <= 0 or log.rested_ms < max(config.delete_retention_ms, config.interval_ms):
+        return None
+    if log.entries < 0:
         return None
     closed = plan.size - log.active.size
     if closed <= LIVE_TIMES_MAX * int(log.entries * log.record_bytes) + config.min_cleanable_bytes:

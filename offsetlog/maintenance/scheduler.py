@@ -21,7 +21,14 @@ from offsetlog.cancellation import Control, LongCalls
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
-from offsetlog.errors import ClockError, ClosedError, OffsetLogError, ReadOnlyError
+from offsetlog.errors import (
+    ClockError,
+    ClosedError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    OffsetLogError,
+    ReadOnlyError,
+)
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.cleaning import LogCleaner
 from offsetlog.maintenance.policy import LogFacts, Plan, StuckTransaction
@@ -82,6 +89,14 @@ class Maintenance:
         self._core = weakref.ref(core)
         self._cleaner.admit(opened)
 
+    def cut(self, number: int, offset: int) -> None:
+        """Takes note that a log is cut at an offset: called before the cut and once more after it.
+
+        Raises:
+            StorageError: the log must not be cut.
+        """
+        self._cleaner.cut(number, offset)
+
     def start(self) -> None:
         """Begins to work unasked, where that is wanted."""
         if self.config.enabled and not self._read_only:
@@ -118,13 +133,14 @@ class Maintenance:
                 self._record.record_failed_round(failure)
 
     def _round(self, *, checks: bool, inspects: bool) -> None:
-        # Logs that are still being loaded come later.
-        # A replica may be unloaded, or follow another.
+        # Logs that are still being loaded come later.  All others grow, also those of replicas
+        # that follow, or have no table.
         attached = self._open_core().attached(wait=False)
-        partitions = [each for each in attached if each.role in ("active", "failed")]
-        # First what makes records dead, then what drops them.
+        partitions = [each for each in attached if each.role != "loading"]
+        # First what makes records dead, then what drops them.  Only a leader decides that
+        # something has expired; its followers copy that.
         if checks:
-            self.expire(partitions)
+            self.expire([each for each in partitions if each.role == "active"])
         if inspects:
             self.look_after(partitions)
 
@@ -170,7 +186,8 @@ class Maintenance:
     ) -> Result | None:
         try:
             result = work(partition, known)
-        except ClosedError:
+        except (ClosedError, CoordinatorLoadingError, NotCoordinatorError):
+            # Its role changed meanwhile: the next round finds it as it is then.
             return None
         except Exception as failure:
             self._record.record_trouble(
@@ -238,9 +255,7 @@ class Maintenance:
             if self._stop.is_set():
                 return
             known = self._record.of(partition.number)
-            # Only a leader decides that something has expired; its followers copy that.
-            decides = not partition.read_only and partition.role == "active"
-            if decides and not known.waits("expire"):
+            if not partition.read_only and not known.waits("expire"):
                 self._trying(
                     "expire", partition, known, lambda each, _: self._expire_one(each, now)
                 )
@@ -434,8 +449,9 @@ class Maintenance:
         return self._record.decisions()
 
     def _find_stuck(self, partition: Partition, known: KnownLog, facts: LogFacts) -> None:
-        # Reports nothing: the thread logs what is found, a caller gets it in the status.
-        if facts.stable >= facts.end:
+        # Reports nothing: the thread logs what is found, a caller gets it in the status.  A
+        # transaction is its leader's to end.
+        if facts.stable >= facts.end or partition.role != "active":
             known.opened, known.stuck = {}, []
             return
         now = self._cleaner.clock()

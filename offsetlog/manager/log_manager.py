@@ -14,12 +14,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.quotas import Quotas
 from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
-from offsetlog.directory.log_directory import (
-    HIGH_WATERMARKS,
-    RECOVERY_POINTS,
-    TOPIC,
-    LogDirectory,
-)
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
     ClosedError,
     NotCoordinatorError,
@@ -32,6 +27,7 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import ReplicaOptions
 from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention
 from offsetlog.maintenance.scheduler import Maintenance
+from offsetlog.manager.cut_checkpoints import lower_checkpoints
 from offsetlog.manager.executor import Executor, executors
 from offsetlog.manager.flushes import Flushes, parkings
 from offsetlog.manager.interface import (
@@ -592,8 +588,9 @@ class LogManager:
         replica = self._replica(partition)
         if replica is None:
             return 0
-        self._lower_checkpoints(partition, offset)
+        self._prepare_cut(replica, offset)
         dropped = replica.truncate(epoch, offset)
+        self._maintenance.cut(partition, replica.positions().log_end)
         self._term_ended(partition)
         if dropped:
             self._leaderships.reload(partition)
@@ -607,17 +604,15 @@ class LogManager:
             self._partitions.make_replica(partition)
             replica = self._replica(partition)
             assert replica is not None
-        self._lower_checkpoints(partition, 0)
+        self._prepare_cut(replica, 0)
         replica.restart_at(epoch, offset)
+        self._maintenance.cut(partition, offset)
         self._term_ended(partition)
         self._leaderships.reload(partition)
 
-    def _lower_checkpoints(self, number: int, offset: int) -> None:
-        # Before the cut: a recovery point above the log end makes a torn tail look like damage.
-        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
-            known = self._directory.read_checkpoint(name).get((TOPIC, number))
-            if known is not None and known > offset:
-                self._directory.write_checkpoint(name, {number: offset})
+    def _prepare_cut(self, replica: Replica, offset: int) -> None:
+        self._maintenance.cut(replica.partition.number, offset)
+        lower_checkpoints(self._directory, replica.partition, offset)
 
     def positions(self, partition: int) -> LogPositions:
         """Returns the places in the log that count; see OffsetManager.positions."""

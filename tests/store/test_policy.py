@@ -323,3 +323,20 @@ def test_only_longer_histories_count():
 def test_what_a_transaction_pins():
     facts = log((0, 10), (100, 20), (200, 40), end=300)
     assert [policy.pinned_bytes(facts, offset) for offset in (0, 99, 100, 250)] == [70, 70, 60, 40]
+
+
+# ---------------------------------------------------------------------------------------------------- replicas
+
+
+def test_a_log_whose_entries_nobody_knows_is_cleaned_and_neither_rolled_for_them_nor_cleaned_again():
+    facts = log((0, 20 * MIB), (1000, 40 * MIB), end=2000, entries=-1, idle_ms=IDLE)
+    assert decide(facts, CONFIG, NOW).action == "clean"
+    cleaned = dataclasses.replace(facts, checkpoint=1000)
+    assert decide(cleaned, CONFIG, NOW).action == "none"
+    assert decide(dataclasses.replace(cleaned, entries=10), CONFIG, NOW).action == "roll"
+    empty = facts.segments[1]._replace(size=0)
+    again = dataclasses.replace(
+        cleaned, idle_ms=BUSY, record_bytes=1.0, rested_ms=10**12, segments=(facts.segments[0], empty)
+    )
+    assert decide(again, CONFIG, NOW).action == "none"
+    assert decide(dataclasses.replace(again, entries=10), CONFIG, NOW).action == "again"
