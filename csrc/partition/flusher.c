@@ -9,6 +9,7 @@
 struct ol_flusher {
     pthread_mutex_t lock;
     pthread_cond_t filled;
+    pthread_cond_t left;            /* a thread has done with a partition */
     ol_partition *first;            /* the queue, which the partitions link themselves */
     ol_partition *last;
     ol_partition *next_ahead;       /* of the queue: the first whose writes nobody has begun */
@@ -36,6 +37,7 @@ static ol_partition *take_first(ol_flusher *flusher) {
 static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_FLUSHER_AHEAD]) {
     size_t count = 0;
     while (flusher->next_ahead != NULL && flusher->ahead < OL_FLUSHER_AHEAD) {
+        flusher->next_ahead->flush.writing++;
         partitions[count++] = flusher->next_ahead;
         flusher->next_ahead = flusher->next_ahead->flush.next;
         flusher->ahead++;
@@ -51,6 +53,8 @@ static void begin_writes(ol_flusher *flusher) {
     pthread_mutex_unlock(&flusher->lock);
     for (size_t i = 0; i < count; i++) ol_log_begin_flush(partitions[i]->log);
     pthread_mutex_lock(&flusher->lock);
+    for (size_t i = 0; i < count; i++) partitions[i]->flush.writing--;
+    pthread_cond_broadcast(&flusher->left);
 }
 
 static void flush(ol_partition *partition, int64_t end, bool unasked) {
@@ -87,6 +91,7 @@ static void *run(void *argument) {
             pthread_mutex_lock(&flusher->lock);
         } while (partition->flush.end > end && !flusher->stopping);
         partition->flush.begun = false;
+        pthread_cond_broadcast(&flusher->left);
     }
     pthread_mutex_unlock(&flusher->lock);
     return NULL;
@@ -99,6 +104,7 @@ int ol_flusher_create(ol_flusher **created, ol_error *error) {
     }
     pthread_mutex_init(&flusher->lock, NULL);
     pthread_cond_init(&flusher->filled, NULL);
+    pthread_cond_init(&flusher->left, NULL);
     *created = flusher;
     return OL_OK;
 }
@@ -156,6 +162,35 @@ void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
     wake_and_unlock(flusher);
 }
 
+/* Under lock: takes a partition out of the queue, if it is there. */
+static void take_out(ol_flusher *flusher, ol_partition *partition) {
+    ol_partition *before = NULL, *found = flusher->first;
+    size_t place = 0;
+    for (; found != NULL && found != partition; place++) {
+        before = found;
+        found = found->flush.next;
+    }
+    if (found == NULL) return;
+    ol_partition *next = partition->flush.next;
+    if (before == NULL) flusher->first = next;
+    else before->flush.next = next;
+    if (flusher->last == partition) flusher->last = before;
+    if (flusher->next_ahead == partition) flusher->next_ahead = next;
+    if (place < flusher->ahead) flusher->ahead--;
+    flusher->queued--;
+    partition->flush.next = NULL;
+    partition->flush.begun = false;
+}
+
+void ol_flusher_remove(ol_flusher *flusher, ol_partition *partition) {
+    pthread_mutex_lock(&flusher->lock);
+    take_out(flusher, partition);
+    while (partition->flush.begun || partition->flush.writing > 0) {
+        pthread_cond_wait(&flusher->left, &flusher->lock);
+    }
+    pthread_mutex_unlock(&flusher->lock);
+}
+
 void ol_flusher_stop(ol_flusher *flusher) {
     pthread_mutex_lock(&flusher->lock);
     flusher->stopping = true;
@@ -165,6 +200,7 @@ void ol_flusher_stop(ol_flusher *flusher) {
     for (size_t i = 0; i < flusher->thread_count; i++) pthread_join(flusher->threads[i], NULL);
     pthread_mutex_destroy(&flusher->lock);
     pthread_cond_destroy(&flusher->filled);
+    pthread_cond_destroy(&flusher->left);
     free(flusher);
 }
 

@@ -23,12 +23,16 @@ typedef struct ol_flusher ol_flusher;
 int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
 
 /* Begins to flush what is written in these partitions by now, and returns at once.  A partition
- * belongs to one flusher, and is closed after ol_flusher_stop. */
+ * belongs to one flusher, and is closed after ol_flusher_stop or ol_flusher_remove. */
 void ol_flusher_begin(ol_flusher *flusher, ol_partition *const *partitions, size_t count);
 
 /* The same where nobody will wait (ol_log_flush_unasked).  A flush under way that began before what
  * is written by now is followed by another. */
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);
+
+/* Takes a partition out of the queue, or waits for its flush: no thread uses it any more.  Nobody
+ * may begin another of its flushes. */
+void ol_flusher_remove(ol_flusher *flusher, ol_partition *partition);
 
 /* Waits for the flushes under way, drops the queue, stops the threads and frees the flusher.  No
  * other call may be under way. */

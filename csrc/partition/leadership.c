@@ -82,7 +82,11 @@ int ol_partition_activate(ol_partition *partition, ol_error *error) {
         partition->applied < partition->leadership.elected_end) {
         return OL_OK;
     }
-    int status = partition->read_only ? OL_OK : abort_own(partition, error);
+    /* A group whose records cannot be read would be answered for as one that never committed. */
+    if (partition->read_only) {
+        return ol_fail(error, OL_READ_ONLY, "a damaged partition is led by nobody");
+    }
+    int status = abort_own(partition, error);
     /* A flush that failed meanwhile made it FAILED: it stays so. */
     if (status == OL_OK) atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
     return status;

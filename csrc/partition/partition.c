@@ -90,6 +90,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->options.log.clock_ms = believed_time;
     partition->options.log.clock_context = partition;
     partition->leadership.epoch = options->leader_epoch;
+    partition->term = options->term;
     partition->role = OL_ROLE_UNLOADED;
     partition->load.snapshot_offset = partition->snapshot.offset = -1;
     initialise_locks(partition);
@@ -388,14 +389,17 @@ static int check_readable(const ol_partition *partition, ol_error *error) {
             return OL_OK;
         case OL_ROLE_UNLOADED:
         case OL_ROLE_LOADING:
-            return ol_fail(error, OL_LOADING, "the partition is loading");
+            /* Who asks again here is answered only by a leader. */
+            if (!partition->options.replicated || partition->leadership.leads) {
+                return ol_fail(error, OL_LOADING, "the partition is loading");
+            }
+            break;
         case OL_ROLE_FOLLOWER:
-            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+            break;
         case OL_ROLE_FAILED:
             return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     }
-    OL_ASSERT(!"a partition has a role");
-    return OL_OK;
+    return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
 }
 
 static int finish_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) {
@@ -422,10 +426,15 @@ void ol_partition_unlock_state(ol_partition *partition) { pthread_mutex_unlock(&
 
 int ol_partition_lock_applied(ol_partition *partition, const ol_state **state, ol_error *error) {
     pthread_mutex_lock(&partition->table);
-    bool follows = partition->role == OL_ROLE_FOLLOWER && !ol_log_has_failed(partition->log);
-    if (!follows) return finish_lock_state(partition, state, error);
+    int role = partition->role, status = OL_OK;
+    if (ol_log_has_failed(partition->log) || role == OL_ROLE_FAILED) {
+        status = check_readable(partition, error);
+    } else if (role != OL_ROLE_ACTIVE && role != OL_ROLE_FOLLOWER) {
+        status = ol_fail(error, OL_LOADING, "the partition is not loaded");
+    }
     *state = &partition->state;
-    return OL_OK;
+    if (status != OL_OK) pthread_mutex_unlock(&partition->table);
+    return status;
 }
 
 /* ------------------------------------------------------------ for the rooms above */

@@ -52,6 +52,8 @@ typedef struct ol_partition_options {
     bool refuse_while_loading;  /* commits too are OL_LOADING until the partition is active */
     int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks
                                    says; -1 unknown */
+    uint64_t term;              /* where terms begin: above those of an earlier open, whose commits
+                                   may be waited for still */
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
     int64_t (*clock_ms)(void *context);     /* the wall clock, NULL: the system's; tests */
@@ -319,10 +321,11 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
 /* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or
  * that of this leader already.  The partition is loading until it is loaded, W has reached the log
  * end of this moment and the open transactions of ours that an earlier leader left are closed with
- * ABORT; then it is active.  It may not be loaded yet: plain commits are appended from now on, and
- * the load applies them.  `alone`: there is no other replica, W follows the log end by itself, and
- * commits are applied as in a lone store.  On failure leadership is as it was before; OL_CORRUPT
- * and OL_IO of a record in [W, log end), which cannot be read. */
+ * ABORT; then it is active.  One that a load finds damaged does not become active, for it would
+ * answer for what it cannot read.  It may not be loaded yet: plain commits are appended from now
+ * on, and the load applies them.  `alone`: there is no other replica, W follows the log end by
+ * itself, and commits are applied as in a lone store.  On failure leadership is as it was before;
+ * OL_CORRUPT and OL_IO of a record in [W, log end), which cannot be read. */
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bool alone,
                                ol_error *error) OL_NODISCARD;
 /* Follows, from the newest epoch known on; a leader that resigns names its own.  Commits that wait
@@ -340,8 +343,8 @@ int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uin
 /* Moves W to min(offset, log end), never back, applies the records below it and wakes the threads
  * that wait for it; during a load, the load applies them.  A record that Kafka would refuse is kept
  * as a problem and passed over, as by a load, and makes the partition read-only.  A leader that is
- * due to become active and cannot write its ABORTs gets the reason (OL_DISK_FULL, say); it stays
- * loading, and the next call tries again. */
+ * due to become active and cannot write its ABORTs gets the reason (OL_DISK_FULL, say), and a
+ * damaged one OL_READ_ONLY; it stays loading, and the next call tries again. */
 int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                          ol_error *error) OL_NODISCARD;
 /* Cuts a follower's log at `offset`; below W or applied it drops the state, and the caller calls

@@ -57,7 +57,7 @@ struct ol_partition {
 
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
-        bool leads;                 /* replicated: elected in `epoch`, also before it is active */
+        _Atomic bool leads;         /* replicated: elected in `epoch`, also before it is active */
         bool alone;                 /* of these: no other replica, so that W is the log end */
         int32_t epoch;              /* replicated: the newest that the host gave or the log has */
         int64_t elected_end;        /* log end at the election: active when applied is there */
@@ -86,6 +86,7 @@ struct ol_partition {
         ol_partition *next;
         int64_t end;
         bool unasked;               /* nobody waits for it */
+        int writing;                /* threads that begin its writes */
         _Atomic bool begun;         /* queued, or a thread flushes it */
     } flush;
 

@@ -75,6 +75,38 @@ OL_TEST(many_partitions_are_flushed_together) {
     ol_test_directory_remove(directory);
 }
 
+static void wait_until_flushed(ol_partition *partition, ol_commit_result result) {
+    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, result.end_offset, result.term); i++) usleep(1000);
+    OL_CHECK(ol_partition_is_flushed(partition, result.end_offset, result.term));
+}
+
+/* Some are queued, some are flushed, and the writes of others are begun. */
+OL_TEST(a_partition_that_is_removed_can_be_closed) {
+    ol_partition *partitions[MANY];
+    ol_flusher *flusher;
+    ol_test_directory_make(directory);
+    for (int i = 0; i < MANY; i++) partitions[i] = open_numbered(ol_fs_posix(), i);
+    OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < MANY; i++) commit(partitions[i], round);
+        if (round % 2 == 0) ol_flusher_begin(flusher, partitions, MANY);
+        else for (int i = 0; i < MANY; i++) ol_flusher_begin_unasked(flusher, partitions[i]);
+        for (int i = round % 3; i < MANY; i += 1 + round % 5) {
+            ol_flusher_remove(flusher, partitions[i]);
+            OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
+            partitions[i] = open_numbered(ol_fs_posix(), i);
+        }
+    }
+    /* The others were not forgotten. */
+    ol_commit_result results[MANY];
+    for (int i = 0; i < MANY; i++) results[i] = commit(partitions[i], 100);
+    ol_flusher_begin(flusher, partitions, MANY);
+    for (int i = 0; i < MANY; i++) wait_until_flushed(partitions[i], results[i]);
+    ol_flusher_stop(flusher);
+    for (int i = 0; i < MANY; i++) OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
+    ol_test_directory_remove(directory);
+}
+
 enum { BUSY = OL_FLUSHER_THREADS - 1 };
 
 static _Atomic int writes_begun, flushes_held;
@@ -92,11 +124,6 @@ static int flush_range_held(ol_file *file, void *data, int64_t from, int64_t to,
         sem_wait(&flush_released);
     }
     return ol_fs_posix()->flush_range(file, data, from, to, failure);
-}
-
-static void wait_until_flushed(ol_partition *partition, ol_commit_result result) {
-    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, result.end_offset, result.term); i++) usleep(1000);
-    OL_CHECK(ol_partition_is_flushed(partition, result.end_offset, result.term));
 }
 
 /* All threads but one are busy, so that the last one meets all others in the queue, and more of them than it may begin. */
