@@ -586,6 +586,7 @@ cdef extern from "partition/partition.h" nogil:
         c_bool replicated
         c_bool refuse_while_loading
         int64_t watermark
+        uint64_t term
         int32_t leader_epoch
         c_bool write_value_v4
         int64_t (*clock_ms)(void *context) noexcept nogil
@@ -1435,6 +1436,7 @@ cdef extern from "partition/flusher.h" nogil:
 
     int ol_flusher_create(ol_flusher **flusher, ol_error *error) noexcept
     void ol_flusher_begin(ol_flusher *flusher, ol_partition **partitions, size_t count) noexcept
+    void ol_flusher_remove(ol_flusher *flusher, ol_partition *partition) noexcept
     void ol_flusher_stop(ol_flusher *flusher) noexcept
     void ol_flusher_abandon(ol_flusher *flusher) noexcept
 

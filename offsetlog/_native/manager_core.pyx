@@ -18,7 +18,10 @@ from offsetlog._native.csrc cimport (
     OL_WAIT_WATERMARK,
     ol_commit_result,
     ol_error,
+    ol_flusher_remove,
+    ol_partition,
     ol_partition_fence,
+    ol_preallocator_remove,
     ol_slice,
 )
 from offsetlog._native.parking cimport Parking, PendingWrite, new_write
@@ -34,6 +37,7 @@ from offsetlog.errors import (
     ConfigError,
     GenerationError,
     GroupNotEmptyError,
+    InternalError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     ThrottledError,
@@ -381,6 +385,26 @@ cdef class ManagerCore:
         """Uses a partition, or with None none."""
         self.core.check_number(number)
         self.replicas[number] = replica
+
+    def detach(self, int32_t number):
+        """Ends the use of a partition that was retired: no thread of the core has it any more, and its owner may abandon it.
+
+        Calls still get it, and raise what it was retired with, until `set_replica` gives another.
+        """
+        cdef StoreCore core = self.core
+        cdef ol_partition *handle
+        core.check_number(number)
+        handle = core.slots[number]
+        if handle == NULL:
+            return
+        if core.used(number).refusal is None:
+            raise InternalError("a partition is retired before it is detached")
+        core.slots[number] = NULL
+        with nogil:
+            if core.preparer != NULL:
+                ol_preallocator_remove(core.preparer, handle)
+            if core.flushes.threads != NULL:
+                ol_flusher_remove(core.flushes.threads, handle)
 
     def replica(self, int32_t number):
         """Returns the Replica of a partition, None where there is no log; raises InvalidArgumentError."""

@@ -32,6 +32,7 @@ cdef class Partition:
     cdef bint begun                 # in Flushes.begun
     cdef int in_flight
     cdef bint closing
+    cdef object refusal             # raised for every later call, None: none
     cdef bint forked
     cdef object idle
     cdef object __weakref__
@@ -40,6 +41,7 @@ cdef class Partition:
     cdef void leave(self) noexcept
     cdef bint _begin_close(self) except -1
     cdef object _until_idle(self)
+    cdef int _refuse_wait(self) except -1
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1
 
     # With the GIL held nobody closes it meanwhile.

@@ -6,6 +6,7 @@ What commits and fetches is in `core`, what moves columns is in `columns`.
 import os
 import threading
 import weakref
+from copy import copy
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
@@ -83,7 +84,7 @@ from offsetlog._native.clocks cimport ManualClock, read_manual_clock
 from offsetlog._native.findings cimport append_of, failure_of, groups_of, problem_of, recovery_of, whole_of
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import ClosedError, InternalError
+from offsetlog.errors import ClosedError, InternalError, PartitionFailedError
 
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
@@ -130,11 +131,11 @@ cdef class Partition:
     def __init__(self, directory, int number, FileSystem fs not None, Decompressor decompressor, config, *, bint writable,
                  bint create=False, bint clean=False, int64_t recovery_point=-1, int64_t log_start_offset=-1,
                  witness=None, bint accept_loss=False, bytes topic_id=None, bint replicated=False, int64_t watermark=-1,
-                 bint refuse_while_loading=False, ManualClock clock=None):
+                 uint64_t term=0, bint refuse_while_loading=False, ManualClock clock=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
         With `accept_loss` what is missing is taken for lost, and `recovery` says what.  `replicated`: the host moves W, which
-        begins at `watermark`; see Replica.  `clock` takes the place of the system's.
+        begins at `watermark`; see Replica.  `term` is where terms begin.  `clock` takes the place of the system's.
         Raises StorageError, CorruptionError, MissingFileError.
         """
         if self.directory is not None:
@@ -182,6 +183,7 @@ cdef class Partition:
         options.batch_bytes_max = min(config.batch_bytes_max, config.segment_bytes)
         options.replicated = replicated
         options.watermark = watermark
+        options.term = term
         options.refuse_while_loading = refuse_while_loading
         if clock is not None:
             options.clock_ms = read_manual_clock
@@ -204,6 +206,8 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ life
 
     cdef int enter(self) except -1:
+        if self.refusal is not None and not self.forked:
+            raise copy(self.refusal)
         if self.closing or self.handle == NULL:
             if self.forked:
                 raise ClosedError("this process is a child of the one that opened the store; open it anew here")
@@ -277,6 +281,18 @@ cdef class Partition:
         if interrupt is not None:
             raise interrupt
 
+    def retire(self, refusal not None):
+        """Has every later call raise an error, since another opens the log again; calls under way go on.
+
+        `abandon` follows; the error can be given anew at any time, for those who still have the partition.
+        """
+        self.refusal = refusal
+
+    @property
+    def retired(self):
+        """Whether it was given up: every call raises why."""
+        return self.refusal is not None
+
     def abandon(self):
         """Lets the partition go without writing a byte."""
         cdef ol_partition *handle
@@ -310,7 +326,9 @@ cdef class Partition:
 
     @property
     def role(self):
-        """unloaded, loading, active, follower or failed."""
+        """unloaded, loading, active, follower or failed; one that was retired has failed."""
+        if self.refusal is not None:
+            return "failed"
         self.enter()
         try:
             return ROLES[ol_partition_role(self.handle)]
@@ -396,12 +414,19 @@ cdef class Partition:
         cdef ol_error error
         if self.handle == NULL and end_offset <= self.flushed_at_close:
             return 0
+        self._refuse_wait()
         self.enter()
         try:
             with nogil:
                 check(ol_partition_wait(self.handle, end_offset, term, what, timeout_ms, &error), &error)
         finally:
             self.leave()
+        return 0
+
+    cdef int _refuse_wait(self) except -1:
+        # It was written, and nobody can tell whether it is durable before the log is open again.
+        if self.refusal is not None:
+            raise PartitionFailedError("the partition failed before this was durable; its log is opened again")
         return 0
 
     def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
@@ -417,6 +442,7 @@ cdef class Partition:
     def flush(self):
         """Waits until everything written before the call is on disk."""
         cdef ol_positions positions
+        self._refuse_wait()
         self.enter()
         try:
             ol_partition_positions(self.handle, &positions)

@@ -6,6 +6,7 @@ go, between `enter` and `leave` of the partition.  What slices borrow from is al
 
 import os
 import weakref
+from copy import copy
 
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_Size
 from cpython.object cimport PyObject
@@ -238,12 +239,16 @@ cdef class StoreCore:
         return self.slots[number]
 
     def attach(self, Partition partition not None):
-        """Takes a loaded partition into use."""
+        """Takes a loaded partition into use; does nothing the second time.  Raises what it was retired with."""
         cdef ol_error error
         if self.closed:
             self.refuse_closed()
+        if partition.refusal is not None:
+            raise copy(partition.refusal)
         if partition.handle == NULL:
             raise ClosedError("the partition is closed")
+        if self.slots[partition.number] == partition.handle:
+            return
         if self.preparer != NULL and partition.writable:
             check(ol_preallocator_add(self.preparer, partition.handle, &error), &error)
         if self.durability == DURABILITY_DISK:
@@ -280,7 +285,7 @@ cdef class StoreCore:
             self.refuse_closed()
         for number in self.owner.loading(wait):
             self.load_now(number)
-        return [partition for partition in self.partitions if partition is not None]
+        return [partition for partition in self.partitions if partition is not None and not partition.retired]
 
     def close(self):
         """Closes the core: every later call raises ClosedError.  The partitions are closed by their owner."""

@@ -93,7 +93,7 @@ cdef class Flushes:
         if self.threads == NULL:
             return 0
         for partition in partitions:
-            if partition.handle == NULL:
+            if partition.handle == NULL or partition.refusal is not None:
                 continue
             if not partition.begun:
                 self.begun.append(partition)

@@ -161,7 +161,7 @@ class StoreCloser:
     def _close_partitions(self, partitions: list[Partition], failures: list[BaseException]) -> None:
         ends: dict[int, int] = {}
         watermarks: dict[int, int] = {}
-        refused = len(self._partitions.unreadable())
+        refused = len(self._partitions.unreadable()) + len(self._partitions.failed())
         left = list(reversed(partitions))
         while left:
             try:

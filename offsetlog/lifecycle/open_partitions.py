@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 
 from offsetlog._native.partition import Partition
-from offsetlog.errors import ClosedError, DataLossError, OffsetLogError, StorageError
+from offsetlog._native.replica import Replica
+from offsetlog.errors import (
+    ClosedError,
+    CoordinatorLoadingError,
+    DataLossError,
+    OffsetLogError,
+    PartitionFailedError,
+    StorageError,
+)
 from offsetlog.lifecycle.background_load import BackgroundLoad, LoadProgress
 from offsetlog.lifecycle.partition_opener import PartitionOpener
+
+
+@dataclass(slots=True)
+class _Failed:
+    """A replica whose log failed, and is not open again yet."""
+
+    refusal: OffsetLogError
+    watermark: int = -1
+    term: int = 0
+    partition: Partition | None = None
+
+    def refuse(self, refusal: OffsetLogError) -> None:
+        self.refusal = refusal
+        if self.partition is not None:
+            self.partition.retire(refusal)
 
 
 class OpenPartitions:
@@ -29,12 +54,17 @@ class OpenPartitions:
         self._owned: dict[int, Partition] = {}
         self._missing: dict[int, DataLossError] = {}
         self._unopened: dict[int, StorageError] = {}
+        self._failed: dict[int, _Failed] = {}
         self._load: BackgroundLoad | None = None
         self._stopped = False
 
     def all(self) -> list[Partition]:
         """Returns the partitions that are open, loaded or not, by number."""
         return [partition for _, partition in sorted(self._owned.items())]
+
+    def failed(self) -> list[int]:
+        """Returns the replicas that failed and are not open again."""
+        return sorted(self._failed)
 
     def missing(self) -> dict[int, DataLossError]:
         """Returns by number the partitions whose directories are missing."""
@@ -110,12 +140,78 @@ class OpenPartitions:
         Raises:
             DataLossError: its directory must be there and is missing.
             StorageError: the disk cannot read it.
+            CoordinatorLoadingError: it failed, and is opened again now.
+            PartitionFailedError: it failed, and could not be opened again.
         """
         partition = self._owned.get(number)
-        failure = self._missing.get(number) or self._unopened.get(number)
+        failure = self.failure_of(number)
         if partition is None and failure is not None:
             raise copy(failure)
         return partition
+
+    def failure_of(self, number: int) -> OffsetLogError | None:
+        """Returns why a partition that is there is not open, None where it is open or was never made."""
+        failed = self._failed.get(number)
+        if failed is not None:
+            return failed.refusal
+        return self._missing.get(number) or self._unopened.get(number)
+
+    def open_again(self, number: int, release: Callable[[Partition], None]) -> Partition:
+        """Opens the log of a replica that failed, or that the disk could not read; loads nothing.
+
+        Until it is open everybody who asks for it here, or still has the failed one, gets
+        CoordinatorLoadingError, and PartitionFailedError if it cannot be opened.  One thread at a
+        time for each partition.
+
+        Args:
+            number: which.
+            release: called with the failed one, which takes no more calls, to end its use.
+
+        Raises:
+            ClosedError: the store is closed.
+            OffsetLogError: it is not open; the call can be repeated.
+        """
+        failed = self._set_aside(number)
+        if failed.partition is not None:
+            release(failed.partition)
+            failed.partition.abandon()
+        try:
+            fresh = self._opener.open_log_again(
+                number, watermark=failed.watermark, term=failed.term
+            )
+        except OffsetLogError as failure:
+            failed.refuse(
+                PartitionFailedError(
+                    f"the partition failed, and could not be opened again: {failure.message}",
+                    path=failure.path,
+                )
+            )
+            raise
+        with self._lock:
+            if not self._stopped:
+                self._owned[number] = fresh
+                self._failed.pop(number)
+                self._unopened.pop(number, None)
+                return fresh
+        fresh.abandon()
+        raise ClosedError("the store is closed")
+
+    def _set_aside(self, number: int) -> _Failed:
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the store is closed")
+            if number in self._missing:
+                raise copy(self._missing[number])
+            refusal = CoordinatorLoadingError("the partition failed, and is opened again")
+            failed = self._failed.setdefault(number, _Failed(refusal))
+            partition = self._owned.pop(number, None)
+            if partition is not None:
+                # Its commits may still be waited for: they must not be taken for later ones.
+                failed.term = Replica(partition).leadership.term + 1
+                failed.watermark = partition.log_facts()["watermark"]
+                failed.partition = partition
+            failed.refuse(refusal)
+            return failed
 
     def _refuse_unreadable(self) -> None:
         for failure in self.unreadable().values():
@@ -131,6 +227,8 @@ class OpenPartitions:
         with self._lock:
             if self._stopped:
                 raise ClosedError("the store is closed")
+            if number in self._failed:
+                raise copy(self._failed[number].refusal)
             if number not in self._owned:
                 self._owned[number] = self._opener.create(number)
             return self._owned[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from offsetlog._native.clocks import ManualClock
 from offsetlog._native.decompress import Decompressor
@@ -11,14 +12,16 @@ from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import (
+    CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    TOPIC,
     LogDirectory,
     Properties,
     random_topic_id,
 )
-from offsetlog.directory.witnesses import Witnesses
+from offsetlog.directory.witnesses import CLEANED_UNKNOWN, Witness, Witnesses
 from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError, StorageError
 
 
@@ -112,6 +115,45 @@ class PartitionOpener:
 
     def open_log(self, number: int, *, create: bool = False) -> Partition:
         """Opens the log of a partition, which is not loaded then."""
+        return self._open(
+            number,
+            create=create,
+            clean=self._directory.was_clean,
+            recovery_point=self._witnesses.offset_in(RECOVERY_POINTS, number),
+            log_start_offset=self._witnesses.offset_in(LOG_STARTS, number),
+            witness=None if create else self._witnesses.of(number),
+            topic_id=self.settled_topic_id() if create else None,
+            watermark=self._witnesses.offset_in(HIGH_WATERMARKS, number),
+        )
+
+    def open_log_again(self, number: int, *, watermark: int, term: int) -> Partition:
+        """Opens the log of a replica that failed, or that the disk could not read, as after a crash.
+
+        What is not known to be on disk is written again and flushed (docs/durability.md).  The
+        directory was ours since it was opened, so that all its checkpoints are.
+
+        Args:
+            number: which.
+            watermark: of the partition that failed; -1 for what the checkpoint says.
+            term: where terms begin, above those of the partition that failed.
+
+        Raises:
+            StorageError, CorruptionError, CapacityError: it is not open; the call can be repeated.
+        """
+        here = (TOPIC, number)
+        read = self._directory.read_checkpoint
+        if watermark < 0:
+            watermark = read(HIGH_WATERMARKS).get(here, -1)
+        return self._open(
+            number,
+            recovery_point=read(RECOVERY_POINTS).get(here, -1),
+            log_start_offset=read(LOG_STARTS).get(here, -1),
+            witness=Witness(number in self._witnesses.existing, topic_id=self.topic_id),
+            watermark=watermark,
+            term=term,
+        )
+
+    def _open(self, number: int, **given: Any) -> Partition:
         replication = self._replication or ReplicaOptions()
         return Partition(
             self._directory.partition_path(number),
@@ -120,16 +162,10 @@ class PartitionOpener:
             self._decompressor,
             self._config,
             writable=self._writable,
-            create=create,
-            clean=self._directory.was_clean,
-            recovery_point=self._witnesses.offset_in(RECOVERY_POINTS, number),
-            log_start_offset=self._witnesses.offset_in(LOG_STARTS, number),
-            witness=None if create else self._witnesses.of(number),
-            topic_id=self.settled_topic_id() if create else None,
             replicated=self._replication is not None,
-            watermark=self._witnesses.offset_in(HIGH_WATERMARKS, number),
             refuse_while_loading=replication.refuse_while_loading,
             clock=replication.clock,
+            **given,
         )
 
     def open_logs(
@@ -178,10 +214,19 @@ class PartitionOpener:
         snapshots.load(
             partition,
             self._directory.fs,
-            cleaned_to=self._witnesses.cleaned_to(partition.number),
+            cleaned_to=self._cleaned_to(partition.number),
             threads=threads,
             keep=not self._writable,
         )
+
+    def _cleaned_to(self, number: int) -> int:
+        # A replica is loaded again and again, and its log is cleaned and cut in between.
+        if self._replication is None:
+            return self._witnesses.cleaned_to(number)
+        try:
+            return self._directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, number), -1)
+        except StorageError:
+            return CLEANED_UNKNOWN
 
     def create(self, number: int) -> Partition:
         """Makes the directory of a new partition, opens its log and loads it.

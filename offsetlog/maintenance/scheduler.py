@@ -97,6 +97,10 @@ class Maintenance:
         """
         self._cleaner.cut(number, offset)
 
+    def interrupt(self, number: int) -> None:
+        """Stops what is done to one log, soon; what follows is not stopped."""
+        self._cleaner.interrupt(number)
+
     def start(self) -> None:
         """Begins to work unasked, where that is wanted."""
         if self.config.enabled and not self._read_only:

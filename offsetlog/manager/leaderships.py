@@ -1,34 +1,36 @@
-"""The leaders of partitions, and the loads that go with a change.
+"""The leaders of partitions, and the work that goes with a change.
 
 The engine refuses by itself whatever carries an older leader epoch (`offsetlog._native.replica`),
 and a load finds only what lies below W, so that its result is right under any leader.  Decided here
-is when to load, and who is answered: each change has a token, and work that was begun for an older
-one answers nobody (docs/format/loading.md §6.1).
+is what a change needs, a load, the drop of a table, or another open of a log that failed, and who
+is answered.  Each change has a token.  Work belongs to a partition and not to a change: at its end
+it looks what the newest change needs, and what was begun for an older one answers nobody
+(docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from offsetlog._native.partition import Partition
 from offsetlog._native.replica import Replica
 from offsetlog.errors import (
     ClosedError,
-    CoordinatorLoadingError,
     FencedLeaderEpochError,
     NotCoordinatorError,
     OffsetLogError,
+    PartitionFailedError,
+    ReadOnlyError,
 )
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.transition import PartitionTransition
-
-_log = logging.getLogger(__name__)
 
 
 class Role(enum.Enum):
@@ -39,6 +41,25 @@ class Role(enum.Enum):
     FOLLOWER = "follower"
 
 
+class Partitions(Protocol):
+    """What the leaderships ask of the manager's partitions.  No call takes their lock."""
+
+    def replica(self, number: int) -> Replica | None:
+        """Returns the replica that is in use; None where no log is open."""
+
+    def use(self, replica: Replica) -> None:
+        """Has a replica used from now on."""
+
+    def failure_of(self, number: int) -> OffsetLogError | None:
+        """Returns why a log that is there is not open."""
+
+    def open_again(self, number: int) -> Replica:
+        """Opens a log that failed, for nobody's use yet; raises OffsetLogError."""
+
+    def load(self, partition: Partition) -> None:
+        """Loads a table; raises OffsetLogError."""
+
+
 @dataclass(slots=True)
 class Slot:
     """One partition.  Guarded by the lock of its Leaderships."""
@@ -47,17 +68,24 @@ class Slot:
     epoch: int = -1
     token: int = 0
     transition: PartitionTransition | None = None
-    loads: bool = False
+    #: Whether the log failed, and the present change has it opened again.
+    opens: bool = False
+    #: Whether a thread carries out what the partition needs.
+    works: bool = False
+    #: The token of the last change of which some work failed: none is begun for it any more.
+    failed_token: int = -1
 
 
 class Leaderships:
     """The roles of all partitions of one manager.  Safe to call from any thread.
 
+    Transitions end, and `ended` is called, without the lock: whoever is called back may call
+    anything.
+
     Args:
         count: how many partitions there are.
         executor: runs what takes time.
-        replica_of: returns the Replica of a partition, None where it has no directory.
-        load: loads a partition.
+        partitions: of the manager.
         alone: whether a leader has no followers.
         keep_table: whether a replica that resigned keeps its table.
         warm: whether a follower loads its table.
@@ -69,8 +97,7 @@ class Leaderships:
         self,
         count: int,
         executor: Executor,
-        replica_of: Callable[[int], Replica | None],
-        load: Callable[[Partition], None],
+        partitions: Partitions,
         *,
         alone: bool,
         keep_table: bool,
@@ -79,10 +106,9 @@ class Leaderships:
         attend: Callable[[int], None],
     ) -> None:
         self._slots = [Slot() for _ in range(count)]
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._executor = executor
-        self._replica_of = replica_of
-        self._load = load
+        self._partitions = partitions
         self._alone = alone
         self._keep_table = keep_table
         self._warm = warm
@@ -98,28 +124,38 @@ class Leaderships:
 
     def epoch(self, number: int) -> int:
         """Returns the newest leader epoch that is known."""
-        replica = self._replica_of(number)
+        replica = self._partitions.replica(number)
         given = self._slots[number].epoch
-        return given if replica is None else max(given, replica.leadership.epoch)
+        if replica is None or replica.partition.retired:
+            return given
+        try:
+            return max(given, replica.leadership.epoch)
+        except OffsetLogError:
+            return given  # it was retired in this moment; who retired it knew its epoch
 
     def state(self, number: int) -> PartitionState:
         """Returns the state of a partition."""
-        role = self._slots[number].role
-        replica = self._replica_of(number)
-        if replica is None:
-            return {
-                Role.NONE: PartitionState.UNLOADED,
-                Role.LEADER: PartitionState.ACTIVE,
-                Role.FOLLOWER: PartitionState.FOLLOWER,
-            }[role]
-        engine = replica.partition.role
-        if engine == "failed":
+        slot = self._slots[number]
+        replica = self._partitions.replica(number)
+        if slot.opens:
+            return PartitionState.LOADING
+        if slot.failed_token == slot.token or self._has_failed(number, replica):
             return PartitionState.FAILED
-        if role is Role.LEADER:
-            return PartitionState.ACTIVE if engine == "active" else PartitionState.LOADING
-        if role is Role.FOLLOWER:
-            return PartitionState.FOLLOWER
-        return PartitionState.UNLOADED
+        if slot.role is Role.LEADER:
+            is_active = replica is None or replica.partition.role == "active"
+            return PartitionState.ACTIVE if is_active else PartitionState.LOADING
+        return PartitionState.FOLLOWER if slot.role is Role.FOLLOWER else PartitionState.UNLOADED
+
+    def _has_failed(self, number: int, replica: Replica | None) -> bool:
+        if replica is None:
+            return self._partitions.failure_of(number) is not None
+        return replica.partition.role == "failed"
+
+    def _must_open(self, number: int, replica: Replica | None) -> bool:
+        # Under the lock.  What a load found damaged may have been the disk, for a moment.
+        if self._slots[number].opens or self._has_failed(number, replica):
+            return True
+        return replica is not None and replica.partition.read_only
 
     def check_leads(self, number: int) -> None:
         """Raises NotCoordinatorError unless the host made this process the leader."""
@@ -139,197 +175,262 @@ class Leaderships:
     def become_leader(self, number: int, epoch: int) -> PartitionTransition:
         """See OffsetManager.become_leader."""
         with self._lock:
-            slot = self._slots[number]
+            slot = self._open_slot(number)
             if slot.role is Role.LEADER and slot.epoch == epoch and slot.transition is not None:
                 return slot.transition
             if epoch <= self.epoch(number):
                 raise self._older(number, epoch, "above")
-            replica = self._replica_of(number)
-            self._check_open()
-            if replica is not None:
+            replica = self._partitions.replica(number)
+            fails = self._must_open(number, replica)
+            if replica is not None and not fails:
                 replica.become_leader(epoch, alone=self._alone)
-            before, transition = self._begin(number, Role.LEADER, epoch)
-            if replica is not None:
                 self._attend(number)
-                if replica.partition.role == "unloaded":
-                    self._executor.submit(partial(self._load_for, number, slot.token, replica))
-        # Without the lock, since callbacks run here.
-        if before is not None:
-            before.supersede(epoch)
-        if replica is None:
+            former, transition = self._begin(number, Role.LEADER, epoch, opens=fails)
+        _supersede(former, epoch)
+        if replica is None and not fails:
             transition.succeed(0)  # the directory appears with the first commit
-        else:
-            self.settle(number)
+        self.settle(number)
         return transition
-
-    def admit(self, number: int, replica: Replica, use: Callable[[Replica], object]) -> None:
-        """Gives a partition that was made the role that its number has, and then to its user.
-
-        A change of leadership comes before that, or finds the replica.
-        """
-        with self._lock:
-            slot = self._slots[number]
-            if slot.role is Role.LEADER:
-                replica.become_leader(slot.epoch, alone=self._alone)
-            else:
-                replica.become_follower(slot.epoch)
-            use(replica)
 
     def become_follower(self, number: int, epoch: int) -> PartitionTransition:
         """See OffsetManager.become_follower."""
-        return self._step_down(number, epoch, Role.FOLLOWER, keeps=self._warm)
+        return self._step_down(number, epoch, Role.FOLLOWER)
 
     def resign(self, number: int, epoch: int) -> PartitionTransition:
         """See OffsetManager.resign."""
-        return self._step_down(number, epoch, Role.NONE, keeps=self._keep_table)
+        return self._step_down(number, epoch, Role.NONE)
 
-    def _step_down(
-        self, number: int, epoch: int, role: Role, *, keeps: bool
-    ) -> PartitionTransition:
+    def _step_down(self, number: int, epoch: int, role: Role) -> PartitionTransition:
         with self._lock:
-            slot = self._slots[number]
+            slot = self._open_slot(number)
             if slot.role is role and slot.epoch == epoch and slot.transition is not None:
                 return slot.transition
-            if epoch < self.epoch(number):
+            known = self.epoch(number)
+            if epoch < known:
                 raise self._older(number, epoch, "below")
-            replica = self._replica_of(number)
-            self._check_open()
-            if replica is not None:
+            replica = self._partitions.replica(number)
+            fails = slot.opens or self._has_failed(number, replica)
+            # Only a newer epoch has a failed log opened again, as in Kafka the next election.
+            is_newer = role is Role.FOLLOWER and epoch > known
+            opens = slot.opens or (is_newer and self._must_open(number, replica))
+            if fails and role is Role.FOLLOWER and not opens:
+                raise PartitionFailedError(
+                    f"log partition {number} failed; it is opened again in the next leader epoch"
+                )
+            if replica is not None and not fails:
                 replica.become_follower(epoch)
-            before, transition = self._begin(number, role, epoch)
-            works = replica is not None and (role is Role.FOLLOWER or not keeps)
-            if works:
-                self._executor.submit(partial(self._follow, number, slot.token, keeps))
-        # Without the lock, since callbacks run here.
-        if before is not None:
-            before.supersede(epoch)
-        if not works:
-            transition.succeed(0 if replica is None else replica.positions().log_end)
+            former, transition = self._begin(number, role, epoch, opens=opens)
+        _supersede(former, epoch)
         self._ended(number)
+        self.settle(number)
         return transition
+
+    def _open_slot(self, number: int) -> Slot:
+        # Under the lock.
+        if self._closed:
+            raise ClosedError("the manager is stopped")
+        return self._slots[number]
 
     def _older(self, number: int, epoch: int, wanted: str) -> FencedLeaderEpochError:
         known = self.epoch(number)
         verb = "is not above" if wanted == "above" else "is below"
         return FencedLeaderEpochError(f"log partition {number}: leader epoch {epoch} {verb} {known}")
 
-    def _check_open(self) -> None:
-        # Under the lock.
-        if self._closed:
-            raise ClosedError("the manager is stopped")
-
     def _begin(
-        self, number: int, role: Role, epoch: int
+        self, number: int, role: Role, epoch: int, *, opens: bool
     ) -> tuple[PartitionTransition | None, PartitionTransition]:
-        # Under the lock; returns the transition that gives way, and the one that begins.
+        # Under the lock.
         slot = self._slots[number]
-        before = slot.transition
-        slot.role, slot.epoch = role, epoch
+        former = slot.transition
+        slot.role, slot.epoch, slot.opens = role, epoch, opens
         slot.token += 1
         slot.transition = PartitionTransition(number, epoch, partial(self._measure, number))
-        return before, slot.transition
+        self._order(number)
+        return former, slot.transition
 
     def _measure(self, number: int) -> float:
-        replica = self._replica_of(number)
+        replica = self._partitions.replica(number)
         if replica is None:
             return 0.0
         try:
             progress = replica.partition.progress()
-        except ClosedError:
+        except OffsetLogError:
             return 0.0
         total = max(progress["bytes_total"], progress["bytes"], 1)
         return min(0.99, progress["bytes"] / total)
 
+    def introduce(self, partition: Partition) -> None:
+        """Gives a partition whose directory was just made the role that the host wants of it now.
+
+        Raises:
+            StateError, StorageError: it has no role, and is used by nobody.
+        """
+        number = partition.number
+        with self._lock:
+            self._open_slot(number)
+            if self._partitions.replica(number) is None:
+                self._assume(number, Replica(partition))
+                self._order(number)
+
+    def _assume(self, number: int, replica: Replica) -> None:
+        # Under the lock, before anybody can use the replica in an epoch that has passed.
+        slot = self._slots[number]
+        if slot.role is Role.LEADER:
+            replica.become_leader(slot.epoch, alone=self._alone)
+            self._attend(number)
+        else:
+            replica.become_follower(max(slot.epoch, replica.leadership.epoch))
+        self._partitions.use(replica)
+
     # ----------------------------------------------------------------------------------- on the executor
 
-    def _is_current(self, number: int, token: int) -> bool:
-        return self._slots[number].token == token and not self._closed
-
-    def _follow(self, number: int, token: int, keeps: bool) -> None:
-        replica = self._replica_of(number)
-        if replica is None or not self._is_current(number, token):
-            return
-        if keeps:
-            self._load_for(number, token, replica)
-            return
-        try:
-            if replica.partition.role == "follower":
-                replica.unload(self._slots[number].epoch)
-        except CoordinatorLoadingError:
-            pass  # the load that is under way finds another role at its end
-        except OffsetLogError as failure:
-            self._fail(number, token, failure)
-            return
-        self.settle(number)
+    def _order(self, number: int) -> None:
+        # Under the lock.  A thread that works looks again before it ends.
+        slot = self._slots[number]
+        if not slot.works and self._next_step(number) is not None:
+            self._executor.submit(partial(self._work, number))
 
     def reload(self, number: int) -> None:
         """Loads the table of a follower again, which a truncation dropped."""
         with self._lock:
-            slot = self._slots[number]
-            if slot.role is Role.FOLLOWER and self._warm:
-                self._executor.submit(partial(self._follow, number, slot.token, True))
+            self._order(number)
 
-    def _load_for(self, number: int, token: int, replica: Replica) -> None:
-        with self._lock:
-            slot = self._slots[number]
-            if slot.loads or slot.token != token:
-                return  # the load under way looks again at its end; or a later change has work of its own
-            slot.loads = replica.partition.role == "unloaded"
-            loads = slot.loads
-        failure: Exception | None = None
-        if loads:
-            try:
-                self._load(replica.partition)
-            except Exception as raised:
-                failure = raised
-        with self._lock:
-            if loads:
-                slot.loads = False
-            is_current = slot.token == token
-        if failure is not None:
-            self._fail(number, token, failure)
-        if is_current:
-            self.settle(number)
-        else:
-            self._resume(number)
+    def _next_step(self, number: int) -> Callable[[int], None] | None:
+        # Under the lock: what brings a partition nearer to its role.
+        slot = self._slots[number]
+        if self._closed:
+            return None
+        if slot.opens:
+            return self._open_again
+        if slot.failed_token == slot.token:
+            return None
+        replica = self._partitions.replica(number)
+        engine = None if replica is None else replica.partition.role
+        leads, follows = slot.role is Role.LEADER, slot.role is Role.FOLLOWER
+        if engine == "unloaded" and (leads or (follows and self._warm)):
+            return self._load
+        keeps = self._warm if follows else self._keep_table
+        if engine == "follower" and not leads and not keeps:
+            return self._drop
+        return None
 
-    def _resume(self, number: int) -> None:
-        # A change that came during the load is still to be carried out; its own work found the load under way, or
-        # comes yet and finds nothing to do.
+    def _work(self, number: int) -> None:
         with self._lock:
             slot = self._slots[number]
-            if self._closed:
+            if slot.works:
                 return
-            keeps = {Role.LEADER: True, Role.FOLLOWER: self._warm, Role.NONE: self._keep_table}
-            self._executor.submit(partial(self._follow, number, slot.token, keeps[slot.role]))
+            slot.works = True
+        while True:
+            with self._lock:
+                step = self._next_step(number)
+                if step is None:
+                    slot.works = False
+                    break
+            step(number)
+        self.settle(number)
 
-    def _fail(self, number: int, token: int, failure: Exception) -> None:
+    def _load(self, number: int) -> None:
         with self._lock:
             slot = self._slots[number]
-            transition = slot.transition if slot.token == token else None
+            replica, token = self._partitions.replica(number), slot.token
+        if replica is None:
+            return
+        failure: Exception | None = None
+        try:
+            self._partitions.load(replica.partition)
+            if replica.partition.read_only:
+                failure = _damage_of(replica.partition)
+        except Exception as raised:
+            failure = raised
+        if failure is None:
+            return
+        with self._lock:
+            # What failed has failed for whoever came since, too, unless that change has the log
+            # opened again, or begins a load that did not begin.
+            began = replica.partition.role != "unloaded"
+            concerns = not slot.opens and (slot.token == token or began)
+            transition = slot.transition if concerns else None
+            if concerns:
+                slot.failed_token = slot.token
+                _depose(replica, self.epoch(number))
+        if concerns:
+            self._ended(number)
         if transition is not None:
             transition.fail(failure)
+
+    def _drop(self, number: int) -> None:
+        with self._lock:
+            # Under the lock, so that no change comes in between that wants the table.
+            replica = self._partitions.replica(number)
+            if replica is None or self._next_step(number) != self._drop:
+                return
+            try:
+                replica.unload(replica.leadership.epoch)
+                return
+            except OffsetLogError as raised:
+                failure = raised
+            slot = self._slots[number]
+            slot.failed_token = slot.token
+            transition = slot.transition
+        if transition is not None:
+            transition.fail(failure)
+
+    def _open_again(self, number: int) -> None:
+        failure: Exception | None = None
+        replica: Replica | None = None
+        try:
+            replica = self._partitions.open_again(number)
+        except Exception as raised:
+            failure = raised
+        with self._lock:
+            slot = self._slots[number]
+            slot.opens = False
+            transition = slot.transition
+            if replica is not None:
+                failure = self._assume_or_follow(number, replica)
+            if failure is not None:
+                slot.failed_token = slot.token
+        if failure is not None and transition is not None:
+            transition.fail(failure)
+
+    def _assume_or_follow(self, number: int, replica: Replica) -> OffsetLogError | None:
+        # Under the lock.  A log that is open serves as a follower's, if it cannot as a leader's.
+        slot = self._slots[number]
+        try:
+            self._assume(number, replica)
+        except OffsetLogError as failure:
+            slot.role = Role.NONE
+            try:
+                self._assume(number, replica)
+            except OffsetLogError:
+                self._partitions.use(replica)  # it failed again, and says so
+            return failure
+        return None
 
     def settle(self, number: int) -> bool:
         """Ends the transition of a partition that has reached its role; returns whether one still waits."""
         with self._lock:
             slot = self._slots[number]
-            transition, role = slot.transition, slot.role
-        if transition is None or transition.done():
+            transition, replica = slot.transition, self._partitions.replica(number)
+            if transition is None or transition.done():
+                return False
+            if not self._is_reached(slot, replica):
+                return True
+            end = _log_end(replica)
+        transition.succeed(end)
+        return False
+
+    def _is_reached(self, slot: Slot, replica: Replica | None) -> bool:
+        if slot.opens:
             return False
-        replica = self._replica_of(number)
-        if replica is None:
-            return True
-        engine = replica.partition.role
-        if role is Role.LEADER:
-            reached = engine == "active"
-        elif role is Role.FOLLOWER:
-            reached = engine == "follower" or not self._warm
-        else:
-            reached = engine in ("follower", "unloaded")
-        if reached:
-            transition.succeed(replica.positions().log_end)
-        return not reached
+        engine = None if replica is None else replica.partition.role
+        if slot.role is Role.NONE:
+            return self._keep_table or engine in (None, "unloaded", "failed")
+        if engine is None:
+            return slot.role is Role.FOLLOWER
+        if slot.role is Role.LEADER:
+            return engine == "active"
+        return engine == "follower" if self._warm else engine != "failed"
 
     # ------------------------------------------------------------------------------------------- the end
 
@@ -338,20 +439,38 @@ class Leaderships:
         with self._lock:
             self._closed = True
             led = [number for number, slot in enumerate(self._slots) if slot.role is Role.LEADER]
-            slots = list(self._slots)
-            for slot in slots:
+            transitions = [slot.transition for slot in self._slots]
+            for slot in self._slots:
                 slot.token += 1
-                slot.role = Role.NONE
-        for number in led:
-            replica = self._replica_of(number)
-            if replica is None or replica.partition.role == "failed":
-                continue
-            try:
-                replica.become_follower(max(slots[number].epoch, replica.leadership.epoch))
-            except OffsetLogError:
-                # The others step down, and the manager stops, all the same.
-                _log.exception("log partition %d cannot step down", number)
-        for slot in slots:
-            if slot.transition is not None:
-                slot.transition.fail(ClosedError("the manager is stopped"))
+                slot.role, slot.opens = Role.NONE, False
+            for number in led:
+                replica = self._partitions.replica(number)
+                if replica is not None:
+                    _depose(replica, self.epoch(number))
+        for transition in transitions:
+            if transition is not None:
+                transition.fail(ClosedError("the manager is stopped"))
         return led
+
+
+def _damage_of(partition: Partition) -> OffsetLogError:
+    problems = partition.problems()
+    return problems[0] if problems else ReadOnlyError("the log is damaged", path=partition.path)
+
+
+def _supersede(former: PartitionTransition | None, epoch: int) -> None:
+    if former is not None:
+        former.supersede(epoch)
+
+
+def _log_end(replica: Replica | None) -> int:
+    try:
+        return 0 if replica is None else replica.positions().log_end
+    except OffsetLogError:
+        return 0  # its log is given up
+
+
+def _depose(replica: Replica, epoch: int) -> None:
+    # One that failed refuses everybody.
+    with contextlib.suppress(OffsetLogError):
+        replica.become_follower(epoch)

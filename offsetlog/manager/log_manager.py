@@ -17,8 +17,10 @@ from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
     ClosedError,
+    CoordinatorLoadingError,
     NotCoordinatorError,
     PartitionError,
+    PartitionFailedError,
 )
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.close import StoreCloser
@@ -39,8 +41,9 @@ from offsetlog.manager.interface import (
     Watch,
     WatchPosition,
 )
-from offsetlog.manager.leaderships import Leaderships
+from offsetlog.manager.leaderships import Leaderships, Role
 from offsetlog.manager.replica_partitions import ReplicaPartitions
+from offsetlog.manager.replicas_in_use import ReplicasInUse
 from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
 from offsetlog.manager.sweep import Sweeps
 from offsetlog.manager.watches import Watches
@@ -176,11 +179,11 @@ class LogManager:
         )
         self._sweeps = Sweeps(core, self._executor, expirer)
         self._granted: list[float | None] = [None] * count
+        self._replicas = ReplicasInUse(core, self._owned, self._gave_up)
         self._leaderships = Leaderships(
             count,
             self._executor,
-            core.replica,
-            self._partitions.load,
+            self._replicas,
             alone=settings.alone,
             keep_table=settings.keep_table,
             warm=settings.warm_followers,
@@ -197,7 +200,7 @@ class LogManager:
         )
         self._core = core
         for partition in self._owned.all():
-            self._use(partition)
+            self._replicas.use(Replica(partition))
         self._maintenance.attach(store, self._owned.all())
         self._closer = StoreCloser(
             self._directory, self._owned, waiter, self._maintenance, read_only=False
@@ -286,24 +289,19 @@ class LogManager:
 
     # ------------------------------------------------------------------------------------- partitions
 
-    def _use(self, partition: Partition) -> None:
-        core = self._open_core
-        core.set_replica(partition.number, Replica(partition))
-        core.core.attach(partition)
-
     def _watched_partition(self, number: int) -> Partition | None:
         replica = self._open_core.replica(number)
         return None if replica is None else replica.partition
 
     def _made(self, partition: Partition) -> None:
-        # The directory of a partition that this process leads or follows appears.
-        core = self._open_core
+        self._leaderships.introduce(partition)
 
-        def use(replica: Replica) -> None:
-            core.set_replica(partition.number, replica)
-            core.core.attach(partition)
-
-        self._leaderships.admit(partition.number, Replica(partition), use)
+    def _gave_up(self, number: int) -> None:
+        # A log that failed is opened again.
+        failure = PartitionFailedError("the partition failed before this was known to be durable")
+        self._maintenance.interrupt(number)
+        self._for_watermark[number].refuse(failure)
+        self._for_disk[number].refuse(failure)
 
     def _check_leads(self, number: int) -> None:
         self._leaderships.check_leads(number)
@@ -368,7 +366,8 @@ class LogManager:
 
     def is_electing(self, partition: int) -> bool:
         """Whether this replica leads, and W has not reached the log end of its election yet."""
-        return self.state(partition) is PartitionState.LOADING
+        is_loading = self.state(partition) is PartitionState.LOADING
+        return is_loading and self._leaderships.role(partition) is Role.LEADER
 
     def grant(self, partition: int, epoch: int, until: float) -> None:
         """Answers fetches of a partition until some time of the executor's clock, in seconds, and not after it.

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 
 from offsetlog._native.partition import Partition
-from offsetlog._native.replica import Replica
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 
 
@@ -18,8 +17,8 @@ class ReplicaPartitions:
 
     Args:
         owned: the owner, who opens and closes them.
-        check_leads: raises what a caller of a partition without a directory gets, where this process does not lead it.
-        made: called with a partition that was made, before anybody else has it.
+        check_leads: raises what a caller of a partition gets that is not open, where this process does not lead it.
+        made: called with a partition that is in use by nobody, before its caller has it; gives it its role.
     """
 
     def __init__(
@@ -48,7 +47,10 @@ class ReplicaPartitions:
         Raises:
             NotCoordinatorError: another process leads it.
             DataLossError, StorageError: its directory is missing, or the disk cannot read it.
+            CoordinatorLoadingError, PartitionFailedError: it failed; see OpenPartitions.get.
         """
+        if self._owned.failure_of(number) is not None:
+            self._check_leads(number)
         with self._making:
             partition = self._owned.get(number)
         if partition is None:
@@ -71,14 +73,6 @@ class ReplicaPartitions:
             found = self._owned.get(number)
             if found is None:
                 found = self._owned.make(number)
-                self._made(found)
-            return found
-
-    def load(self, partition: Partition) -> None:
-        """Loads a partition; see PartitionOpener.load."""
-        self._owned.load(partition)
-
-    @staticmethod
-    def replica_of(partition: Partition) -> Replica:
-        """Returns the calls of replication of a partition."""
-        return Replica(partition)
+            # Also one that was made before, and got no role then.
+            self._made(found)
+        return found
