@@ -294,14 +294,21 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     return ol_error_at(error, partition->options.log.directory, -1);
 }
 
-/* A plain commit depends on nothing that a load finds: the load reaches it in log order. */
-static int check_loading(const ol_partition *partition, bool needs_state, ol_error *error) {
+/* Who asks again here is answered only by a leader. */
+static int refuse_loading(const ol_partition *partition, ol_error *error) {
     if (partition->options.replicated && !partition->leadership.leads) {
         return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
     }
-    bool is_accepted = partition->options.replicated || partition->role == OL_ROLE_LOADING;
-    if (is_accepted && !needs_state && !partition->options.refuse_while_loading) return OL_OK;
     return ol_fail(error, OL_LOADING, "the partition is loading");
+}
+
+/* A plain commit depends on nothing that a load finds: the load reaches it in log order. */
+static int check_loading(const ol_partition *partition, bool needs_state, ol_error *error) {
+    bool replicated = partition->options.replicated;
+    bool is_accepted = replicated ? partition->leadership.leads
+                                  : partition->role == OL_ROLE_LOADING;
+    if (is_accepted && !needs_state && !partition->options.refuse_while_loading) return OL_OK;
+    return refuse_loading(partition, error);
 }
 
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
@@ -389,17 +396,14 @@ static int check_readable(const ol_partition *partition, ol_error *error) {
             return OL_OK;
         case OL_ROLE_UNLOADED:
         case OL_ROLE_LOADING:
-            /* Who asks again here is answered only by a leader. */
-            if (!partition->options.replicated || partition->leadership.leads) {
-                return ol_fail(error, OL_LOADING, "the partition is loading");
-            }
-            break;
+            return refuse_loading(partition, error);
         case OL_ROLE_FOLLOWER:
-            break;
+            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
         case OL_ROLE_FAILED:
             return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     }
-    return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+    OL_ASSERT(!"a partition has a role");
+    return OL_OK;
 }
 
 static int finish_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) {
