@@ -16,6 +16,7 @@ from offsetlog.errors import (
     ClosedError,
     CoordinatorLoadingError,
     OffsetLogError,
+    PartitionFailedError,
     TooLargeError,
 )
 from offsetlog.manager.executor import Executor, Timer
@@ -224,18 +225,43 @@ class ReplicaHost:
     def _change_role(self, state: PartitionState) -> None:
         self._drop_fetches(self._parked)
         self._parked, self._reported = [], {}
-        self._view = self._follower = self._lease = None
+        self._view = self._follower = self._lease = self._failure = None
         if state.leader == self._replica:
-            self._lead(state)
+            change = self._manager.become_leader(self._partition, state.leader_epoch)
+            self._begin(state, change, self._lead)
         else:
-            self._manager.become_follower(self._partition, state.leader_epoch)
+            change = self._manager.become_follower(self._partition, state.leader_epoch)
             if state.leader != NO_LEADER:
-                self._follow(state)
+                self._begin(state, change, self._follow)
+
+    def _begin(
+        self, state: PartitionState, change: Transition, begin: Callable[[PartitionState], None]
+    ) -> None:
+        # A log that failed is opened again in a new epoch, and its positions are known then.
+        try:
+            begin(state)
+        except (CoordinatorLoadingError, PartitionFailedError):
+            if change.done():
+                change.result(0)  # why it could not be opened
+                raise
+            self._executor.call_later(
+                self._config.fetch_wait, lambda: self._begin_later(state, change, begin)
+            )
+
+    def _begin_later(
+        self, state: PartitionState, change: Transition, begin: Callable[[PartitionState], None]
+    ) -> None:
+        with self._lock:
+            if self._stopped or state.leader_epoch != self._state.leader_epoch:
+                return
+            try:
+                self._begin(state, change, begin)
+            except OffsetLogError as failure:
+                self._fail(failure)
 
     # ---------------------------------------------------------------------------------------- leading
 
     def _lead(self, state: PartitionState) -> None:
-        self._manager.become_leader(self._partition, state.leader_epoch)
         self._view = LeaderView(
             replica=self._replica,
             leader_epoch=state.leader_epoch,
@@ -292,8 +318,11 @@ class ReplicaHost:
             self._is_woken = False
             if self._view is None or self._stopped:
                 return
-            self._flush()
-            self._answer_parked()
+            try:
+                self._flush()
+                self._answer_parked()
+            except OffsetLogError as failure:
+                self._fail(failure)
 
     def on_fetch(self, request: FetchRequest, answer: Answer) -> None:
         """Takes a follower's fetch, and answers it at once or when something is new."""
@@ -421,19 +450,23 @@ class ReplicaHost:
 
     def _fetch_again(self, number: int) -> None:
         with self._lock:
-            if number == self._fetch_number:
+            if number != self._fetch_number:
+                return
+            try:
                 self._fetch()
+            except OffsetLogError as failure:
+                self._fail(failure)
 
     def _on_response(self, number: int, request: FetchRequest, response: FetchResponse) -> None:
         with self._lock:
             follower = self._follower
             if follower is None or self._stopped:
                 return
-            actions = follower.on_response(request, response)
             try:
+                actions = follower.on_response(request, response)
                 self._carry_out(follower, actions, number)
             except CoordinatorLoadingError:
-                pass  # the table is being loaded; the fetch is repeated
+                pass  # the table is being loaded, or the log opened; the fetch is repeated
             except OffsetLogError as failure:
                 self._fail(failure)
 
@@ -465,9 +498,12 @@ class ReplicaHost:
     def _flush(self) -> None:
         if not self._flushes:
             self._flushes = True
-            self._manager.flush(self._partition).add_done_callback(self._on_flushed)
+            epoch = self._state.leader_epoch
+            self._manager.flush(self._partition).add_done_callback(
+                lambda flush: self._on_flushed(flush, epoch)
+            )
 
-    def _on_flushed(self, flush: Transition) -> None:
+    def _on_flushed(self, flush: Transition, epoch: int) -> None:
         with self._lock:
             self._flushes = False
             if self._stopped:
@@ -486,7 +522,9 @@ class ReplicaHost:
             except ClosedError:
                 return
             except OffsetLogError as failure:
-                self._fail(failure)
+                if epoch == self._state.leader_epoch:
+                    self._fail(failure)
+                # Else it was of a log that is open again by now, or will be.
 
     def _fail(self, failure: OffsetLogError) -> None:
         if self._failure is None:

@@ -243,9 +243,12 @@ def test_a_drop_that_a_change_overtakes_is_none(path, executor):
         drop(number)
 
     leaderships._drop = drop_late
+    loads = []
+    manager._replicas.load = loads.append
     manager.resign(0, 5)
     executor.work.pop(0)()
     assert partition_of(manager).role == "follower"
+    assert loads == []
     assert executor.work == []
     manager.stop()
 
