@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections import Counter
@@ -23,8 +24,10 @@ GROUPS = (*BUSY, RARE)
 #: Those that are rare among followers come more often.
 FAULTS = (
     *("loss", "duplication", "partition", "power", "elect"),
-    *("crash", "crash", "full", "full", "slow", "slow", "clock", "clock", "clock"),
+    *("crash", "crash", "full", "full", "slow", "slow", "clock", "clock", "clock", "flush"),
 )
+#: What is done to the disk or the clock of a node, as it is counted.
+SPOILS = {"full": "disk full", "slow": "slow disk", "clock": "clock jump", "flush": "failed flush"}
 OPERATIONS = 220
 ELECTIONS = 3
 #: Seconds that a run may take to come to rest after its last fault.
@@ -178,13 +181,18 @@ class World:
             self.controller.on_lost(number)
 
     def on_failed(self, number: int) -> None:
-        """A replica cannot go on: its process is restarted."""
+        """A replica cannot go on: its process is restarted, or an election has its log opened again."""
         node = self.nodes[number]
         life = node.life
-        self.scheduler.after(0.1, "", lambda: self._restart_failed(node, life))
+        if self.scheduler.random.random() < 0.5:
+            self.scheduler.after(0.1, "", lambda: self._restart_failed(node, life))
+            return
+        self.coverage["opened again", node.role] += 1
+        self.scheduler.after(0.1, "an election is to open a log again", self.controller.elect_other)
+        self.scheduler.after(3.0, "", lambda: self._restart_failed(node, life))
 
     def _restart_failed(self, node: Node, life: int) -> None:
-        if node.is_up and node.life == life:
+        if node.is_up and node.life == life and node.host is not None and node.host.failure is not None:
             self._crash(power=False, node=node)
 
     def _ask(self) -> None:
@@ -242,7 +250,7 @@ class World:
 
     def _spoil(self, kind: str, node: Node, lasts: float) -> None:
         assert node.executor is not None
-        self.coverage[{"full": "disk full", "slow": "slow disk", "clock": "clock jump"}[kind], node.role] += 1
+        self.coverage[SPOILS[kind], node.role] += 1
         self.scheduler.note(f"{kind}: node {node.number}, a {node.role}")
         executor, fs, life = node.executor, node.fs, node.life
         if kind == "slow":
@@ -252,6 +260,8 @@ class World:
             node.clock_ms += self.scheduler.random.choice((-3_600_000, -1000, 1000, 3000, 86_400_000))
             node.show_time()
             executor.skew += self.scheduler.random.random() * 0.5
+        elif kind == "flush":
+            fs.fail_flush(fs.flushes + self.scheduler.random.randrange(1, 4), errno.EIO)
         else:
             fs.fill(fs.operations + 1)
             self.scheduler.after(lasts, "", lambda: fs.fill(0) if node.life == life and node.is_up else None)
