@@ -385,7 +385,10 @@ class ReadOnlyError(StateError):
 
 
 class PartitionFailedError(StateError):
-    """A failure left the log or the state unknown, a flush for example; close the store and open it again."""
+    """A failure left the log or the state unknown, a flush for example; only another open of it helps.
+
+    A store is closed and opened again; a log manager opens the partition at the next election.
+    """
 
     status = Status.FAILED
 

@@ -251,6 +251,8 @@ class OffsetManager(Protocol):
         """Leads a partition from now on: loads what is not loaded, and answers when W has reached the present log end.
 
         Until then fetches raise CoordinatorLoadingError.  The same call again returns the same transition.
+        A partition that failed is opened again first, as after a crash.  Where that, or the load, fails
+        or finds damage, the transition fails, and the partition until the next epoch.
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known.
@@ -261,8 +263,12 @@ class OffsetManager(Protocol):
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Follows; what waits for W raises NotCoordinatorError.  The table is kept, or loaded, where configured.
 
+        A partition that failed is opened again in an epoch above the newest one known, as by
+        `become_leader`; until then its log refuses the leader's batches.
+
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
+            PartitionFailedError: it failed, and this is no newer epoch.
             PartitionError, ClosedError.
         """
 
