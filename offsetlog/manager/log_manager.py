@@ -17,7 +17,6 @@ from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
     ClosedError,
-    CoordinatorLoadingError,
     NotCoordinatorError,
     PartitionError,
     PartitionFailedError,

@@ -224,13 +224,13 @@ def test_a_commit_that_waits_is_told_that_it_failed_and_never_that_it_is_durable
     executor.run()
     with pytest.raises(PartitionFailedError):
         written.result(0)
-    late = failed._park(0, written.position.log_offset + 1, 0, 1, None)
+    late = failed._open_core.park(0, written.position.log_offset + 1, 0, -1, None)
     failed.become_leader(0, 3)
     executor.run()
     # What stands there now, flushed, may be another's.
     with pytest.raises(OffsetLogError):
         late.result(0)
-    after = failed._park(0, written.position.log_offset + 1, 0, 1, None)
+    after = failed._open_core.park(0, written.position.log_offset + 1, 0, -1, None)
     executor.run()
     with pytest.raises(NotCoordinatorError):
         after.result(0)

@@ -165,7 +165,7 @@ def test_a_follower_never_expires_anything(tmp_path):
     end = settle(leader, follower)
     # Past the retention by the clock of both, since the commit was made an age ago.
     for each in (leader, follower):
-        each._expirer.guard.check = lambda *_, **__: 2**42
+        each._maintenance._expirer.guard.check = lambda *_, **__: 2**42
     look_after(follower)
     assert follower.positions(0).log_end == end
     counters = follower._maintenance.status().counters
