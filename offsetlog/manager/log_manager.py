@@ -296,11 +296,12 @@ class LogManager:
         self._leaderships.introduce(partition)
 
     def _gave_up(self, number: int) -> None:
-        # A log that failed is opened again.
+        # A log that failed is opened again.  What had become durable before is answered so.
         failure = PartitionFailedError("the partition failed before this was known to be durable")
         self._maintenance.interrupt(number)
-        self._for_watermark[number].refuse(failure)
-        self._for_disk[number].refuse(failure)
+        for parking in (self._for_watermark[number], self._for_disk[number]):
+            parking.settle()
+            parking.refuse(failure)
 
     def _check_leads(self, number: int) -> None:
         self._leaderships.check_leads(number)
