@@ -202,12 +202,13 @@ int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t
 int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                             ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    int status = check_cut(partition, leader_epoch, error);
+    int status = check_follower(partition, leader_epoch, error);
     if (status == OL_OK && offset < ol_log_end(partition->log)) {
         status = ol_fail(error, OL_INVALID,
                          "the log ends at %lld, and cannot begin again below that, at %lld",
                          (long long)ol_log_end(partition->log), (long long)offset);
     }
+    if (status == OL_OK) status = check_cut(partition, leader_epoch, error);
     if (status == OL_OK) status = cut(partition, offset, true, error);
     pthread_mutex_unlock(&partition->writer);
     return status;
