@@ -36,7 +36,7 @@ cdef class ManagerCore:
     cdef int default
     cdef int64_t timeout_ms
 
-    cdef int admit(self, object group, object offsets, object client) except -1
+    cdef int admit(self, object group, object offsets, object client, object principal) except -1
     cdef int admit_write(self, int32_t number) except -1
     cdef int64_t limit_of(self, object timeout) except -2
     cdef int report_written(self, int32_t number) except -1

@@ -4,6 +4,7 @@ The rules are those of store_core.  A partition that has no slot has no director
 the core's partitions says which.
 """
 
+cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -32,6 +33,7 @@ from offsetlog._native.status cimport check
 from offsetlog._native.store_core cimport StoreCore, commit_named
 from offsetlog._native.tickets cimport new_position
 
+from offsetlog._native.quotas import client_name
 from offsetlog.errors import (
     ClosedError,
     ConfigError,
@@ -62,6 +64,17 @@ cdef int durability_of(object value, int default) except -1:
 
 cdef object stopped_before():
     return NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count")
+
+
+# Nothing of a commit is checked yet.
+@cython.boundscheck(True)
+cdef int64_t size_of_commit(object group, object offsets) except -1:
+    cdef int64_t nbytes = 0
+    for key, value in offsets.items():
+        nbytes += RECORD_BYTES + len(group) + len(key[0])
+        if isinstance(value, tuple) and len(value) > 1:
+            nbytes += len(value[1])
+    return nbytes
 
 
 cdef class ManagerCore:
@@ -101,21 +114,23 @@ cdef class ManagerCore:
 
     # --------------------------------------------------------------------------------------------------- admitting
 
-    cdef int admit(self, object group, object offsets, object client) except -1:
-        cdef double seconds
-        cdef int64_t nbytes = 0
-        if self.quotas is not None:
-            for key, value in offsets.items():
-                nbytes += RECORD_BYTES + len(group) + len(key[0])
-                if isinstance(value, tuple) and len(value) > 1:
-                    nbytes += len(value[1])
-            seconds = self.quotas.charge(group, client, len(offsets), nbytes)
-            if seconds > 0:
-                raise ThrottledError(
-                    f"group {group!r}: the quota is used up; the next commit is admitted in {seconds:.3f} s", seconds=seconds
-                )
+    cdef int admit(self, object group, object offsets, object client, object principal) except -1:
+        # Short of replicas it is refused before it is charged.
         if self.short_of_replicas:
             self.admit_write(self.core.number_of(group))
+        if self.quotas is None:
+            return 0
+        try:
+            nbytes = size_of_commit(group, offsets)
+        except (TypeError, AttributeError, LookupError, ValueError):
+            return 0  # no commit: it is refused with what is wrong with it, and charged to nobody
+        if principal is not None:
+            client = client_name(client, principal)
+        seconds = self.quotas.charge(group, client, len(offsets), nbytes)
+        if seconds > 0:
+            raise ThrottledError(
+                f"group {group!r}: the quota is used up; the next commit is admitted in {seconds:.3f} s", seconds=seconds
+            )
         return 0
 
     cdef int admit_write(self, int32_t number) except -1:
@@ -216,7 +231,7 @@ cdef class ManagerCore:
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
         if self.quotas is not None or self.short_of_replicas:
-            self.admit(group, offsets, client)
+            self.admit(group, offsets, client, principal)
         end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &number, &term)
         self.report_written(number)
         if answer != ANSWER_PROCESS:
@@ -230,7 +245,7 @@ cdef class ManagerCore:
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
         if self.quotas is not None or self.short_of_replicas:
-            self.admit(group, offsets, client)
+            self.admit(group, offsets, client, principal)
         write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &write.number,
                                         &write.term)
         write.count = -1

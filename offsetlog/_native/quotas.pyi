@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, Self, final
 
+def client_name(client: str | None, principal: str | None) -> str | None: ...
+
 @final
 class Bucket:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...

@@ -83,6 +83,17 @@ cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
 # ------------------------------------------------------------------------------------------------- the limits of a name
 
 
+
+def client_name(client, principal):
+    """Returns the name under which a client has its bucket: with a principal both, joined by a NUL.
+
+    So clients that call themselves the same share a bucket only where they are of one user.
+    """
+    if principal is None:
+        return client
+    return f"{principal}\0{'' if client is None else client}"
+
+
 @cython.final
 @cython.freelist(256)
 cdef class Bucket:

@@ -213,9 +213,11 @@ class AsyncOffsetManager:
         """See OffsetManager.on_topic_deleted; done by the manager's threads."""
         return await self.manager.on_topic_deleted_async(topics, timeout=timeout)
 
-    def throttle(self, group: str, client: str | None = None) -> float:
+    def throttle(
+        self, group: str, client: str | None = None, principal: str | None = None
+    ) -> float:
         """See OffsetManager.throttle; no coroutine."""
-        return self.manager.throttle(group, client)
+        return self.manager.throttle(group, client, principal)
 
     # ----------------------------------------------------------------------------------- replication
 

@@ -360,7 +360,9 @@ class BaseOffsetManager:
                     deleted += self._remove(group, [key for key in found if key[0] in gone])
         return deleted
 
-    def throttle(self, group: str, client: str | None = None) -> float:
+    def throttle(
+        self, group: str, client: str | None = None, principal: str | None = None
+    ) -> float:
         """Returns 0.0: nothing is limited."""
         with self._running():
             return 0.0

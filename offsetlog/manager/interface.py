@@ -316,7 +316,7 @@ class OffsetManager(Protocol):
             timeout: in seconds; None for the configured one.  A commit that times out is not undone.
             durability: when it is answered; None for the configured one.
             client: the client id, for quotas.
-            principal: the user, for quotas and logs.
+            principal: the user, for quotas: clients with one id share a quota only within one user.
 
         Raises:
             NotCoordinatorError: this process does not lead the group's partition, or stopped before the commit was
@@ -441,7 +441,9 @@ class OffsetManager(Protocol):
     ) -> Pending[int]:
         """Has it done by the manager's threads, as `expire_async`; the result is that of `on_topic_deleted`."""
 
-    def throttle(self, group: str, client: str | None = None) -> float:
+    def throttle(
+        self, group: str, client: str | None = None, principal: str | None = None
+    ) -> float:
         """Returns the seconds after which a commit of the group and client is admitted, 0.0 for now."""
 
     # ------------------------------------------------------------------------------------ replication

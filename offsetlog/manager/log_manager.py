@@ -11,7 +11,7 @@ from offsetlog._native import fetch_columns
 from offsetlog._native.files import FileSystem
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.partition import Partition
-from offsetlog._native.quotas import Quotas
+from offsetlog._native.quotas import Quotas, client_name
 from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
@@ -560,10 +560,14 @@ class LogManager:
         led = self._active()
         return self._sweeps.begin(self._sweeps.removal(led, topics, timeout))
 
-    def throttle(self, group: str, client: str | None = None) -> float:
+    def throttle(
+        self, group: str, client: str | None = None, principal: str | None = None
+    ) -> float:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""
         quotas = self._open_core.quotas
-        return 0.0 if quotas is None else quotas.throttle(group, client)
+        if quotas is None:
+            return 0.0
+        return quotas.throttle(group, client_name(client, principal))
 
     @property
     def quotas(self) -> Quotas | None:

@@ -16,7 +16,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.replica import Replica
 from offsetlog._native.row_blocks import RowBlocks
 from offsetlog.directory.history_floor import HistoryFloor
-from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.errors import CoordinatorLoadingError, OffsetLogError
 from offsetlog.types import LogGap
 
 #: A leader epoch and a log offset: after the record before the offset, which is of the epoch.
@@ -135,6 +135,16 @@ class WatchedLog:
         partition = self._source.watched_partition(self.number)
         if partition is None:
             return [], True
+        try:
+            return self._read_open(partition, blocks, rows, arrow)
+        except CoordinatorLoadingError:
+            # Its log failed, and is being opened again.
+            self._follows = None
+            return [], True
+
+    def _read_open(
+        self, partition: Partition, blocks: RowBlocks, rows: int, arrow: bool
+    ) -> tuple[list[Any], bool]:
         if partition is not self._follows or not self._feed.is_current():
             gap = self._find_place(partition)
             if self._follows is None:
@@ -160,8 +170,8 @@ class WatchedLog:
     def _was_cut(self) -> bool:
         try:
             return not self._feed.is_current()
-        except ClosedError:
-            return False
+        except OffsetLogError:
+            return False  # it is closed, or its log has failed
 
     def _was_released(self, partition: Partition) -> bool:
         # What is missing of other groups is passed over for as long as the history of the watched

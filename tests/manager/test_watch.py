@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import random
 import shutil
 import threading
@@ -17,12 +19,14 @@ from offsetlog.errors import (
     ClosedError,
     GroupError,
     InvalidArgumentError,
+    OffsetLogError,
     PartitionError,
 )
-from offsetlog.manager.interface import Watch
+from offsetlog.manager.interface import PartitionState, Watch
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange, TopicPartition
 from tests.depth import by_depth, first_seed
+from tests.faults.fault_fs import FaultFileSystem
 from tests.manager.watch_model import KEYS, Life, changes_of, settings
 
 KEY = KEYS[0]
@@ -538,3 +542,31 @@ def check_coverage(seen, committed, start):
     for gap in gaps:
         missing -= set(range(gap.start, gap.end))
     assert not missing
+
+
+# ------------------------------------------------------------------------------------------------ failures
+
+
+def test_a_watch_goes_on_when_a_failed_log_is_opened_again(tmp_path):
+    fs = FaultFileSystem(str(tmp_path))
+    manager = LogManager(settings(tmp_path, durability="disk"), fs=fs, background=False)
+    manager.start()
+    manager.become_leader(0, 1).result(30)
+    watch = manager.watch()
+    manager.commit("g", {KEY: 1})
+    for _ in range(4):
+        fs.fail_flush(fs.flushes + 1, errno.EIO)
+        with contextlib.suppress(OffsetLogError):
+            manager.commit("g", {KEY: 2})
+        if manager.state(0) is PartitionState.FAILED:
+            break
+    assert manager.state(0) is PartitionState.FAILED
+    before = watch.poll()
+    assert offsets_of(before)[0] == 1
+    manager.become_leader(0, 2).result(30)
+    manager.commit("g", {KEY: 3})
+    seen = [*before, *watch.poll()]
+    assert offsets_of(seen)[-1] == 3
+    places = [change.effective_at for change in seen]
+    assert places == list(range(len(places)))
+    manager.stop()
