@@ -12,6 +12,7 @@ import time
 from itertools import islice
 
 import pytest
+from tests.faults.fault_fs import FaultFileSystem
 
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import (
@@ -26,7 +27,6 @@ from offsetlog.manager.interface import PartitionState, Watch
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange, TopicPartition
 from tests.depth import by_depth, first_seed
-from tests.faults.fault_fs import FaultFileSystem
 from tests.manager.watch_model import KEYS, Life, changes_of, settings
 
 KEY = KEYS[0]
