@@ -78,14 +78,25 @@ def with_leader(state: PartitionState, elected: Elected) -> PartitionState:
 
 
 def ensure_leader(
-    state: PartitionState, *, assigned: Sequence[int], live: Collection[int]
+    state: PartitionState,
+    *,
+    assigned: Sequence[int],
+    live: Collection[int],
+    may_elect: bool = True,
 ) -> PartitionState:
     """Returns the state with a live leader, or without any if no replica in sync is alive.
 
     A replica that was taken for lost and comes back without a restart needs no more than this: it
     has lost nothing.  A live leader stays.
+
+    Args:
+        state: the state before.
+        assigned: the replicas of the partition.
+        live: the replicas that are alive.
+        may_elect: whether the lease of the last leader has ended (`lease.LeaseBook.may_elect`).
+            Until then that leader stays, dead or not, and the host calls this again.
     """
-    if state.leader != NO_LEADER and state.leader in live:
+    if not is_election_due(state, live) or not may_elect:
         return state
     elected = elect(assigned, state.in_sync, live)
     if elected is not None:
@@ -96,8 +107,18 @@ def ensure_leader(
     return with_leader(state, Elected(leader=NO_LEADER, in_sync=state.in_sync))
 
 
+def is_election_due(state: PartitionState, live: Collection[int]) -> bool:
+    """Returns whether there is no live leader; a host then grants no lease any more."""
+    return state.leader == NO_LEADER or state.leader not in live
+
+
 def on_replica_lost(
-    state: PartitionState, replica: int, *, assigned: Sequence[int], live: Collection[int]
+    state: PartitionState,
+    replica: int,
+    *,
+    assigned: Sequence[int],
+    live: Collection[int],
+    may_elect: bool = True,
 ) -> PartitionState:
     """Returns the state after a replica died, or can no longer be reached.
 
@@ -106,18 +127,24 @@ def on_replica_lost(
         replica: the id of the replica.
         assigned: the replicas of the partition.
         live: the replicas that are alive; whether it holds `replica` does not matter.
+        may_elect: see `ensure_leader`.
     """
     others = frozenset(live) - {replica}
-    remaining = state.in_sync & others
     # If nobody of the set is alive the set stays: each of them holds all committed records, and
-    # the first that comes back can lead.
-    if replica in state.in_sync and remaining and replica != state.leader:
+    # the first that comes back can lead.  A leader stays in it until another is elected.
+    if replica in state.in_sync and state.in_sync & others and replica != state.leader:
+        remaining = state.in_sync - {replica}
         state = replace(state, in_sync=remaining, version=state.version + 1)
-    return ensure_leader(state, assigned=assigned, live=others)
+    return ensure_leader(state, assigned=assigned, live=others, may_elect=may_elect)
 
 
 def on_replica_registered(
-    state: PartitionState, replica: int, *, assigned: Sequence[int], live: Collection[int]
+    state: PartitionState,
+    replica: int,
+    *,
+    assigned: Sequence[int],
+    live: Collection[int],
+    may_elect: bool = True,
 ) -> PartitionState:
     """Returns the state after a replica registered with a new incarnation: it has restarted.
 
@@ -130,9 +157,12 @@ def on_replica_registered(
         replica: the id of the replica.
         assigned: the replicas of the partition.
         live: the replicas that are alive, `replica` among them.
+        may_elect: see `ensure_leader`.  It does not matter if `replica` was the leader: its former
+            process has ended, and its lease with it (`lease.LeaseBook.release`).
     """
-    lost = on_replica_lost(state, replica, assigned=assigned, live=live)
-    return ensure_leader(lost, assigned=assigned, live=live)
+    may_elect = may_elect or replica == state.leader
+    lost = on_replica_lost(state, replica, assigned=assigned, live=live, may_elect=may_elect)
+    return ensure_leader(lost, assigned=assigned, live=live, may_elect=may_elect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
