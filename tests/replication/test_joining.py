@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from offsetlog.replication.election import alter_in_sync
 from offsetlog.replication.in_sync import InSyncConfig, LeaderView
-from offsetlog.replication.messages import AlterError, FetchRequest, PartitionState
+from offsetlog.replication.messages import AlterError, PartitionState
+from tests.replication.requests import EPOCH, request_of
 
 ASSIGNED = (1, 2, 3)
-CONFIG = InSyncConfig(min_insync_replicas=2, lag_time_max_ms=1000, join_wait_ms=100, proposal_backoff_ms=100)
+CONFIG = InSyncConfig(
+    min_insync_replicas=2, lag_time_max_ms=1000, join_wait_ms=100, proposal_backoff_ms=100
+)
 
 
 def view_of(in_sync: set[int]) -> LeaderView:
     view = LeaderView(
-        replica=1, leader_epoch=5, log_end=10, assigned=ASSIGNED, in_sync=in_sync, version=0, watermark=10, now=0,
+        replica=1,
+        leader_epoch=EPOCH,
+        log_end=10,
+        assigned=ASSIGNED,
+        in_sync=in_sync,
+        version=0,
+        watermark=10,
+        now=0,
         config=CONFIG,
     )
     view.on_own_flush(10, 10, 0)
@@ -20,11 +30,7 @@ def view_of(in_sync: set[int]) -> LeaderView:
 
 
 def fetch(view: LeaderView, replica: int, offset: int, now: int, incarnation: int = 1) -> None:
-    request = FetchRequest(
-        partition=0, replica=replica, incarnation=incarnation, current_leader_epoch=5, fetch_offset=offset,
-        last_fetched_epoch=4, flushed_offset=offset, max_bytes=1000,
-    )
-    view.on_fetch(request, 10, now)
+    view.on_fetch(request_of(offset, replica=replica, incarnation=incarnation), 10, now)
 
 
 def test_a_replica_that_died_keeps_no_other_out():
