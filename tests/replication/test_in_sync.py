@@ -300,6 +300,15 @@ def test_who_joins_has_all_below_the_start_of_the_epoch(offset, joins):
     assert (view.propose(1) is not None) is joins
 
 
+@pytest.mark.parametrize(("offset", "joins"), [(9, False), (10, True)])
+def test_who_left_after_the_election_joins_with_all_below_the_start_of_the_epoch(offset, joins):
+    view = view_of({1, 2, 3}, watermark=5)
+    fetch(view, 2, 5, now=1)
+    view.on_in_sync(EPOCH, {1, 2}, 4, 1)
+    fetch(view, 3, offset, now=2)
+    assert (view.propose(2) is not None) is joins
+
+
 @pytest.mark.parametrize(("offset", "joins"), [(19, False), (20, True)])
 def test_who_joins_has_all_below_w(offset, joins):
     view = view_of({1, 2}, lag_time_max_ms=10_000)
@@ -368,6 +377,15 @@ def test_only_who_was_refused_is_put_off():
     # Another change came first: 2 is in, and 3 is out, which nobody refused.
     view.on_in_sync(EPOCH, {1, 2}, 4, 2)
     assert view.propose(2) == change_of(Member(1), Member(2, 7), Member(3, 7), version=4)
+
+
+def test_who_was_accepted_is_not_put_off():
+    view = view_of({1})
+    fetch(view, 2, 10, now=1)
+    assert view.propose(1) is not None
+    view.on_in_sync(EPOCH, {1, 2}, 4, 2)
+    view.on_in_sync(EPOCH, {1}, 5, 3)
+    assert view.propose(3) == change_of(Member(1), Member(2, 7), version=5)
 
 
 # -------------------------------------------------------------------------- states that arrive
