@@ -70,19 +70,20 @@ def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
     """Returns the log offset up to which a log holds what was read before a place.
 
     That is the offset itself where the log holds all of it, and None where this replica cannot know
-    yet: it follows, and has not come so far.  The rule is that of a follower's truncation
-    (docs/format/leader-epochs.md §12.4): the log that has the epoch holds its records up to where
-    the epoch ends.
+    yet: it follows, and has not come so far, or it has not heard that another leads by now.  The
+    rule is that of a follower's truncation (docs/format/leader-epochs.md §12.4): the log that has
+    the epoch holds its records up to where the epoch ends.
     """
     positions, leadership = replica.positions(), replica.leadership
     if offset <= positions.log_start:
         return offset  # nothing of what was read before is in the log; what is missing is a gap
     newest = replica.last_epoch()
+    leads = leadership.leads and leadership.epoch >= epoch
     if epoch < 0 or epoch == newest:
         if offset <= positions.log_end:
             return offset
-        return positions.log_end if leadership.leads else None
-    if epoch > newest and not leadership.leads:
+        return positions.log_end if leads else None
+    if epoch > newest and not leads:
         return None
     end = replica.end_offset_for_epoch(epoch)
     if end.epoch == epoch:

@@ -415,6 +415,35 @@ def test_a_position_is_taken_to_the_other_replica(pair):
     assert offsets_of(there.poll()) == [4]
 
 
+def test_a_leader_that_was_cut_off_judges_no_later_position(pair):
+    for value in range(3):
+        pair.leader.commit("g", {KEY: value})
+    pair.ship()
+    for manager in pair.managers:
+        pair.advance(manager, 3)
+    stale = pair.leader
+    stale.commit("g", {KEY: 99})        # is never shipped
+    other = pair.follower
+    other.become_leader(0, 2)
+    other.advance(0, 2, 3)
+    other.commit("g", {KEY: 3})
+    other.commit("g", {KEY: 4})
+    other.advance(0, 2, 5)
+    watch = other.watch(from_position=FROM_THE_BEGINNING)
+    assert offsets_of(watch.poll()) == [0, 1, 2, 3, 4]
+    # It has not heard of epoch 2, and its log is as long.
+    late = stale.watch(from_position=watch.position)
+    assert late.poll() == []
+    pair.epoch, pair.leader, pair.follower = 2, other, stale
+    stale.become_follower(0, 2).result(30)
+    stale.truncate_to(0, 2, 3)
+    pair.ship()
+    other.commit("g", {KEY: 5})
+    pair.ship()
+    pair.advance(stale, 6)
+    assert offsets_of(late.poll()) == [5]
+
+
 def test_a_cut_below_w_is_reported(pair):
     for value in range(6):
         pair.leader.commit("g", {KEY: value})
