@@ -149,7 +149,8 @@ def watch(run: Run) -> None:
     """A watch from the beginning of the logs: every change once, in Arrow batches and as objects."""
     keys = KeySpace(run.size(1000, 10), run.size(10, 2), run.size(100, 10))
     commits, rows = run.size(1000, 10), run.size(1000, 50)
-    run.condition(f"{commits} commits of {rows} rows of columns, from {keys}; the logs are in the page cache")
+    run.condition(f"{commits} commits of {rows} rows of columns, from {keys}")
+    run.condition(f"{PARTITIONS} log partitions, in the page cache")
     with offsetlog.open(run.new_directory(), PARTITIONS, "process", maintenance=BY_HAND) as store:
         shuffled = Shuffled(keys.count, run.seed)
         for value in range(commits):
@@ -192,6 +193,7 @@ def watch(run: Run) -> None:
         ]
         run.profiled = runners[0]
         run.report.figures += race(run.benchmark, runners, run.rounds)
+        _left(run, (runner.name for runner in runners), _digest(keys, manager.fetch))
     run.report.goal_rate("Arrow batches", 1e6)
 
 
