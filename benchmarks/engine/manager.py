@@ -193,7 +193,7 @@ def watch(run: Run) -> None:
         ]
         run.profiled = runners[0]
         run.report.figures += race(run.benchmark, runners, run.rounds)
-        _left(run, (runner.name for runner in runners), _digest(keys, manager.fetch))
+        _left(run, (runner.name for runner in runners), digest_left(keys, manager.fetch))
     run.report.goal_rate("Arrow batches", 1e6)
 
 
