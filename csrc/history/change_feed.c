@@ -451,7 +451,9 @@ int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *
     feed->gap = (ol_change_gap){0};
     if (feed->is_installing) {
         int status = go_on_installing(&work, error);
-        if (status != OL_END) return status;
+        /* The owner takes a transaction whole: were another one begun here, that would be taken
+         * with it, and so on to W. */
+        return status == OL_END ? OL_OK : status;
     }
     ol_partition_positions(feed->partition, &positions);
     if (feed->offset >= positions.watermark) return OL_END;

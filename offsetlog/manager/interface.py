@@ -184,7 +184,9 @@ class Watch(Protocol):
 
         Raises:
             ClosedError: the watch or its manager was closed.
-            StorageError, CapacityError, PartitionFailedError; the same call again goes on.
+            StorageError, CapacityError, PartitionFailedError: of one log; the same call again goes on,
+                and the other logs have their turn.
+            InvalidArgumentError.
         """
 
     def poll_arrow(

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from offsetlog import arguments
 from offsetlog._native.row_blocks import RowBlocks
 from offsetlog.errors import ClosedError, InvalidArgumentError, OffsetLogError
+from offsetlog.manager.checked_offsets import checked_timeout
 from offsetlog.manager.watched_log import Chunk, Place, WatchedLog
 from offsetlog.types import LogGap, PositionChange
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 LOOKS_EVERY = 0.1
 #: Changes that an iteration reads at a time.
 ITERATED = 500
+#: Changes that one read of a log has room for.
+ROWS_MAX = 65_536
 
 
 class LogWatch:
@@ -38,7 +42,7 @@ class LogWatch:
         self._on_closed = closed
         self._lock = threading.Lock()
         self._blocks = RowBlocks("changes", None)
-        self._turn = list(self._logs)
+        self._last = -1     # the log partition that was read last
         self._moved = set(self._logs)
         self._failure: OffsetLogError | None = None
         # What an iteration has read and not handed out yet, each with the place after it, or None
@@ -98,8 +102,8 @@ class LogWatch:
         return self._poll(timeout, max_changes, arrow=True)
 
     def _poll(self, timeout: float | None, max_changes: int, *, arrow: bool) -> list[Any]:
-        if max_changes < 1:
-            raise InvalidArgumentError(f"max_changes must be at least 1, not {max_changes}")
+        arguments.checked_number("max_changes", max_changes, 1, 2**63 - 1)
+        checked_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             found = self._read(max_changes, arrow=arrow)
@@ -143,30 +147,42 @@ class LogWatch:
         return found
 
     def _read_in_turn(self, max_changes: int, *, arrow: bool) -> list[Chunk]:
-        # Each partition is read to its W before the next one has its turn, and the one that was cut
-        # short begins the next time.
         chunks: list[Chunk] = []
+        try:
+            self._read_logs(chunks, max_changes, arrow=arrow)
+        except OffsetLogError as failure:
+            if not chunks:
+                raise
+            self._failure = failure  # raised next, so that what was read is not lost
+        except BaseException:
+            # An interrupt, as of a signal: nobody gets what was read, so that it is read again.
+            for chunk in reversed(chunks):
+                self._logs[chunk.number].go_back(chunk.before)
+            self._moved.update(self._logs)
+            raise
+        return chunks
+
+    def _read_logs(self, chunks: list[Chunk], max_changes: int, *, arrow: bool) -> None:
+        # Each begins after the partition that was read last: one that always has more, or that
+        # always fails, keeps no other from its turn.
         left = max_changes
-        for number in [each for each in self._turn if each in self._moved]:
+        for number in sorted(self._moved, key=lambda each: (each <= self._last, each)):
             is_end = False
-            while not is_end and left > 0:
+            while not is_end:
+                if left <= 0:
+                    return
+                self._last = number
                 self._moved.discard(number)  # before the log is read: a later move counts again
                 try:
-                    chunk, is_end = self._logs[number].read(self._blocks, max_changes, arrow=arrow)
-                except OffsetLogError as failure:
-                    self._moved.add(number)
-                    if not chunks:
-                        raise
-                    self._failure = failure  # raised next, so that what was read is not lost
-                    return chunks
+                    chunk, is_end = self._logs[number].read(
+                        self._blocks, min(max_changes, ROWS_MAX), arrow=arrow
+                    )
+                finally:
+                    if not is_end:
+                        self._moved.add(number)
                 if chunk.items:
                     chunks.append(chunk)
                     left -= chunk.changes
-            if not is_end:
-                self._moved.add(number)
-                self._turn.sort(key=lambda each: each < number)
-                break
-        return chunks
 
     # ---------------------------------------------------------------------------------------- iterating
 
@@ -233,10 +249,12 @@ class LogWatch:
             if self._moved or self._closed:
                 return
             self._wakes.append(wake)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(news, LOOKS_EVERY)
-        with self._news:
-            if wake in self._wakes:
-                self._wakes.remove(wake)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(news, LOOKS_EVERY)
+        finally:
+            with self._news:
+                if wake in self._wakes:
+                    self._wakes.remove(wake)
         if not self._moved:
             self._moved.update(self._logs)

@@ -125,12 +125,22 @@ class WatchedLog:
         """Returns what took effect, about so many rows, and whether there is nothing more now.
 
         Raises:
-            StorageError, CapacityError, LimitError, ClosedError; the next call reads the same again.
+            StorageError, CapacityError, LimitError, ClosedError; the next call reads the same again,
+                also after an interrupt.
         """
         before = self.place
-        items, is_end = self._read(blocks, rows, arrow)
+        try:
+            items, is_end = self._read(blocks, rows, arrow)
+        except BaseException:
+            self.go_back(before)
+            raise
         changes = sum(each.num_rows if arrow and not isinstance(each, LogGap) else 1 for each in items)
         return Chunk(self.number, before, self.place, items, changes), is_end
+
+    def go_back(self, place: Place) -> None:
+        """Returns to a place: what was read from there on was returned to nobody."""
+        self._epoch, self._offset = place
+        self._follows = None
 
     def _read(self, blocks: RowBlocks, rows: int, arrow: bool) -> tuple[list[Any], bool]:
         partition = self._source.watched_partition(self.number)

@@ -22,6 +22,7 @@ from offsetlog.errors import (
     InvalidArgumentError,
     OffsetLogError,
     PartitionError,
+    StorageError,
 )
 from offsetlog.manager.interface import PartitionState, Watch
 from offsetlog.manager.log_manager import LogManager
@@ -124,6 +125,19 @@ def test_a_transaction_is_reported_whole(tmp_path):
         assert all(change.log_offset < change.effective_at for change in found)
 
 
+@pytest.mark.parametrize("arrow", [False, True])
+def test_transactions_one_after_the_other_are_not_taken_at_once(tmp_path, arrow):
+    # Each transaction is larger than what is asked for, and the block of rows ends within each.
+    with lead(tmp_path) as manager:
+        for value in range(20):
+            manager.commit("g", dict.fromkeys(KEYS, OffsetAndMetadata(value, "m" * 900)))
+        watch = manager.watch(from_position=FROM_THE_BEGINNING)
+        sizes = []
+        while polled := watch.poll_arrow(0, 1) if arrow else watch.poll(0, 1):
+            sizes.append(sum(each.num_rows for each in polled) if arrow else len(polled))
+        assert sizes == [len(KEYS)] * 20
+
+
 def test_an_iteration_has_its_position_after_what_it_returned(tmp_path):
     much = {key: OffsetAndMetadata(5, "m" * 900) for key in KEYS}
     with lead(tmp_path) as manager:
@@ -179,6 +193,73 @@ def test_held_history_of_a_group_is_no_gap(tmp_path):
         (gap, *rest) = manager.watch(["other"], from_position=FROM_THE_BEGINNING).poll()
         assert (gap.start, gap.reason) == (0, "cleaned")
         assert offsets_of(rest)[-1] == 199
+
+
+# ------------------------------------------------------------------------------------------------ several partitions
+
+
+@pytest.fixture
+def two_logs(tmp_path):
+    """A leader of two log partitions, a watch of both, and a group of each."""
+    with LogManager(settings(tmp_path, partitions=2), background=False) as manager:
+        for number in range(2):
+            manager.become_leader(number, 1).result(30)
+        names = [f"group-{number}" for number in range(20)]
+        groups = [next(g for g in names if manager.partition_for(g) == number) for number in range(2)]
+        yield manager, manager.watch(), groups
+
+
+def test_a_partition_that_always_has_more_keeps_no_other_from_its_turn(two_logs):
+    manager, watch, groups = two_logs
+    for value in range(10):
+        for group in groups:
+            manager.commit(group, {KEY: value})
+    seen = []
+    for value in range(10, 20):
+        manager.commit(groups[0], {KEY: value})
+        seen += watch.poll(0, 1)
+    assert offsets_of(each for each in seen if each.group == groups[0]) == list(range(5))
+    assert offsets_of(each for each in seen if each.group == groups[1]) == list(range(5))
+
+
+def test_a_partition_that_cannot_be_read_keeps_no_other_from_its_turn(two_logs, monkeypatch):
+    manager, watch, groups = two_logs
+    original = watch._logs[0].read
+
+    def fail(*_, **__):
+        raise StorageError("the disk cannot read it")
+
+    monkeypatch.setattr(watch._logs[0], "read", fail)
+    for group in groups:
+        manager.commit(group, {KEY: 1})
+    with pytest.raises(StorageError):
+        watch.poll()
+    assert [each.group for each in watch.poll()] == [groups[1]]
+    with pytest.raises(StorageError):
+        watch.poll()
+    monkeypatch.setattr(watch._logs[0], "read", original)
+    assert [each.group for each in watch.poll()] == [groups[0]]
+
+
+@pytest.mark.parametrize("interrupted", [0, 1])
+def test_what_an_interrupted_read_has_read_is_read_again(two_logs, interrupted):
+    manager, watch, groups = two_logs
+    for value in range(5):
+        for group in groups:
+            manager.commit(group, {KEY: value})
+    log = watch._logs[interrupted]
+    original = log._was_released
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    log._was_released = interrupt       # called when the log was read
+    with pytest.raises(KeyboardInterrupt):
+        watch.poll()
+    assert watch.position == {0: (-1, 0), 1: (-1, 0)}
+    log._was_released = original
+    assert sorted(offsets_of(watch.poll())) == sorted([*range(5), *range(5)])
+    assert watch.poll() == []
 
 
 # ------------------------------------------------------------------------------------------------ waiting
@@ -242,6 +323,24 @@ def test_a_watch_in_an_event_loop(tmp_path):
         assert all(offsets_of(seen) == list(range(50)) for seen in asyncio.run(run(manager)))
 
 
+def test_a_wait_that_is_cancelled_leaves_nothing(tmp_path):
+    async def cancel_waits(watch):
+        for _ in range(20):
+            waiting = asyncio.ensure_future(anext(aiter(watch)))
+            while not watch._wakes:
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert watch._wakes == []
+
+    with lead(tmp_path) as manager:
+        watch = manager.watch()
+        asyncio.run(cancel_waits(watch))
+        manager.commit("g", {KEY: 1})
+        assert offsets_of(watch.poll()) == [1]
+
+
 def test_nothing_listens_after_the_last_watch(tmp_path):
     with lead(tmp_path) as manager:
         with manager.watch(), manager.watch() as other:
@@ -291,9 +390,27 @@ def test_arguments_out_of_their_domain_are_refused(tmp_path, given, error):
         manager.watch(**given)
 
 
-def test_at_least_one_change_is_asked_for(tmp_path):
-    with lead(tmp_path) as manager, pytest.raises(InvalidArgumentError):
-        manager.watch().poll(0, 0)
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ((0, 0), InvalidArgumentError),
+        ((0, 2**63), InvalidArgumentError),
+        ((0, 2.5), ArgumentTypeError),
+        ((-1.0, 1), InvalidArgumentError),
+        ((float("nan"), 1), InvalidArgumentError),
+        (("1", 1), ArgumentTypeError),
+    ],
+)
+def test_a_poll_refuses_arguments_out_of_their_domain(tmp_path, given, error):
+    with lead(tmp_path) as manager, pytest.raises(error):
+        manager.watch().poll(*given)
+
+
+def test_a_poll_of_very_many_changes_takes_what_there_is(tmp_path):
+    with lead(tmp_path) as manager:
+        manager.commit("g", {KEY: 1})
+        watch = manager.watch(from_position=FROM_THE_BEGINNING)
+        assert offsets_of(watch.poll(0, 2**63 - 1)) == [1]
 
 
 # ------------------------------------------------------------------------------------------------ cuts
