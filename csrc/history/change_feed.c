@@ -148,11 +148,14 @@ static int install(pass *work, ol_error *error) {
     ol_change_feed *feed = work->feed;
     ol_table_row row;
     for (;;) {
-        if (is_full(work)) return OL_OK;
         size_t before = feed->installed;
         if (!ol_pending_next_value(feed->state.pending, feed->marker_producer_id, &feed->installed,
                                    &row)) {
             return OL_END;
+        }
+        if (is_full(work)) {
+            feed->installed = before;
+            return OL_OK;
         }
         ol_key key = {.group = row.group, .topic = row.topic, .partition = row.partition};
         ol_offset_value value = {.offset = row.value.offset,

@@ -71,8 +71,8 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
 /* Adds rows to `block` until it is full (OL_OK), a gap is met (OL_OK, feed->gap is set; the rows
  * stand before it) or W is reached (OL_END).  While feed->is_installing the rows of one marker are
  * on their way, and feed->offset does not cover them yet; the read that gives the last of them
- * ends there (OL_OK), also without a row.  A gap is known from then on; the owner may extend it,
- * by a greater feed->known_below.
+ * ends there (OL_OK).  A gap is known from then on; the owner may extend it, by a greater
+ * feed->known_below.
  *
  * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block holds rows of which
  * the feed may know nothing: the owner drops them, and starts again where it was. */
