@@ -19,6 +19,8 @@ from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange, TopicPart
 
 GROUPS = ("red", "green", "blue")
 KEYS = [TopicPartition(topic, number) for topic in ("t", "u") for number in range(4)]
+KEY = KEYS[0]
+FROM_THE_BEGINNING = {0: (-1, 0)}
 BY_HAND = MaintenanceConfig(enabled=False)
 SMALL = StoreConfig(segment_bytes=16384, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16384)
 
@@ -26,6 +28,20 @@ SMALL = StoreConfig(segment_bytes=16384, batch_bytes_max=4096, extend_bytes_min=
 def settings(path: Path, **more: object) -> ManagerSettings:
     given: dict = {"partitions": 1, "durability": "process", "store": SMALL, "maintenance": BY_HAND}
     return ManagerSettings(path=path, **given | more)
+
+
+def lead(path: Path, epoch: int = 1, **more: object) -> LogManager:
+    """A manager that leads the partition."""
+    manager = LogManager(settings(path, **more), background=False)
+    manager.start()
+    manager.become_leader(0, epoch).result(30)
+    return manager
+
+
+def offsets_of(items: list) -> list[int | None]:
+    """The offsets of changes, None for a deletion."""
+    values = [item.value for item in items if isinstance(item, PositionChange)]
+    return [None if value is None else value.offset for value in values]
 
 
 def changes_of(batch) -> list[PositionChange]:
