@@ -20,6 +20,7 @@ from offsetlog.errors import (
     TooLargeError,
 )
 from offsetlog.manager.executor import Executor, Timer
+from offsetlog.manager.interface import PartitionState as ReplicaState
 from offsetlog.manager.interface import Transition
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.replication.follower import (
@@ -522,9 +523,24 @@ class ReplicaHost:
             except ClosedError:
                 return
             except OffsetLogError as failure:
-                if epoch == self._state.leader_epoch:
+                if epoch == self._state.leader_epoch or self._has_failed():
                     self._fail(failure)
-                # Else it was of a log that is open again by now, or will be.
+                else:
+                    self._go_on_without(failure)
+
+    def _has_failed(self) -> bool:
+        return self._manager.state(self._partition) is ReplicaState.FAILED
+
+    def _go_on_without(self, failure: OffsetLogError) -> None:
+        # The flush was of an earlier epoch, and its log is open again by now, or will be: then a
+        # role begins.  One that has begun has waited for the flush.
+        try:
+            if self._view is not None:
+                self._flush()
+            elif self._follower is not None:
+                self._go_on()
+        except (CoordinatorLoadingError, PartitionFailedError):
+            self._fail(failure)
 
     def _fail(self, failure: OffsetLogError) -> None:
         if self._failure is None:
