@@ -16,6 +16,7 @@ typedef struct pass {
     int64_t until;              /* W when the pass began */
     int64_t passed_over;        /* damage that the walk has met, and that was reported */
     int64_t reported_from;      /* changes below were given */
+    int64_t back_from;          /* from here on, at or below that, transactions are followed */
     bool has_batch;             /* the walk has given one */
     bool begins_at_segment;     /* the walk began with a segment, and found the place by itself */
 } pass;
@@ -320,12 +321,28 @@ static bool may_have_missed(const pass *work) {
     return !work->has_batch && !work->begins_at_segment;
 }
 
-/* Sets the gap of what is missing, unless its owner knows of it; below the offset of the feed
- * nothing matters. */
+/* Something is missing of what may belong to transactions that were open at the feed's offset, and
+ * takes effect above it.  Whatever else is missing up to there is known with it. */
+static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below, bool is_damage) {
+    if (below < feed->offset) below = feed->offset;
+    set_gap(feed, from, below, is_damage);
+    feed->known_from = from;
+    if (feed->known_below < below) feed->known_below = below;
+    return true;
+}
+
+/* Sets the gap of what is missing, unless its owner knows of it; below the pass nothing matters. */
 static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     ol_change_feed *feed = work->feed;
-    int64_t from = found->from > feed->offset ? found->from : feed->offset;
+    int64_t lowest = feed->offset > work->reported_from ? feed->offset : work->back_from;
+    /* What is missing at the offset, as the owner knows, covers the ends of those transactions. */
+    bool is_covered = feed->known_from == feed->offset && feed->known_below > feed->offset;
+    if (is_covered) lowest = feed->offset;
+    int64_t from = found->from > lowest ? found->from : lowest;
     if (found->from == INT64_MAX || from >= found->below) return false;
+    if (from < feed->offset && from < feed->known_from) {
+        return meet_missing_below(feed, from, found->below, is_damage);
+    }
     if (from >= feed->known_from && from < feed->known_below) {
         if (found->below <= feed->known_below) return false;
         from = feed->known_below;
@@ -438,13 +455,19 @@ static int read_log(pass *work, ol_error *error) {
     /* The first pass reads again what may belong to transactions that are open at its offset. */
     int64_t from = feed->scanned_from < feed->offset ? feed->scanned_from : feed->offset;
     if (start < from) start = from;
+    work->back_from = from;
     int status = walk_from(work, start, from, start, error);
     if (status == OL_OUT_OF_RANGE && may_have_missed(work)) {
         work->begins_at_segment = true;
         work->passed_over = 0;
         status = walk_from(work, segment_base_of(log, start), from, start, error);
     }
-    feed->scanned_from = INT64_MAX;
+    if (feed->gap.below > 0 && feed->gap.from < work->reported_from) {
+        /* The next pass begins at the same place, and knows of the gap. */
+        drop_state(feed);
+    } else {
+        feed->scanned_from = INT64_MAX;
+    }
     return status;
 }
 

@@ -7,7 +7,8 @@
  *
  * Nothing is left out in silence.  Log offsets that the log does not have (it was cleaned, or
  * begins above) and batches and records that cannot be read are a gap, which a read returns before
- * it goes on after them.
+ * it goes on after them.  So are those below the place where a feed starts, from where the oldest
+ * transaction began that was open there: its end may lack their values.
  *
  * Between reads a feed holds copies only, nothing of the log: the partition may be cleaned,
  * truncated and closed.  After a truncation (ol_change_feed_is_current) the owner starts it again.

@@ -208,6 +208,66 @@ def test_a_log_that_begins_again_above_its_end_is_a_gap(pair):
     assert offsets_of(pair.follower.watch(from_position={0: (1, 1)}).poll()) == [6, 7, 8]
 
 
+@pytest.mark.parametrize("replica", ["leader", "follower"])
+@pytest.mark.parametrize("begins", ["before the cleaning", "after it"])
+def test_values_of_a_transaction_cleaned_below_the_place_are_a_gap(pair, replica, begins):
+    # The place lies before the marker, and all values that it installs have been superseded.
+    pending = pair.leader.commit_async("g", dict.fromkeys(KEYS, OffsetAndMetadata(5, "m" * 900)))
+    marker = pair.leader.positions(0).log_end - 1
+    with pair.leader.watch(from_position=FROM_THE_BEGINNING) as early:
+        pair.advance(pair.leader, marker)
+        assert early.poll() == []
+        place = early.position
+    assert place == {0: (1, marker)}
+    if replica == "follower":
+        pair.ship()
+        pair.advance(pair.follower, marker)
+    watched = pair.leader if replica == "leader" else pair.follower
+    watch = watched.watch(from_position=place)
+    if begins == "before the cleaning":
+        assert watch.poll() == []
+    pair.advance(pair.leader, marker + 1)
+    pending.result(30)
+    for key in KEYS:
+        pair.leader.commit_async("g", {key: 6})
+    end = pair.leader.positions(0).log_end
+    pair.ship()
+    for manager in pair.managers:
+        pair.advance(manager, end)
+    (report,) = watched._maintenance.compact(delete_retention_ms=0)
+    assert report.superseded == len(KEYS)
+    items = []
+    while polled := watch.poll(0, 3):
+        items += polled
+    gaps = [item for item in items if isinstance(item, LogGap)]
+    assert any(gap.start <= marker < gap.end or gap.start == 0 for gap in gaps)
+    assert {gap.reason for gap in gaps} == {"cleaned"}
+    assert offsets_of(items) == [6] * len(KEYS)
+    assert watch.position == {0: (1, end)}
+
+
+def test_values_that_a_replica_never_had_are_a_gap_also_below_the_place(pair):
+    # The leader was cleaned before the follower fetched, which recorded no cleaning.
+    pair.leader.commit_async("g", dict.fromkeys(KEYS, OffsetAndMetadata(5, "m" * 900)))
+    marker = pair.leader.positions(0).log_end - 1
+    for key in KEYS[1:]:
+        pair.leader.commit_async("g", {key: 6})
+    end = pair.leader.positions(0).log_end
+    pair.advance(pair.leader, end)
+    (report,) = pair.leader._maintenance.compact(delete_retention_ms=0)
+    assert report.superseded == len(KEYS) - 1
+    pair.ship()
+    pair.advance(pair.follower, end)
+    watch = pair.follower.watch(from_position={0: (1, marker)})
+    items = watch.poll(0, 1)
+    assert items == [LogGap(0, items[0].start, marker, "cleaned")]
+    assert items[0].start < marker
+    while polled := watch.poll(0, 1):
+        items += polled
+    assert offsets_of(items) == [5] + [6] * (len(KEYS) - 1)
+    assert sum(isinstance(item, LogGap) for item in items) == 1
+
+
 def test_a_batch_that_cannot_be_read_is_a_gap(tmp_path):
     with lead(tmp_path) as manager:
         for value in range(5):
