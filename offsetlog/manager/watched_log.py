@@ -114,7 +114,8 @@ class WatchedLog:
         self._feed = ChangeFeed(number, groups)
         self._epoch, self._offset = place
         self._follows: Partition | None = None
-        self._is_held = False
+        # Where gaps of other groups were passed over: the floor of the watched ones then.
+        self._held_floor: int | None = None
 
     @property
     def place(self) -> Place:
@@ -187,14 +188,17 @@ class WatchedLog:
     def _was_released(self, partition: Partition) -> bool:
         # What is missing of other groups is passed over for as long as the history of the watched
         # ones is kept; a cleaner says before it takes anything away that it is not any more.
-        return self._is_held and self._own(self._source.recorded_floor(partition)) > self._offset
+        if self._held_floor is None:
+            return False
+        floor = self._own(self._source.recorded_floor(partition))
+        return floor > max(self._held_floor, self._offset)
 
     # ------------------------------------------------------------------------------- finding the place
 
     def _find_place(self, partition: Partition) -> LogGap | None:
         # Makes the feed go on here, unless this replica has not come so far.
         self._follows = None
-        self._is_held = False
+        self._held_floor = None
         replica = Replica(partition)
         cut = place_of_cut(replica, self._epoch, self._offset)
         if cut is None:
@@ -243,9 +247,10 @@ class WatchedLog:
         if gap.reason != "cleaned":
             return gap
         floors = self._source.recorded_floor(partition)
-        if gap.end <= floors.end and self._own(floors) <= gap.start:
+        own = self._own(floors)
+        if gap.end <= floors.end and own <= gap.start:
             self._feed.extend_gap(floors.end)
-            self._is_held = True
+            self._held_floor = own
             return None
         # One gap stands for all that a pass has taken away.
         end = max(gap.end, self._floor(partition))

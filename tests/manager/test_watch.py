@@ -9,7 +9,9 @@ from itertools import islice
 
 import pytest
 
+from offsetlog._native.files import FileSystem
 from offsetlog.config import MaintenanceConfig
+from offsetlog.directory.history_floor import raise_floor
 from offsetlog.errors import (
     ArgumentTypeError,
     ClosedError,
@@ -180,6 +182,24 @@ def test_held_history_of_a_group_is_no_gap(tmp_path):
         (gap, *rest) = manager.watch(["other"], from_position=FROM_THE_BEGINNING).poll()
         assert (gap.start, gap.reason) == (0, "cleaned")
         assert offsets_of(rest)[-1] == 199
+
+
+def test_history_that_is_kept_in_part_is_read_on(tmp_path):
+    # The floor of the group lies within what is missing of the others: all of it is one hole of the
+    # log, of which the watch knows the lower part as its gap.
+    kept = MaintenanceConfig(enabled=False, min_history={"kept": 10**9})
+    with lead(tmp_path, maintenance=kept) as manager:
+        for value in range(11):
+            manager.commit("other", {KEY: value})
+        manager.commit("kept", {KEY: 1})
+        (report,) = manager._maintenance.compact(delete_retention_ms=0)
+        assert report.superseded == 10
+        raise_floor(FileSystem(), tmp_path / "__consumer_offsets-0", 0, 5)
+        watch = manager.watch(["kept"], from_position=FROM_THE_BEGINNING)
+        assert watch.poll(0, 1) == [LogGap(0, 0, 5, "cleaned")]
+        assert offsets_of(watch.poll(0, 1)) == [1]
+        assert watch.poll() == []
+        assert watch.position == {0: (1, 12)}
 
 
 # ------------------------------------------------------------------------------------------------ several partitions
