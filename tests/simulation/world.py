@@ -82,7 +82,7 @@ class World:
         leader = self.nodes[self.controller.state.leader]
         self.checker.survived(leader)
         for group in GROUPS:
-            self._fetch_at_last(leader, group)
+            self._fetch_at_last(group)
 
     def _order_what_no_run_lacks(self) -> None:
         draw = self.scheduler.random
@@ -102,9 +102,11 @@ class World:
             and self.power_losses > 0
         )
 
-    def _fetch_at_last(self, leader: Node, group: str) -> None:
-        assert leader.manager is not None
+    def _fetch_at_last(self, group: str) -> None:
         for _ in range(10_000):
+            # An election that was due may come yet.
+            leader = self.nodes[self.controller.state.leader]
+            assert leader.manager is not None
             try:
                 found = leader.manager.fetch(group, KEYS)
             except NotCoordinatorError:     # its lease is renewed in a moment
