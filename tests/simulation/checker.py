@@ -98,8 +98,9 @@ class Checker:
 
     def ships(self, records: bytes, epoch: int) -> None:
         """A leader of an epoch sends batches to a follower."""
+        # One that was cut off may send later what the present leader has sent as well.
         if records:
-            self.shipped[records] = epoch
+            self.shipped[records] = max(epoch, self.shipped.get(records, -1))
 
     def appended(self, number: int, epoch: int, records: bytes) -> None:
         """A follower that is in an epoch has appended batches."""
