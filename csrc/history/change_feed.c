@@ -322,12 +322,15 @@ static bool may_have_missed(const pass *work) {
 }
 
 /* Something is missing of what may belong to transactions that were open at the feed's offset, and
- * takes effect above it.  Whatever else is missing up to there is known with it. */
+ * takes effect above it.  The pass begins again after each such gap: the second one stands for all
+ * that is left up to the offset. */
 static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below, bool is_damage) {
-    if (below < feed->offset) below = feed->offset;
+    bool is_first = feed->known_from >= feed->offset;
+    if (!is_first && below < feed->offset) below = feed->offset;
     set_gap(feed, from, below, is_damage);
-    feed->known_from = from;
-    if (feed->known_below < below) feed->known_below = below;
+    /* A cleaner may have taken away more, and lower, since the first one was met. */
+    if (from < feed->known_from) feed->known_from = from;
+    if (is_first || feed->known_below < below) feed->known_below = below;
     return true;
 }
 
@@ -340,13 +343,11 @@ static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     if (is_covered) lowest = feed->offset;
     int64_t from = found->from > lowest ? found->from : lowest;
     if (found->from == INT64_MAX || from >= found->below) return false;
-    if (from < feed->offset && from < feed->known_from) {
-        return meet_missing_below(feed, from, found->below, is_damage);
-    }
     if (from >= feed->known_from && from < feed->known_below) {
         if (found->below <= feed->known_below) return false;
         from = feed->known_below;
     }
+    if (from < feed->offset) return meet_missing_below(feed, from, found->below, is_damage);
     set_gap(feed, from, found->below, is_damage);
     /* The next read finds it known, and gives the records. */
     bool adjoins = from == feed->known_below && feed->known_from < feed->known_below;
