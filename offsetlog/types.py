@@ -438,7 +438,8 @@ class LogGap(NamedTuple):
         end: the log offset after its last one.
         reason: "cleaned": records in it are gone, because later ones have their keys, because they
             were tombstones past their time, or because they lay before the start of the log; what
-            is left of the piece follows.  "damaged": batches in it cannot be read.  "truncated":
+            is left of the piece follows.  It may begin below the place of the watch, where a
+            transaction that ends above it began.  "damaged": batches in it cannot be read.  "truncated":
             what was reported at and above `start` is not in the log any more, and other changes
             may follow at the same log offsets.
     """

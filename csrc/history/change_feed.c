@@ -411,7 +411,9 @@ static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error
         if (next > work->until) return OL_END;      /* W lies within it */
         /* Only its records show where a compressed message set begins. */
         bool has_base = batch.record_count >= 0;
-        bool is_late = has_base && batch.base_offset > start;
+        /* What is missing of a gap that is known needs no second look. */
+        bool is_known = start >= feed->known_from && batch.base_offset <= feed->known_below;
+        bool is_late = has_base && batch.base_offset > start && !is_known;
         if (is_late && may_have_missed(work)) return OL_OUT_OF_RANGE;
         work->has_batch = true;
         if (has_base && meet_damage(work, expected, batch.base_offset)) return OL_OK;
