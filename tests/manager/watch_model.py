@@ -119,7 +119,8 @@ class Reader:
 class Life:
     """A manager of one partition with a truth, and readers."""
 
-    def __init__(self, seed: int, path: Path) -> None:
+    def __init__(self, seed: int, path: Path, **given: object) -> None:
+        self.given = given
         self.draw = random.Random(seed)
         self.path = path
         self.epoch = 0
@@ -135,7 +136,7 @@ class Life:
 
     def start(self) -> None:
         self.epoch += 1
-        self.manager = LogManager(settings(self.path), background=False)
+        self.manager = LogManager(settings(self.path, **self.given), background=False)
         self.manager.start()
         self.manager.become_leader(0, self.epoch).result(30)
         for reader in [self.truth, *self.readers]:
