@@ -28,7 +28,7 @@ def test_the_log_manager_is_chosen_by_default_and_by_name(tmp_path, installed):
         assert isinstance(manager, LogManager)
         with manager:
             assert isinstance(manager, OffsetManager)
-            manager.become_leader(manager.partition_for("g"), epoch)
+            manager.become_leader(manager.partition_for("g"), epoch).result(10)
             manager.commit("g", {TopicPartition("t", 0): 5})
             assert manager.fetch("g")[TopicPartition("t", 0)].offset == 5
 
