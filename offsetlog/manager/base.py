@@ -18,12 +18,9 @@ from offsetlog.clock import wall_ms
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT
 from offsetlog.errors import (
     CapabilityError,
-    ClosedError,
     ConfigError,
-    FencedLeaderEpochError,
     NotCoordinatorError,
     OffsetLogError,
-    PartitionError,
     StorageError,
 )
 from offsetlog.manager.checked_offsets import (
@@ -42,6 +39,7 @@ from offsetlog.manager.interface import (
     Watch,
     WatchPosition,
 )
+from offsetlog.manager.refusals import checked_partition, closed, older_epoch
 from offsetlog.manager.transition import PartitionTransition
 from offsetlog.types import (
     EpochEnd,
@@ -138,7 +136,7 @@ class BaseOffsetManager:
         """Opens the storage; see OffsetManager.start."""
         with self._lock:
             if self._stopped:
-                raise ClosedError("the manager was stopped; make another one")
+                raise closed(stopped=True)
             if not self._started:
                 self._hooked(self.open)
                 self._started = True
@@ -162,7 +160,7 @@ class BaseOffsetManager:
     def _running(self) -> Iterator[None]:
         with self._lock:
             if self._stopped or not self._started:
-                raise ClosedError(f"the manager is {'stopped' if self._stopped else 'not started'}")
+                raise closed(stopped=self._stopped)
             yield
 
     @staticmethod
@@ -212,10 +210,7 @@ class BaseOffsetManager:
             return -1 if last is None else last.epoch
 
     def _numbered(self, partition: int) -> int:
-        if isinstance(partition, bool) or partition not in range(self._count):
-            text = f"there is no log partition {partition!r}: the highest is {self._count - 1}"
-            raise PartitionError(text)
-        return partition
+        return checked_partition(partition, self._count)
 
     def _change(self, partition: int, epoch: int, state: PartitionState) -> Transition:
         with self._running():
@@ -225,8 +220,8 @@ class BaseOffsetManager:
             if last is not None and epoch == known and state is self._states[number]:
                 return last
             if epoch < known or (epoch == known and state is PartitionState.ACTIVE):
-                text = f"log partition {number}: leader epoch {epoch} is too old, {known} is known"
-                raise FencedLeaderEpochError(text)
+                is_above = state is PartitionState.ACTIVE
+                raise older_epoch(number, epoch, known, must_be_above=is_above)
             transition = PartitionTransition(number, epoch, lambda: 1.0)
             transition.succeed(0)
             self._states[number], self._transitions[number] = state, transition

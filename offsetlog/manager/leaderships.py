@@ -21,7 +21,6 @@ from typing import Protocol
 from offsetlog._native.partition import Partition
 from offsetlog._native.replica import Replica
 from offsetlog.errors import (
-    ClosedError,
     FencedLeaderEpochError,
     NotCoordinatorError,
     OffsetLogError,
@@ -30,6 +29,7 @@ from offsetlog.errors import (
 )
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import PartitionState
+from offsetlog.manager.refusals import closed, older_epoch
 from offsetlog.manager.transition import PartitionTransition
 
 
@@ -179,7 +179,7 @@ class Leaderships:
             if slot.role is Role.LEADER and slot.epoch == epoch and slot.transition is not None:
                 return slot.transition
             if epoch <= self.epoch(number):
-                raise self._older(number, epoch, "above")
+                raise older_epoch(number, epoch, self.epoch(number), must_be_above=True)
             replica = self._partitions.replica(number)
             fails = self._must_open(number, replica)
             if replica is not None and not fails:
@@ -207,7 +207,7 @@ class Leaderships:
                 return slot.transition
             known = self.epoch(number)
             if epoch < known:
-                raise self._older(number, epoch, "below")
+                raise older_epoch(number, epoch, known, must_be_above=False)
             replica = self._partitions.replica(number)
             fails = slot.opens or self._has_failed(number, replica)
             # Only a newer epoch has a failed log opened again, as in Kafka the next election.
@@ -228,13 +228,8 @@ class Leaderships:
     def _open_slot(self, number: int) -> Slot:
         # Under the lock.
         if self._closed:
-            raise ClosedError("the manager is stopped")
+            raise closed(stopped=True)
         return self._slots[number]
-
-    def _older(self, number: int, epoch: int, wanted: str) -> FencedLeaderEpochError:
-        known = self.epoch(number)
-        verb = "is not above" if wanted == "above" else "is below"
-        return FencedLeaderEpochError(f"log partition {number}: leader epoch {epoch} {verb} {known}")
 
     def _begin(
         self, number: int, role: Role, epoch: int, *, opens: bool
@@ -449,7 +444,7 @@ class Leaderships:
                     _depose(replica, self.epoch(number))
         for transition in transitions:
             if transition is not None:
-                transition.fail(ClosedError("the manager is stopped"))
+                transition.fail(closed(stopped=True))
         return led
 
 

@@ -16,9 +16,7 @@ from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
-    ClosedError,
     NotCoordinatorError,
-    PartitionError,
     PartitionFailedError,
 )
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
@@ -41,6 +39,7 @@ from offsetlog.manager.interface import (
     WatchPosition,
 )
 from offsetlog.manager.leaderships import Leaderships, Role
+from offsetlog.manager.refusals import checked_partition, closed
 from offsetlog.manager.replica_partitions import ReplicaPartitions
 from offsetlog.manager.replicas_in_use import ReplicasInUse
 from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
@@ -67,6 +66,10 @@ _NOTHING = OffsetAndMetadata(-1)
 def create(properties: Mapping[str, Setting]) -> LogManager:
     """Makes a log manager from a broker's properties; the entry point "log" of `offsetlog.managers`."""
     return LogManager(from_properties(properties))
+
+
+#: The calls of the core that an object of the class has in place of its own while it is started.
+_DIRECT = ("commit", "commit_async", "advance")
 
 
 def _distinct(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -114,7 +117,7 @@ class LogManager:
         """Takes the directory's lock and opens the logs; loads nothing.  See OffsetManager.start."""
         with self._lock:
             if self._stopped:
-                raise ClosedError("the manager was stopped; make another one")
+                raise closed(stopped=True)
             if not self._started:
                 self._open()
                 self._started = True
@@ -209,7 +212,7 @@ class LogManager:
             self._closer.keep_checkpoints(store)
             self._maintenance.start()
         # A Python frame between would cost more than the commit.
-        vars(self).update(commit=core.commit, commit_async=core.commit_async, advance=core.advance)
+        vars(self).update({each: getattr(core, each) for each in _DIRECT})
 
     def _guard(self) -> ClockGuard:
         clock, executor = self._clock, self._executor
@@ -222,6 +225,7 @@ class LogManager:
         with self._lock:
             core, self._core = self._core, None
             self._stopped = True
+            self._detach()
             if core is None:
                 return
         try:
@@ -230,6 +234,11 @@ class LogManager:
             self._end_waits()
         finally:
             self._closer.close(core.core)
+
+    def _detach(self) -> None:
+        # The calls of the class say that the manager is stopped; the core knows only of a store.
+        for each in _DIRECT:
+            vars(self).pop(each, None)
 
     def _end_waits(self) -> None:
         failure = NotCoordinatorError(
@@ -250,12 +259,17 @@ class LogManager:
         with self._lock:
             core, self._core = self._core, None
             self._stopped = True
+            self._detach()
         if core is not None:
             try:
                 self._watches.close()
                 self._end_waits()
             finally:
                 self._closer.abandon(core.core)
+
+    def __repr__(self) -> str:
+        started = "started" if self._core is not None else "not started"
+        return f"<LogManager {self.settings.path} {'stopped' if self._stopped else started}>"
 
     def __enter__(self) -> Self:
         self.start()
@@ -268,8 +282,7 @@ class LogManager:
     def _open_core(self) -> ManagerCore:
         core = self._core
         if core is None:
-            state = "stopped" if self._stopped else "not started"
-            raise ClosedError(f"the manager is {state}")
+            raise closed(stopped=self._stopped)
         return core
 
     @property
@@ -308,9 +321,7 @@ class LogManager:
 
     def _checked(self, partition: int) -> int:
         count = self._open_core.core.count
-        if isinstance(partition, bool) or partition not in range(count):
-            raise PartitionError(f"there is no log partition {partition!r}: the highest is {count - 1}")
-        return partition
+        return checked_partition(partition, count)
 
     def _replica(self, partition: int) -> Replica | None:
         return self._open_core.replica(self._checked(partition))
@@ -348,8 +359,10 @@ class LogManager:
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
         """Refuses commits from now on, or admits them: whether `min.insync.replicas` are in sync.
 
+        What is said of another leader epoch than the newest one known changes nothing.
+
         Raises:
-            FencedLeaderEpochError: another leader epoch than the present one.
+            PartitionError, ClosedError.
         """
         if epoch != self.leader_epoch(partition):
             return

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ArgumentTypeError, ConfigError
 from offsetlog.manager.interface import OffsetManager
 
 GROUP = "offsetlog.managers"
@@ -51,9 +51,14 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
             missing; all of them are handed to the manager's factory.
 
     Raises:
+        ArgumentTypeError: the settings are no mapping.
         ConfigError: no manager has the name, two claim it, it cannot be imported, or what its
             factory made is no OffsetManager; or a property is out of its domain.
     """
+    given: object = settings
+    if not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise ArgumentTypeError(f"the settings are a broker's properties by name, not {kind}")
     name = settings.get(STORAGE, DEFAULT)
     entries = _found().get(name)
     if entries is None:

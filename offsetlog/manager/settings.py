@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from offsetlog._native.quotas import Quotas
-from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, MIB, MaintenanceConfig, StoreConfig
+from offsetlog.config import (
+    KAFKA_PARTITIONS_DEFAULT,
+    MIB,
+    PARTITIONS_MAX,
+    MaintenanceConfig,
+    StoreConfig,
+)
 from offsetlog.errors import ConfigError
 
 #: As a broker's property, or as the value itself.
@@ -24,12 +31,21 @@ class QuotaLimits:
         group_bytes: bytes of one group (``offsets.quota.group.bytes``).
         client_commits: commits of positions of one client id (``offsets.quota.client.commits``).
         client_bytes: bytes of one client id (``offsets.quota.client.bytes``).
+
+    Raises:
+        ConfigError: a limit is not finite and above 0.
     """
 
     group_commits: float | None = None
     group_bytes: float | None = None
     client_commits: float | None = None
     client_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in (each.name for each in fields(self)):
+            rate = getattr(self, name)
+            if rate is not None and not 0 < rate < math.inf:
+                raise ConfigError(f"{name} must be finite and above 0, not {rate}")
 
     @property
     def any(self) -> bool:
@@ -91,11 +107,15 @@ class ManagerSettings:
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
 
     def __post_init__(self) -> None:
+        if self.partitions is not None and not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise ConfigError(
+                f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}"
+            )
         if self.replication_factor < 1:
             raise ConfigError(f"the replication factor must be at least 1, not {self.replication_factor}")
         if not 1 <= self.min_insync_replicas <= self.replication_factor:
             raise ConfigError(
-                f"min.insync.replicas must be from 1 to the replication factor {self.replication_factor}, "
+                f"there must be from 1 to the replication factor {self.replication_factor} replicas in sync, "
                 f"not {self.min_insync_replicas}"
             )
         if not self.commit_timeout > 0:
@@ -117,15 +137,22 @@ def _number(name: str, value: Setting) -> int:
         if isinstance(value, float) and not value.is_integer():
             raise ValueError
         return int(value)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
 
 
 def _real(name: str, value: Setting) -> float:
     try:
         return float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ConfigError(f"{name} must be a number, not {value!r}") from None
+
+
+def _path(name: str, value: Setting) -> Path:
+    # Else an unset variable would make a directory "None", or take the one the broker runs in.
+    if not isinstance(value, str | Path) or not str(value):
+        raise ConfigError(f"{name} must be a directory, not {value!r}")
+    return Path(value)
 
 
 def _choice(**meanings: Any) -> Callable[[str, Setting], Any]:
@@ -154,7 +181,7 @@ def _retention(name: str, value: Setting) -> int | None:
 
 #: By the broker's name of a property: the part of the settings, the field, and how the value is read.
 _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
-    "log.dir": ("", "path", lambda _, value: Path(str(value))),
+    "log.dir": ("", "path", _path),
     "offsets.topic.num.partitions": ("", "partitions", _number),
     "offsets.topic.replication.factor": ("", "replication_factor", _number),
     "min.insync.replicas": ("", "min_insync_replicas", _number),
@@ -193,19 +220,27 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
     Raises:
         ConfigError: `log.dir` is missing, or a value is out of its domain; names the property.
     """
-    parts: dict[str, dict[str, Any]] = {"": {}, "quotas": {}, "store": {}, "maintenance": {}}
-    for name, value in properties.items():
-        if name in _READERS:
-            part, attribute, read = _READERS[name]
-            parts[part][attribute] = read(name, value)
-    if "path" not in parts[""]:
+    if "log.dir" not in properties:
         raise ConfigError("log.dir is missing: the directory that keeps the offsets")
-    store = parts["store"]
-    if "segment_bytes" in store:
-        store["batch_bytes_max"] = min(16 * MIB, store["segment_bytes"])
-    return replace(
-        ManagerSettings(**parts[""]),
-        quotas=QuotaLimits(**parts["quotas"]),
-        store=StoreConfig(**store),
-        maintenance=MaintenanceConfig(**parts["maintenance"]),
-    )
+    whole: dict[str, Any] = {
+        "": ManagerSettings(path=Path()),
+        "quotas": QuotaLimits(),
+        "store": StoreConfig(),
+        "maintenance": MaintenanceConfig(),
+    }
+    # In the order of the readers: the replication factor comes before what it bounds.
+    for name in (each for each in _READERS if each in properties):
+        part, attribute, read = _READERS[name]
+        whole[part] = _changed(name, whole[part], attribute, read(name, properties[name]))
+    settings: ManagerSettings = whole.pop("")
+    return replace(settings, **whole)
+
+
+def _changed(name: str, part: Any, attribute: str, value: Any) -> Any:
+    changes = {attribute: value}
+    if attribute == "segment_bytes":
+        changes["batch_bytes_max"] = min(16 * MIB, value)
+    try:
+        return replace(part, **changes)
+    except ConfigError as failure:
+        raise ConfigError(f"{name}: {failure.message}") from failure

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ArgumentTypeError, ConfigError
 from offsetlog.manager import registry
 from offsetlog.manager.interface import OffsetManager
 from offsetlog.manager.log_manager import LogManager
@@ -65,13 +65,41 @@ def test_what_is_no_manager_is_refused(installed):
     [
         ("offsets.topic.num.partitions", "many", "offsets.topic.num.partitions must be a whole number"),
         ("commits.while.loading", "perhaps", "commits.while.loading must be accept or refuse"),
-        ("min.insync.replicas", "2", "min.insync.replicas must be from 1 to the replication factor 1"),
-        ("offsets.commit.timeout.ms", "0", "the commit timeout must be above 0"),
+        ("min.insync.replicas", "2", "min.insync.replicas: .* from 1 to the replication factor 1"),
+        ("offsets.commit.timeout.ms", "0", "offsets.commit.timeout.ms: .* must be above 0"),
+        ("offsets.topic.num.partitions", "0", "offsets.topic.num.partitions: .* from 1 to 100000"),
+        ("offsets.topic.num.partitions", "100001", "offsets.topic.num.partitions: .* not 100001"),
+        ("offsets.topic.replication.factor", "0", "offsets.topic.replication.factor: "),
+        ("offsets.load.threads", "0", "offsets.load.threads: at least one"),
+        ("offsets.load.threads", None, "offsets.load.threads must be a whole number, not None"),
+        ("offsets.quota.group.commits", "0", "offsets.quota.group.commits: .* above 0, not 0"),
+        ("offsets.quota.group.bytes", "-1", "offsets.quota.group.bytes: "),
+        ("offsets.quota.client.commits", "nan", "offsets.quota.client.commits: .* finite"),
+        ("offsets.quota.client.bytes", None, "offsets.quota.client.bytes must be a number, not None"),
+        ("offsets.topic.segment.bytes", "1", "offsets.topic.segment.bytes: .* from 4096"),
+        ("offset.metadata.max.bytes", "-1", "offset.metadata.max.bytes: "),
+        ("offsets.retention.minutes", "9" * 18, "offsets.retention.minutes: "),
+        ("offsets.retention.check.interval.ms", "0", "offsets.retention.check.interval.ms: "),
+        ("log.dir", "", "log.dir must be a directory, not ''"),
+        ("log.dir", None, "log.dir must be a directory, not None"),
     ],
 )
 def test_a_property_out_of_its_domain_is_named(tmp_path, installed, name, value, text):
     with pytest.raises(ConfigError, match=text):
         registry.create_manager({"log.dir": str(tmp_path), name: value})
+
+
+def test_what_bounds_a_property_is_read_before_it(tmp_path, installed):
+    both = {"min.insync.replicas": "2", "offsets.topic.replication.factor": "3"}
+    manager = registry.create_manager({**both, "log.dir": tmp_path})
+    settings = manager.settings
+    assert (settings.min_insync_replicas, settings.replication_factor) == (2, 3)
+
+
+@pytest.mark.parametrize("settings", ["log", None, [("log.dir", "data")]])
+def test_settings_that_are_no_mapping_are_refused(installed, settings):
+    with pytest.raises(ArgumentTypeError, match="the settings are a broker's properties by name"):
+        registry.create_manager(settings)
 
 
 def test_a_directory_is_needed(installed):

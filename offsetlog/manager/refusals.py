@@ -1,0 +1,46 @@
+"""What every manager refuses in the same words, with what is to be done about it."""
+
+from __future__ import annotations
+
+from operator import index
+
+from offsetlog.errors import ClosedError, FencedLeaderEpochError, PartitionError
+
+
+def closed(*, stopped: bool) -> ClosedError:
+    """Returns what refuses the calls of a manager that is not started, or was stopped."""
+    if stopped:
+        return ClosedError("the manager was stopped; make another one")
+    return ClosedError("the manager is not started; start() it, or use it in a with statement")
+
+
+def older_epoch(
+    partition: int, epoch: int, known: int, *, must_be_above: bool
+) -> FencedLeaderEpochError:
+    """Returns what refuses a change of leadership in a leader epoch that is too old.
+
+    Args:
+        partition: the log partition.
+        epoch: what the caller gave.
+        known: the newest leader epoch that is known.
+        must_be_above: whether the epoch must be above it, and not only not below.
+    """
+    comparison = "is not above" if must_be_above else "is below"
+    return FencedLeaderEpochError(
+        f"log partition {partition}: leader epoch {epoch} {comparison} {known}, the newest one "
+        f"known here, which the log keeps over restarts; ask the controller for the present one"
+    )
+
+
+def checked_partition(partition: object, count: int) -> int:
+    """Returns the number of a log partition, of which there are `count`.
+
+    Raises:
+        PartitionError: there is no such partition, or it is no integer.
+    """
+    if isinstance(partition, bool) or not hasattr(partition, "__index__"):
+        raise PartitionError(f"a log partition is an int from 0 to {count - 1}, not {partition!r}")
+    number = index(partition)
+    if not 0 <= number < count:
+        raise PartitionError(f"there is no log partition {number}: the highest is {count - 1}")
+    return number
