@@ -1,7 +1,8 @@
 """A broker that keeps consumers' positions in offsetlog: three of these, and a controller, are a cluster.
 
     python examples/controller.py 9000
-    python examples/broker.py 1 DIRECTORY 127.0.0.1:9000        (and 2, and 3)
+    python examples/broker.py 1 DIRECTORY 127.0.0.1:9000        (and 2, and 3, each with its own)
+    python examples/client.py 127.0.0.1:9000 commit billing orders:0=42
 
 The broker owns sockets and processes.  `offsetlog.manager` keeps the positions, and `offsetlog.replication` has the
 rules of copying and of electing.
@@ -63,6 +64,7 @@ class Broker:
         print(f"broker {self.number} listens at {address}", flush=True)
         assert self.controller.ended is not None
         await self.controller.ended
+        self.end(f"the controller at {self.controller_address} has hung up")
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await Channel(reader, writer, self.serve).run()
@@ -123,13 +125,23 @@ class Broker:
                 answer(found)
 
     def failed(self, partition: int, failure: OffsetLogError) -> None:
-        print(f"broker {self.number}: {failure}", file=sys.stderr, flush=True)
-        os._exit(1)     # started again, it recovers its log
+        self.end(str(failure))
+
+    def end(self, reason: str) -> None:
+        print(f"broker {self.number}: {reason}", file=sys.stderr, flush=True)
+        os._exit(1)     # at once, whatever its threads do; started again, it recovers its log
 
 
 async def main() -> None:
-    number, path, controller = sys.argv[1:]
-    await Broker(int(number), path, controller).run()
+    match sys.argv[1:]:
+        case [("1" | "2" | "3") as number, path, controller]:
+            broker = Broker(int(number), path, controller)
+        case _:
+            sys.exit(__doc__)
+    try:
+        await broker.run()
+    except (OSError, OffsetLogError) as failure:
+        sys.exit(f"broker {number}: {failure}")
 
 
 if __name__ == "__main__":

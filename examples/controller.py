@@ -1,5 +1,7 @@
 """The controller of the example: it elects leaders by the rules of `offsetlog.replication.election`.
 
+    python examples/controller.py PORT
+
 It lives as long as its cluster: a controller that restarts would have to read its state from somewhere.
 """
 
@@ -95,6 +97,8 @@ class Controller:
 
 
 async def main() -> None:
+    if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
+        sys.exit(__doc__)
     controller = Controller()
     server = await asyncio.start_server(controller.accept, "127.0.0.1", int(sys.argv[1]), limit=LINE_BYTES_MAX)
     print(f"controller listens at 127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
