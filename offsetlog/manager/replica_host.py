@@ -563,6 +563,9 @@ class ReplicaHost:
         view = self._view
         if view is None:
             return
+        # The end of an election, or of a load, may have written the ends of transactions.
+        if self._log.flushed() < self._log.log_end():
+            self._flush()
         if view.proposed is not None:
             self._network.propose(self._partition, view.proposed)
         else:
