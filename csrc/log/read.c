@@ -104,13 +104,13 @@ int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
     status = locate(log, offset, &first, range->path, error);
     if (status != OL_OK) return status == OL_END ? OL_OK : status;
     int64_t size = first.available;
-    if (end < ol_log_end(log)) {
-        status = locate(log, end, &last, ignored, error);
-        if (status == OL_OK && last.segment_base == first.segment_base) {
-            size = last.position - first.position;
-        }
-        if (status != OL_OK && status != OL_END) return status;
+    /* Also at the log end: another batch may stand there since. */
+    status = locate(log, end, &last, ignored, error);
+    if (status == OL_OK && last.segment_base == first.segment_base) {
+        size = last.position - first.position;
+        if (size <= 0) return OL_OK;        /* the first batch reaches above the end */
     }
+    if (status != OL_OK && status != OL_END) return status;
     if (size > (int64_t)size_max) size = (int64_t)size_max;
     if (size < (int64_t)first.batch_size) size = (int64_t)first.batch_size;
     if (first.batch_size == 0 || size > first.available) size = 0;
