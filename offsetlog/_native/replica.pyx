@@ -7,7 +7,7 @@ older than the newest one known, UnknownLeaderEpochError where it is newer; noth
 import os
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from offsetlog._native.csrc cimport (
     OL_READ_WATERMARK,
@@ -147,6 +147,10 @@ cdef class Replica:
         finally:
             partition.leave()
         return positions.watermark
+
+    def check_cut(self, int32_t epoch):
+        """Raises what `truncate` of the epoch would raise now, and changes nothing."""
+        self.truncate(epoch, INT64_MAX)
 
     def truncate(self, int32_t epoch, int64_t offset):
         """Cuts a follower's log at an offset; returns whether the state was dropped and must be loaded again."""

@@ -140,6 +140,8 @@ class LogDirectory:
         self._marker: bytes | None = None
         self._record: CheckpointRecord | None = None
         self._writing = threading.Lock()
+        #: Held while a log is cut, and while checkpoints are taken of logs: taken first of all.
+        self.cutting = threading.Lock()
 
     # -------------------------------------------------------------------------------- what is there
 

@@ -215,17 +215,19 @@ class StoreCloser:
 
 def _write_checkpoints(core: StoreCore, directory: LogDirectory) -> None:
     written = [each for each in core.attached(wait=False) if not each.read_only]
-    facts = {each.number: each.log_facts() for each in written}
-    flushed = {number: known["flushed"] for number, known in facts.items()}
-    directory.write_checkpoint(RECOVERY_POINTS, flushed)
-    # What lies below W on another replica only is no evidence that something is missing here.
-    watermarks = {
-        each.number: min(facts[each.number]["watermark"], flushed[each.number])
-        for each in written
-        if each.replicated
-    }
-    if watermarks:
-        directory.write_checkpoint(HIGH_WATERMARKS, watermarks)
+    # No log is cut between the look at it and the checkpoint, which would say more than it holds.
+    with directory.cutting:
+        facts = {each.number: each.log_facts() for each in written}
+        flushed = {number: known["flushed"] for number, known in facts.items()}
+        directory.write_checkpoint(RECOVERY_POINTS, flushed)
+        # What lies below W on another replica only is no evidence that something is missing here.
+        watermarks = {
+            each.number: min(facts[each.number]["watermark"], flushed[each.number])
+            for each in written
+            if each.replicated
+        }
+        if watermarks:
+            directory.write_checkpoint(HIGH_WATERMARKS, watermarks)
 
 
 def _keep_checkpoints(

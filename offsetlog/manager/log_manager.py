@@ -263,6 +263,7 @@ class LogManager:
         if core is not None:
             try:
                 self._watches.close()
+                self._leaderships.abandon()
                 self._end_waits()
             finally:
                 self._closer.abandon(core.core)
@@ -498,12 +499,15 @@ class LogManager:
         number = core.number_of(group)
         # A table that was dropped answers "loading", which is for leaders.
         self._leaderships.check_leads(number)
-        self._check_granted(number)
         if partitions is None:
-            return fetch_columns.fetch_group(core, group)
-        keys = arguments.listed_keys(partitions)
-        found = fetch_columns.fetch_keys(core, group, keys)
-        return {key: found.get(key, _NOTHING) for key in keys}
+            found = fetch_columns.fetch_group(core, group)
+        else:
+            keys = arguments.listed_keys(partitions)
+            known = fetch_columns.fetch_keys(core, group, keys)
+            found = {key: known.get(key, _NOTHING) for key in keys}
+        # After the read: this thread may have rested before it for longer than the lease.
+        self._check_granted(number)
+        return found
 
     def delete(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -604,8 +608,12 @@ class LogManager:
         replica = self._replica(partition)
         if replica is None:
             return 0
-        self._prepare_cut(replica, offset)
-        dropped = replica.truncate(epoch, offset)
+        arguments.checked_number("the log offset", offset, 0, 2**63 - 1)
+        # A cut that is refused changes nothing.
+        replica.check_cut(epoch)
+        with self._directory.cutting:
+            self._prepare_cut(replica, offset)
+            dropped = replica.truncate(epoch, offset)
         self._maintenance.cut(partition, replica.positions().log_end)
         self._term_ended(partition)
         if dropped:
@@ -620,8 +628,12 @@ class LogManager:
             self._partitions.make_replica(partition)
             replica = self._replica(partition)
             assert replica is not None
-        self._prepare_cut(replica, 0)
-        replica.restart_at(epoch, offset)
+        arguments.checked_number("the log offset", offset, 0, 2**63 - 1)
+        replica.check_cut(epoch)
+        with self._directory.cutting:
+            if offset >= replica.positions().log_end:
+                self._prepare_cut(replica, 0)
+            replica.restart_at(epoch, offset)
         self._maintenance.cut(partition, offset)
         self._term_ended(partition)
         self._leaderships.reload(partition)
