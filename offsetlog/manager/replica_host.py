@@ -90,9 +90,10 @@ class HostConfig:
 class _Log:
     """A partition of a manager as the rules read it."""
 
-    def __init__(self, manager: LogManager, partition: int, largest: int) -> None:
+    def __init__(self, manager: LogManager, partition: int, most: int, largest: int) -> None:
         self._manager = manager
         self._partition = partition
+        self._most = most
         self._largest = largest
 
     def log_start(self) -> int:
@@ -111,7 +112,8 @@ class _Log:
         return self._manager.end_offset_for_epoch(self._partition, epoch)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        size = max(1024, max_bytes)
+        # Whatever a follower asks for.
+        size = max(1024, min(max_bytes, self._most))
         while True:
             buffer = bytearray(size)
             try:
@@ -169,7 +171,8 @@ class ReplicaHost:
         self._executor = executor
         self._rules = rules if rules is not None else InSyncConfig()
         self._config = config if config is not None else HostConfig()
-        self._log = _Log(manager, partition, 2 * manager.settings.store.segment_bytes)
+        largest = 2 * manager.settings.store.segment_bytes
+        self._log = _Log(manager, partition, self._config.fetch_bytes, largest)
         self._lock = threading.RLock()
         self._state = PartitionState(
             leader=NO_LEADER, leader_epoch=-1, in_sync=frozenset(), version=-1
@@ -312,7 +315,11 @@ class ReplicaHost:
         """Something was appended by this leader; from any thread, and it waits for nothing."""
         if not self._is_woken:
             self._is_woken = True
-            self._executor.submit(self._after_write)
+            try:
+                self._executor.submit(self._after_write)
+            except BaseException:
+                self._is_woken = False      # the next write tries again
+                raise
 
     def _after_write(self) -> None:
         with self._lock:
@@ -526,20 +533,22 @@ class ReplicaHost:
                 if epoch == self._state.leader_epoch or self._has_failed():
                     self._fail(failure)
                 else:
-                    self._go_on_without(failure)
+                    self._flush_again()
 
     def _has_failed(self) -> bool:
         return self._manager.state(self._partition) is ReplicaState.FAILED
 
-    def _go_on_without(self, failure: OffsetLogError) -> None:
-        # The flush was of an earlier epoch, and its log is open again by now, or will be: then a
-        # role begins.  One that has begun has waited for the flush.
+    def _flush_again(self) -> None:
+        # A flush of an older epoch failed, and its log is open again by now, or will be. Who began
+        # on the new one meanwhile waits for that flush.
         try:
             if self._view is not None:
                 self._flush()
             elif self._follower is not None:
                 self._go_on()
-        except (CoordinatorLoadingError, PartitionFailedError):
+        except CoordinatorLoadingError:
+            pass  # it is not open yet, and `_begin` tries again
+        except OffsetLogError as failure:
             self._fail(failure)
 
     def _fail(self, failure: OffsetLogError) -> None:

@@ -1,0 +1,146 @@
+"""The host of one replica: nothing that it waits for is lost, and no follower decides what it costs."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from offsetlog.errors import CapacityError, PartitionFailedError
+from offsetlog.manager.replica_host import HostConfig, ReplicaHost
+from offsetlog.manager.transition import PartitionTransition
+from offsetlog.replication.messages import FetchError, FetchRequest, PartitionState
+
+from .manual_executor import ManualExecutor
+from .replicas import KEYS, start
+
+
+class Wire:
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.fetches: list[FetchRequest] = []
+        self.failures: list[Any] = []
+
+    def fetch(self, leader, request, answer):
+        self.fetches.append(request)
+
+    def propose(self, partition, change):
+        pass
+
+    def renew(self, partition, leader_epoch, answer):
+        pass
+
+    def failed(self, partition, failure):
+        self.failures.append(failure)
+
+
+@pytest.fixture
+def executor():
+    return ManualExecutor()
+
+
+@pytest.fixture
+def manager(tmp_path, executor):
+    manager = start(tmp_path / "data", executor)
+    yield manager
+    manager.abandon()
+
+
+@pytest.fixture
+def wire():
+    return Wire()
+
+
+@pytest.fixture
+def host(manager, executor, wire):
+    return ReplicaHost(
+        manager, 0, 0, 1, (0, 1), wire, executor, config=HostConfig(fetch_bytes=8192)
+    )
+
+
+def state(leader, epoch, version):
+    return PartitionState(
+        leader=leader, leader_epoch=epoch, in_sync=frozenset((0, 1)), version=version
+    )
+
+
+def fetch_of(offset, max_bytes):
+    return FetchRequest(
+        partition=0,
+        replica=1,
+        incarnation=1,
+        current_leader_epoch=1,
+        fetch_offset=offset,
+        last_fetched_epoch=-1,
+        flushed_offset=offset,
+        max_bytes=max_bytes,
+    )
+
+
+def test_a_follower_does_not_decide_how_much_memory_an_answer_takes(manager, executor, host):
+    host.on_state(state(0, 1, 1))
+    for number in range(200):
+        manager.commit("g", dict.fromkeys(KEYS, number))
+    answers = []
+    tracemalloc.start()
+    try:
+        host.on_fetch(fetch_of(0, 2**30), answers.append)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [each.error for each in answers] == [FetchError.NONE]
+    assert 0 < len(answers[0].records) <= 8192
+    assert most < 1 << 20
+
+
+@pytest.mark.parametrize("leader", [0, 1])
+def test_a_flush_that_fails_after_the_next_election_is_made_again(
+    manager, executor, host, wire, monkeypatch, leader
+):
+    host.on_state(state(0, 1, 1))
+    manager.commit("g", {KEYS[0]: 1})
+    flushes: list[PartitionTransition] = []
+
+    def flush_later(partition):
+        flushes.append(PartitionTransition(partition, 0, lambda: 0.0))
+        return flushes[-1]
+
+    monkeypatch.setattr(manager, "flush", flush_later)
+    host.on_written()
+    executor.run()
+    assert len(flushes) <= 1
+    if not flushes:
+        host._flush()
+    host.on_state(state(leader, 2, 2))
+    executor.run()
+    assert len(flushes) == 1  # it is under way still
+    flushes[0].fail(PartitionFailedError("the disk failed in the last epoch"))
+    assert len(flushes) == 2
+    assert not wire.failures
+    monkeypatch.undo()
+    flushes[1].succeed(1)
+    if leader == 0:
+        assert host.view.positions()[0] == 1
+    else:
+        assert [each.fetch_offset for each in wire.fetches] == [1]
+
+
+def test_a_write_for_which_there_is_no_thread_does_not_silence_the_next(
+    manager, executor, host, monkeypatch
+):
+    host.on_state(state(0, 1, 1))
+    manager.commit("g", {KEYS[0]: 1})
+    executor.run()
+
+    def refuse(work):
+        raise CapacityError("no thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "submit", refuse)
+        with pytest.raises(CapacityError):
+            host.on_written()
+    host.on_written()
+    executor.run()
+    assert host.view.positions()[0] == 1
