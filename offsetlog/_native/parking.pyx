@@ -234,15 +234,18 @@ cdef class Parking:
                 next_deadline = min(next_deadline, write.deadline)
         if late:
             self.writes = kept
-        # Armed first: a callback may take its time.
-        if next_deadline < INFINITY:
-            self.arm(max(next_deadline, now + LOOK_SECONDS + len(kept) * LOOK_SECONDS_A_WRITE))
-        for write in late:
-            write.take(None, CommitTimeoutError(
-                f"the record at log offset {write.end_offset - 1} of log partition {write.number} was not answered "
-                f"within {write.timeout_ms / 1000.0:g} s; it stays, and may yet count"
-            ))
-        release_all(late)
+        try:
+            # Armed first: a callback may take its time.
+            if next_deadline < INFINITY:
+                self.arm(max(next_deadline, now + LOOK_SECONDS + len(kept) * LOOK_SECONDS_A_WRITE))
+        finally:
+            # No list has them any more.
+            for write in late:
+                write.take(None, CommitTimeoutError(
+                    f"the record at log offset {write.end_offset - 1} of log partition {write.number} was not answered "
+                    f"within {write.timeout_ms / 1000.0:g} s; it stays, and may yet count"
+                ))
+            release_all(late)
 
 
 cdef object own_failure(failure):

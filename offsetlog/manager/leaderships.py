@@ -432,25 +432,40 @@ class Leaderships:
     def close(self) -> list[int]:
         """Ends everything: every replica steps down in its own epoch; returns those that led."""
         with self._lock:
-            self._closed = True
-            led = [number for number, slot in enumerate(self._slots) if slot.role is Role.LEADER]
-            transitions = [slot.transition for slot in self._slots]
-            for slot in self._slots:
-                slot.token += 1
-                slot.role, slot.opens = Role.NONE, False
+            led, transitions = self._end_all()
             for number in led:
                 replica = self._partitions.replica(number)
                 if replica is not None:
                     _depose(replica, self.epoch(number))
-        for transition in transitions:
-            if transition is not None:
-                transition.fail(closed(stopped=True))
+        _refuse_all(transitions)
         return led
+
+    def abandon(self) -> None:
+        """Ends everything and leaves the replicas as they are; who waits is answered."""
+        with self._lock:
+            _, transitions = self._end_all()
+        _refuse_all(transitions)
+
+    def _end_all(self) -> tuple[list[int], list[PartitionTransition | None]]:
+        # Under the lock.
+        self._closed = True
+        led = [number for number, slot in enumerate(self._slots) if slot.role is Role.LEADER]
+        transitions = [slot.transition for slot in self._slots]
+        for slot in self._slots:
+            slot.token += 1
+            slot.role, slot.opens = Role.NONE, False
+        return led, transitions
 
 
 def _damage_of(partition: Partition) -> OffsetLogError:
     problems = partition.problems()
     return problems[0] if problems else ReadOnlyError("the log is damaged", path=partition.path)
+
+
+def _refuse_all(transitions: list[PartitionTransition | None]) -> None:
+    for transition in transitions:
+        if transition is not None:
+            transition.fail(closed(stopped=True))
 
 
 def _supersede(former: PartitionTransition | None, epoch: int) -> None:

@@ -14,6 +14,7 @@ import offsetlog
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import (
     CapacityError,
+    ClosedError,
     FencedLeaderEpochError,
     NotCoordinatorError,
     OffsetLogError,
@@ -430,3 +431,12 @@ def test_every_schedule_ends_with_an_answer_to_everybody(path, tmp_path):
         schedule.run()
         schedule.check()
         shutil.rmtree(tmp_path / "run")
+
+
+def test_who_waits_for_a_change_is_answered_when_the_manager_is_abandoned(path, executor):
+    manager = start(path, executor)
+    transition = manager.become_leader(0, 5)
+    assert not transition.done()
+    manager.abandon()
+    with pytest.raises(ClosedError):
+        transition.result(0)

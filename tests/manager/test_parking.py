@@ -11,6 +11,7 @@ import pytest
 from tests.faults.fault_fs import FaultFileSystem
 
 from offsetlog.errors import (
+    CapacityError,
     ClosedError,
     CommitTimeoutError,
     DiskFullError,
@@ -120,6 +121,31 @@ def test_a_flush_that_was_ordered_serves_writes_and_those_who_asked_for_it(alone
 
 
 # --------------------------------------------------------------------------------------------------------- timeouts
+
+
+class Exhausted(ManualExecutor):
+    """One that has no timer left."""
+
+    refuses = False
+
+    def call_later(self, seconds, work):
+        if self.refuses:
+            raise CapacityError("no thread")
+        return super().call_later(seconds, work)
+
+
+def test_a_deadline_is_answered_also_where_the_next_one_cannot_be_watched(tmp_path):
+    executor = Exhausted()
+    with leading(tmp_path / "data", executor=executor, replication_factor=3) as manager:
+        late = manager.commit_async("g", {KEYS[0]: 1}, timeout=1, durability="replicas")
+        kept = manager.commit_async("g", {KEYS[0]: 2}, timeout=100, durability="replicas")
+        executor.refuses = True
+        with pytest.raises(CapacityError):
+            executor.pass_time(2)
+        assert late.done()
+        assert not kept.done()
+        assert parked(manager) == 1
+        executor.refuses = False
 
 
 def test_a_timeout_answers_and_leaves_nothing_parked(replicated, executor):
