@@ -207,6 +207,7 @@ cdef class ChangeFeed:
 
     def is_current(self):
         """Whether nothing was cut off the log since `start`; ClosedError where the partition is closed."""
+        self.check_started()
         self.partition.enter()
         try:
             self.feed.partition = self.partition.handle
@@ -215,9 +216,15 @@ cdef class ChangeFeed:
             self.feed.partition = NULL
             self.partition.leave()
 
+    cdef int check_started(self) except -1:
+        if self.partition is None:
+            raise InternalError("a feed is read after its start")
+        return 0
+
     cdef int read_block(self, RowBlock block) except -1:
         cdef ol_error error
         cdef int status
+        self.check_started()
         self.partition.enter()
         try:
             self.feed.partition = self.partition.handle

@@ -457,11 +457,11 @@ cdef class StoreCore:
         expected = own_expected(given_expected, offsets)
         kept = []
         array = self.take_scratch(<size_t>len(offsets) + 1)
-        taken[0] = 0
         try:
             if generation is not None:
                 start_generation(&array.items[0], name, generation)
                 first = 1
+            taken[0] = 0
             while PyDict_Next(offsets, &cursor, &key, &value):
                 item = &array.items[first + count]
                 start_item(item, name)
