@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from offsetlog.config import PARTITIONS_MAX, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 from offsetlog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 def _kind(value: object) -> str:
@@ -25,6 +28,19 @@ def checked_number(name: str, value: int, low: int, high: int) -> int:
     if not low <= value <= high:
         raise ConfigError(f"{name} must be from {low} to {high}, not {value}")
     return value
+
+
+def checked_buffer(buffer: Buffer, *, writable: bool = False) -> memoryview:
+    """Returns the bytes of a buffer, which is contiguous."""
+    try:
+        view = memoryview(buffer).cast("B")
+    except (TypeError, ValueError, BufferError) as refused:
+        raise ArgumentTypeError(
+            f"the bytes must be a contiguous buffer, not {_kind(buffer)}: {refused}"
+        ) from None
+    if writable and view.readonly:
+        raise ArgumentTypeError(f"the buffer must be writable, and {_kind(buffer)} is not")
+    return view
 
 
 def checked_producer_id(producer_id: int) -> int:

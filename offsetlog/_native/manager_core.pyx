@@ -6,12 +6,21 @@ the core's partitions says which.
 
 cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint64_t
 
 from cpython.object cimport PyObject
 from cpython.dict cimport PyDict_Next
 
-from offsetlog._native.buffers cimport NAME_GROUP, item_array, take_name, take_timeout
+from offsetlog._native.buffers cimport (
+    NAME_GROUP,
+    NUMBER_LEADER_EPOCH,
+    NUMBER_OFFSET,
+    NUMBER_PARTITION,
+    item_array,
+    take_name,
+    take_number,
+    take_timeout,
+)
 from offsetlog._native.commit_items cimport own_dictionary, start_item, take_key, take_value
 from offsetlog._native.csrc cimport (
     OL_ITEM_POSITION_TOMBSTONE,
@@ -440,17 +449,26 @@ cdef class ManagerCore:
         """Ends that."""
         self.attended[number] = 0
 
-    def advance(self, int32_t number, int32_t epoch, int64_t offset):
+    def advance(self, partition, epoch, offset):
         """Moves W; see OffsetManager.advance."""
         cdef Replica replica
         cdef int64_t watermark
+        cdef int64_t wide_number = 0
+        cdef int64_t wide_epoch = 0
+        cdef int64_t end = 0
+        cdef int32_t number
+        take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide_number)
+        take_number(epoch, NUMBER_LEADER_EPOCH, -1, INT32_MAX, &wide_epoch)
+        # W never goes back, so that none is too small.
+        take_number(offset, NUMBER_OFFSET, INT64_MIN, INT64_MAX, &end)
+        number = <int32_t>wide_number
         self.core.check_number(number)
         replica = self.replicas[number]
         if replica is None:
             if self.core.closed:
                 self.core.refuse_closed()
             return 0
-        watermark = replica.move_watermark(epoch, offset)
+        watermark = replica.move_watermark(<int32_t>wide_epoch, end)
         if self.attended[number]:
             self.settle(number, watermark)
         if self.moved is not None:

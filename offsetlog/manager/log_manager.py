@@ -72,6 +72,14 @@ def create(properties: Mapping[str, Setting]) -> LogManager:
 _DIRECT = ("commit", "commit_async", "advance")
 
 
+def _checked_epoch(epoch: int, low: int = -1) -> int:
+    return arguments.checked_number("the leader epoch", epoch, low, 2**31 - 1)
+
+
+def _checked_offset(offset: int, low: int = 0) -> int:
+    return arguments.checked_number("the log offset", offset, low, 2**63 - 1)
+
+
 def _distinct(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     return list(dict.fromkeys(arguments.listed_keys(partitions)))
 
@@ -332,19 +340,19 @@ class LogManager:
     def become_leader(self, partition: int, epoch: int) -> Transition:
         """Leads a partition from now on; see OffsetManager.become_leader."""
         number = self._checked(partition)
-        checked = arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        checked = _checked_epoch(epoch, 0)
         return self._leaderships.become_leader(number, checked)
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Follows; see OffsetManager.become_follower."""
         number = self._checked(partition)
-        checked = arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        checked = _checked_epoch(epoch, 0)
         return self._leaderships.become_follower(number, checked)
 
     def resign(self, partition: int, epoch: int) -> Transition:
         """Leads no more; see OffsetManager.resign."""
         number = self._checked(partition)
-        checked = arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        checked = _checked_epoch(epoch, 0)
         return self._leaderships.resign(number, checked)
 
     def state(self, partition: int) -> PartitionState:
@@ -595,20 +603,23 @@ class LogManager:
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
         """Appends what came from the leader; see OffsetManager.append_as_follower."""
+        given = arguments.checked_buffer(batches)
         replica = self._replica(partition)
+        _checked_epoch(epoch)
         if replica is None:
             self._leaderships.check_follows(partition, epoch)
             self._partitions.make_replica(partition)
             replica = self._replica(partition)
             assert replica is not None
-        return replica.append(epoch, batches)
+        return replica.append(epoch, given)
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
         """Cuts a follower's log; see OffsetManager.truncate_to."""
         replica = self._replica(partition)
+        _checked_epoch(epoch)
+        _checked_offset(offset)
         if replica is None:
             return 0
-        arguments.checked_number("the log offset", offset, 0, 2**63 - 1)
         # A cut that is refused changes nothing.
         replica.check_cut(epoch)
         with self._directory.cutting:
@@ -623,12 +634,13 @@ class LogManager:
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
         """Begins a follower's log again; see OffsetManager.restart_at."""
         replica = self._replica(partition)
+        _checked_epoch(epoch)
+        _checked_offset(offset)
         if replica is None:
             self._leaderships.check_follows(partition, epoch)
             self._partitions.make_replica(partition)
             replica = self._replica(partition)
             assert replica is not None
-        arguments.checked_number("the log offset", offset, 0, 2**63 - 1)
         replica.check_cut(epoch)
         with self._directory.cutting:
             if offset >= replica.positions().log_end:
@@ -650,6 +662,7 @@ class LogManager:
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
         """Returns where an epoch ends; see OffsetManager.end_offset_for_epoch."""
         replica = self._replica(partition)
+        _checked_epoch(epoch)
         return EpochEnd(-1, -1) if replica is None else replica.end_offset_for_epoch(epoch)
 
     def last_epoch(self, partition: int) -> int:
@@ -668,9 +681,12 @@ class LogManager:
     ) -> int:
         """Reads whole batches into a buffer; see OffsetManager.read_into."""
         replica = self._replica(partition)
+        given = arguments.checked_buffer(buffer, writable=True)
+        _checked_offset(offset, -(2**63))  # a log has none below 0, and says so
+        _checked_epoch(epoch)
         if replica is None:
             return 0
-        return replica.read_into(offset, buffer, epoch=epoch, uncommitted=uncommitted)
+        return replica.read_into(offset, given, epoch=epoch, uncommitted=uncommitted)
 
     def file_range(
         self,
@@ -683,6 +699,9 @@ class LogManager:
     ) -> FileRange:
         """Returns a piece of a file; see OffsetManager.file_range."""
         replica = self._replica(partition)
+        _checked_offset(offset, -(2**63))
+        _checked_epoch(epoch)
+        arguments.checked_number("size_max", size_max, 0, 2**63 - 1)
         if replica is None:
             return FileRange("", 0, 0)
         return replica.file_range(offset, size_max, epoch=epoch, uncommitted=uncommitted)

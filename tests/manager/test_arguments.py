@@ -25,3 +25,39 @@ def test_a_feed_that_was_not_started_reads_nothing():
         feed.is_current()
     with pytest.raises(InternalError):
         feed.read(RowBlocks("changes", None), 10, False)
+
+
+WRONG_CALLS: dict[str, tuple[str, tuple]] = {
+    "a partition that is a float": ("positions", (0.0,)),
+    "a state of a float": ("state", (0.0,)),
+    "W of a float": ("advance", (0.0, 1, 1)),
+    "W of a large partition": ("advance", (2**40, 1, 1)),
+    "W of a large epoch": ("advance", (0, 2**40, 1)),
+    "W at a large offset": ("advance", (0, 1, 2**70)),
+    "W at half an offset": ("advance", (0, 1, 1.5)),
+    "no bytes to append": ("append_as_follower", (0, 1, "abc")),
+    "bytes that are apart": ("append_as_follower", (0, 1, memoryview(b"abcdef")[::2])),
+    "an epoch that is a str": ("append_as_follower", (0, "1", b"")),
+    "a large epoch": ("append_as_follower", (0, 2**40, b"")),
+    "a cut at a large offset": ("truncate_to", (0, 1, 2**70)),
+    "a cut below 0": ("truncate_to", (0, 1, -1)),
+    "a beginning below 0": ("restart_at", (0, 1, -1)),
+    "the end of a large epoch": ("end_offset_for_epoch", (0, 2**40)),
+    "the end of no epoch": ("end_offset_for_epoch", (0, None)),
+    "a buffer for reading only": ("read_into", (0, 0, bytes(100))),
+    "no buffer": ("read_into", (0, 0, 5)),
+    "a read at a large offset": ("read_into", (0, 2**70, bytearray(100))),
+    "a file's piece of a negative size": ("file_range", (0, 0, -1)),
+    "a file's piece at a large offset": ("file_range", (0, 2**70, 1)),
+}
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+@pytest.mark.parametrize("case", WRONG_CALLS)
+def test_wrong_arguments_of_replication_are_refused_as_such(tmp_path, case, has_log):
+    name, given = WRONG_CALLS[case]
+    with leading(tmp_path / "data") as manager:
+        if has_log:
+            manager.commit("g", {KEYS[0]: 1})
+        with pytest.raises(InvalidArgumentError):
+            getattr(manager, name)(*given)
