@@ -30,6 +30,17 @@ def checked_number(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def checked_epoch(epoch: int, low: int = -1) -> int:
+    """Returns a leader epoch."""
+    return checked_number("the leader epoch", epoch, low, 2**31 - 1)
+
+
+def checked_place(epoch: int, offset: int, low: int = 0) -> None:
+    """Refuses what is no leader epoch, or no offset of a log."""
+    checked_epoch(epoch)
+    checked_number("the log offset", offset, low, 2**63 - 1)
+
+
 def checked_buffer(buffer: Buffer, *, writable: bool = False) -> memoryview:
     """Returns the bytes of a buffer, which is contiguous."""
     try:

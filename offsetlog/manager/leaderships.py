@@ -177,6 +177,7 @@ class Leaderships:
         with self._lock:
             slot = self._open_slot(number)
             if slot.role is Role.LEADER and slot.epoch == epoch and slot.transition is not None:
+                self._order(number)  # the executor may have refused it before
                 return slot.transition
             if epoch <= self.epoch(number):
                 raise older_epoch(number, epoch, self.epoch(number), must_be_above=True)
@@ -189,6 +190,7 @@ class Leaderships:
         _supersede(former, epoch)
         if replica is None and not fails:
             transition.succeed(0)  # the directory appears with the first commit
+        self.order(number)
         self.settle(number)
         return transition
 
@@ -204,6 +206,7 @@ class Leaderships:
         with self._lock:
             slot = self._open_slot(number)
             if slot.role is role and slot.epoch == epoch and slot.transition is not None:
+                self._order(number)
                 return slot.transition
             known = self.epoch(number)
             if epoch < known:
@@ -222,6 +225,7 @@ class Leaderships:
             former, transition = self._begin(number, role, epoch, opens=opens)
         _supersede(former, epoch)
         self._ended(number)
+        self.order(number)
         self.settle(number)
         return transition
 
@@ -240,7 +244,6 @@ class Leaderships:
         slot.role, slot.epoch, slot.opens = role, epoch, opens
         slot.token += 1
         slot.transition = PartitionTransition(number, epoch, partial(self._measure, number))
-        self._order(number)
         return former, slot.transition
 
     def _measure(self, number: int) -> float:
@@ -285,8 +288,12 @@ class Leaderships:
         if not slot.works and self._next_step(number) is not None:
             self._executor.submit(partial(self._work, number))
 
-    def reload(self, number: int) -> None:
-        """Loads the table of a follower again, which a truncation dropped."""
+    def order(self, number: int) -> None:
+        """Has done what a partition needs, such as a load after a truncation dropped the table.
+
+        Raises:
+            CapacityError: the executor cannot; the call can be repeated.
+        """
         with self._lock:
             self._order(number)
 

@@ -72,14 +72,6 @@ def create(properties: Mapping[str, Setting]) -> LogManager:
 _DIRECT = ("commit", "commit_async", "advance")
 
 
-def _checked_epoch(epoch: int, low: int = -1) -> int:
-    return arguments.checked_number("the leader epoch", epoch, low, 2**31 - 1)
-
-
-def _checked_offset(offset: int, low: int = 0) -> int:
-    return arguments.checked_number("the log offset", offset, low, 2**63 - 1)
-
-
 def _distinct(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     return list(dict.fromkeys(arguments.listed_keys(partitions)))
 
@@ -340,20 +332,17 @@ class LogManager:
     def become_leader(self, partition: int, epoch: int) -> Transition:
         """Leads a partition from now on; see OffsetManager.become_leader."""
         number = self._checked(partition)
-        checked = _checked_epoch(epoch, 0)
-        return self._leaderships.become_leader(number, checked)
+        return self._leaderships.become_leader(number, arguments.checked_epoch(epoch, 0))
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Follows; see OffsetManager.become_follower."""
         number = self._checked(partition)
-        checked = _checked_epoch(epoch, 0)
-        return self._leaderships.become_follower(number, checked)
+        return self._leaderships.become_follower(number, arguments.checked_epoch(epoch, 0))
 
     def resign(self, partition: int, epoch: int) -> Transition:
         """Leads no more; see OffsetManager.resign."""
         number = self._checked(partition)
-        checked = _checked_epoch(epoch, 0)
-        return self._leaderships.resign(number, checked)
+        return self._leaderships.resign(number, arguments.checked_epoch(epoch, 0))
 
     def state(self, partition: int) -> PartitionState:
         """Returns the state of a partition here; see OffsetManager.state."""
@@ -604,20 +593,23 @@ class LogManager:
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
         """Appends what came from the leader; see OffsetManager.append_as_follower."""
         given = arguments.checked_buffer(batches)
+        self._checked(partition)
+        return self._followed(partition, arguments.checked_epoch(epoch)).append(epoch, given)
+
+    def _followed(self, partition: int, epoch: int) -> Replica:
+        # A follower's directory appears with the first that its leader sends.
         replica = self._replica(partition)
-        _checked_epoch(epoch)
         if replica is None:
             self._leaderships.check_follows(partition, epoch)
             self._partitions.make_replica(partition)
             replica = self._replica(partition)
             assert replica is not None
-        return replica.append(epoch, given)
+        return replica
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
         """Cuts a follower's log; see OffsetManager.truncate_to."""
         replica = self._replica(partition)
-        _checked_epoch(epoch)
-        _checked_offset(offset)
+        arguments.checked_place(epoch, offset)
         if replica is None:
             return 0
         # A cut that is refused changes nothing.
@@ -628,19 +620,14 @@ class LogManager:
         self._maintenance.cut(partition, replica.positions().log_end)
         self._term_ended(partition)
         if dropped:
-            self._leaderships.reload(partition)
+            self._leaderships.order(partition)
         return replica.positions().log_end
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
         """Begins a follower's log again; see OffsetManager.restart_at."""
-        replica = self._replica(partition)
-        _checked_epoch(epoch)
-        _checked_offset(offset)
-        if replica is None:
-            self._leaderships.check_follows(partition, epoch)
-            self._partitions.make_replica(partition)
-            replica = self._replica(partition)
-            assert replica is not None
+        self._checked(partition)
+        arguments.checked_place(epoch, offset)
+        replica = self._followed(partition, epoch)
         replica.check_cut(epoch)
         with self._directory.cutting:
             if offset >= replica.positions().log_end:
@@ -648,7 +635,7 @@ class LogManager:
             replica.restart_at(epoch, offset)
         self._maintenance.cut(partition, offset)
         self._term_ended(partition)
-        self._leaderships.reload(partition)
+        self._leaderships.order(partition)
 
     def _prepare_cut(self, replica: Replica, offset: int) -> None:
         self._maintenance.cut(replica.partition.number, offset)
@@ -662,7 +649,7 @@ class LogManager:
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
         """Returns where an epoch ends; see OffsetManager.end_offset_for_epoch."""
         replica = self._replica(partition)
-        _checked_epoch(epoch)
+        arguments.checked_epoch(epoch)
         return EpochEnd(-1, -1) if replica is None else replica.end_offset_for_epoch(epoch)
 
     def last_epoch(self, partition: int) -> int:
@@ -682,8 +669,7 @@ class LogManager:
         """Reads whole batches into a buffer; see OffsetManager.read_into."""
         replica = self._replica(partition)
         given = arguments.checked_buffer(buffer, writable=True)
-        _checked_offset(offset, -(2**63))  # a log has none below 0, and says so
-        _checked_epoch(epoch)
+        arguments.checked_place(epoch, offset, -(2**63))  # a log has none below 0, and says so
         if replica is None:
             return 0
         return replica.read_into(offset, given, epoch=epoch, uncommitted=uncommitted)
@@ -699,8 +685,7 @@ class LogManager:
     ) -> FileRange:
         """Returns a piece of a file; see OffsetManager.file_range."""
         replica = self._replica(partition)
-        _checked_offset(offset, -(2**63))
-        _checked_epoch(epoch)
+        arguments.checked_place(epoch, offset, -(2**63))
         arguments.checked_number("size_max", size_max, 0, 2**63 - 1)
         if replica is None:
             return FileRange("", 0, 0)

@@ -351,7 +351,10 @@ class ReplicaHost:
             parked.timer = self._executor.call_later(
                 self._config.fetch_wait, lambda: self._answer_one(parked)
             )
-            self._parked.append(parked)
+            # A follower has one fetch under way: the latest takes the place of those before.
+            others = [each for each in self._parked if each.request.replica != request.replica]
+            self._drop_fetches([each for each in self._parked if each not in others])
+            self._parked = [*others, parked]
 
     def _answer(self, request: FetchRequest) -> FetchResponse:
         return answer_fetch(

@@ -440,3 +440,24 @@ def test_who_waits_for_a_change_is_answered_when_the_manager_is_abandoned(path, 
     manager.abandon()
     with pytest.raises(ClosedError):
         transition.result(0)
+
+
+@pytest.mark.parametrize("call", ["become_leader", "become_follower"])
+def test_a_change_for_which_there_was_no_thread_can_be_repeated(path, executor, monkeypatch, call):
+    manager = start(path, executor)
+    former = manager.become_follower(0, 4)
+
+    def refuse(work):
+        raise CapacityError("no thread")
+
+    executor.work.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "submit", refuse)
+        with pytest.raises(CapacityError):
+            getattr(manager, call)(0, 5)
+    with pytest.raises(FencedLeaderEpochError):
+        former.result(0)  # it gave way
+    transition = getattr(manager, call)(0, 5)
+    executor.run()
+    assert transition.result(0) >= 0
+    manager.stop()

@@ -144,3 +144,13 @@ def test_a_write_for_which_there_is_no_thread_does_not_silence_the_next(
     host.on_written()
     executor.run()
     assert host.view.positions()[0] == 1
+
+
+def test_a_follower_that_asks_again_and_again_has_one_fetch_that_waits(manager, executor, host):
+    host.on_state(state(0, 1, 1))
+    manager.commit("g", {KEYS[0]: 1})
+    answers: list[int] = []
+    for number in range(100):
+        host.on_fetch(fetch_of(1, 1000), lambda _, number=number: answers.append(number))
+    executor.pass_time(1)
+    assert answers == [0, 99]  # the first was answered at once: W moved with it
