@@ -225,3 +225,8 @@ def listed_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:
         if not isinstance(key, tuple) or len(key) != 2:
             raise ArgumentTypeError(f"{wanted}; {key!r} is none", item=key)
     return listed
+
+
+def distinct_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Returns what `listed_keys` does, each key once."""
+    return list(dict.fromkeys(listed_keys(keys)))

@@ -72,10 +72,6 @@ def create(properties: Mapping[str, Setting]) -> LogManager:
 _DIRECT = ("commit", "commit_async", "advance")
 
 
-def _distinct(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    return list(dict.fromkeys(arguments.listed_keys(partitions)))
-
-
 class LogManager:
     """Keeps positions in a log directory, in Kafka's own files; see OffsetManager for every call.
 
@@ -149,7 +145,9 @@ class LogManager:
         waiter = TicketWaiter()
         self._executors = executors(self._given_executor, settings.load_threads)
         self._executor, flusher = self._executors
-        expirer = Expirer(Retention.of(settings.maintenance), self._guard())
+        clock, now = self._clock, self._executor.now
+        guard = None if clock is None else ClockGuard(lambda: clock.milliseconds, lambda: int(now() * 1000))
+        expirer = Expirer(Retention.of(settings.maintenance), guard)
         self._maintenance = Maintenance(
             self._directory, settings.maintenance, expirer, read_only=False
         )
@@ -214,20 +212,11 @@ class LogManager:
         # A Python frame between would cost more than the commit.
         vars(self).update({each: getattr(core, each) for each in _DIRECT})
 
-    def _guard(self) -> ClockGuard:
-        clock, executor = self._clock, self._executor
-        if clock is None:
-            return ClockGuard()
-        return ClockGuard(lambda: clock.milliseconds, lambda: int(executor.now() * 1000))
-
     def stop(self) -> None:
         """Resigns everywhere and closes cleanly; see OffsetManager.stop."""
-        with self._lock:
-            core, self._core = self._core, None
-            self._stopped = True
-            self._detach()
-            if core is None:
-                return
+        core = self._taken_core()
+        if core is None:
+            return
         try:
             self._watches.close()
             self._leaderships.close()
@@ -235,10 +224,14 @@ class LogManager:
         finally:
             self._closer.close(core.core)
 
-    def _detach(self) -> None:
-        # The calls of the class say that the manager is stopped; the core knows only of a store.
-        for each in _DIRECT:
-            vars(self).pop(each, None)
+    def _taken_core(self) -> ManagerCore | None:
+        with self._lock:
+            core, self._core = self._core, None
+            self._stopped = True
+            # The calls of the class say that the manager is stopped; the core knows only of a store.
+            for each in _DIRECT:
+                vars(self).pop(each, None)
+            return core
 
     def _end_waits(self) -> None:
         failure = NotCoordinatorError(
@@ -256,17 +249,15 @@ class LogManager:
 
     def abandon(self) -> None:
         """Releases everything without writing a byte, as the end of the process would."""
-        with self._lock:
-            core, self._core = self._core, None
-            self._stopped = True
-            self._detach()
-        if core is not None:
-            try:
-                self._watches.close()
-                self._leaderships.abandon()
-                self._end_waits()
-            finally:
-                self._closer.abandon(core.core)
+        core = self._taken_core()
+        if core is None:
+            return
+        try:
+            self._watches.close()
+            self._leaderships.abandon()
+            self._end_waits()
+        finally:
+            self._closer.abandon(core.core)
 
     def __repr__(self) -> str:
         started = "started" if self._core is not None else "not started"
@@ -285,11 +276,6 @@ class LogManager:
         if core is None:
             raise closed(stopped=self._stopped)
         return core
-
-    @property
-    def _open_watches(self) -> Watches:
-        _ = self._open_core
-        return self._watches
 
     @property
     def partitions(self) -> int:
@@ -321,8 +307,7 @@ class LogManager:
         self._leaderships.check_leads(number)
 
     def _checked(self, partition: int) -> int:
-        count = self._open_core.core.count
-        return checked_partition(partition, count)
+        return checked_partition(partition, self._open_core.core.count)
 
     def _replica(self, partition: int) -> Replica | None:
         return self._open_core.replica(self._checked(partition))
@@ -510,13 +495,13 @@ class LogManager:
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> int:
         """Deletes positions of a group; see OffsetManager.delete."""
-        return self._open_core.delete(group, _distinct(partitions), timeout)
+        return self._open_core.delete(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_async(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Pending[int]:
         """The same without waiting; see OffsetManager.delete_async."""
-        return self._open_core.delete_async(group, _distinct(partitions), timeout)
+        return self._open_core.delete_async(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Deletes all of a group that has no members; see OffsetManager.delete_group."""
@@ -704,7 +689,8 @@ class LogManager:
         from_position: WatchPosition | None = None,
     ) -> Watch:
         """Watches what takes effect; see OffsetManager.watch."""
-        return self._open_watches.open(groups, from_position)
+        _ = self._open_core  # which is refused where the manager does not run
+        return self._watches.open(groups, from_position)
 
     @property
     def open_partitions(self) -> OpenPartitions:
