@@ -367,9 +367,15 @@ class LimitError(CorruptionError):
 
 
 class StateError(OffsetLogError):
-    """The store or the partition is not in a state in which the call can be answered."""
+    """The store or the partition is not in a state in which the call can be answered.
+
+    Attributes:
+        rests_on: where it rests on what is not replicated yet, the log offset that W must pass before it is certain,
+            and the term of the leadership in which that was written.
+    """
 
     status = Status.CLOSED
+    rests_on: tuple[int, int] | None = None
 
 
 class ClosedError(StateError):

@@ -63,8 +63,7 @@ static int collect(ol_tombstones *all, const ol_partition *partition, ol_slice g
 static int check_empty(const ol_partition *partition, ol_slice group, ol_commit_result *result,
                        ol_error *error) {
     ol_item item = {.kind = OL_ITEM_GENERATION, .group = group, .expected = -1};
-    return ol_commit_check_generation(partition, &item, &result->found, &result->found_offset,
-                                      error);
+    return ol_commit_check_generation(partition, &item, result, error);
 }
 
 static int delete_locked(ol_partition *partition, ol_slice group, bool only_empty,

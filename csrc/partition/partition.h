@@ -172,7 +172,8 @@ typedef struct ol_commit_result {
     bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed;
                                    OL_GENERATION: whether the group has a record */
     int64_t found_offset;       /* OL_GENERATION: its generation */
-    int64_t rests_on;           /* the same: W that settles the in-flight value; -1 none */
+    int64_t rests_on;           /* the same: the W that settles what was found, which is in flight;
+                                   -1: it is settled */
     uint64_t term;              /* in which it was written, or refused: for ol_partition_wait */
 } ol_commit_result;
 

@@ -35,6 +35,7 @@ cdef void name_key(object failure, object keys, Py_ssize_t taken)
 cdef int start_generation(ol_item *item, ol_slice group, object generation) except -1
 # The exception of a condition that did not hold, with what was found.
 cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error)
+cdef object resting(object failure, const ol_commit_result *result)
 
 
 cdef inline bint is_refusal(int status) noexcept:

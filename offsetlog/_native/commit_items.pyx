@@ -102,7 +102,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
     if status == OL_GENERATION:
         reason = (<bytes>error.reason).decode("utf-8", "replace")
         found = result.found_offset if result.found else None
-        return GenerationError(f"group {group!r}: {reason}", group=group, asked=item.expected, actual=found)
+        return resting(GenerationError(f"group {group!r}: {reason}", group=group, asked=item.expected, actual=found), result)
     topic = text_of(item.topic.data, item.topic.size)
     actual = result.found_offset if result.found else None
     if status == OL_REWIND:
@@ -111,7 +111,14 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
         expected = item.expected if item.condition == OL_CONDITION_EQUALS else None
         refused = ExpectedOffsetError.found(group, topic, item.partition, expected=expected, actual=actual)
     refused.item = error.item - 1 if items[0].kind == OL_ITEM_GENERATION else error.item
-    return refused
+    return resting(refused, result)
+
+
+cdef object resting(object failure, const ol_commit_result *result):
+    # What refused it may be cut off yet: a manager answers when W has settled it (docs/architecture.md §7).
+    if result.rests_on >= 0:
+        failure.rests_on = (result.rests_on, result.term)
+    return failure
 
 
 cdef str shortened(object part):

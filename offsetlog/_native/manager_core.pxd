@@ -42,7 +42,11 @@ cdef class ManagerCore:
     cdef int report_written(self, int32_t number) except -1
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, int64_t timeout_ms) except -1
     cdef object waited(self, written *write, object timeout)
-    cdef object parked(self, written *write, int answer, int64_t timeout_ms)
+    cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=*)
+    cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1
+    cdef object park_settled(self, int32_t number, object refused, int64_t timeout_ms)
+    cdef object commit_conditional(self, object group, object offsets, object expected, bint monotonic, object generation,
+                                   written *write)
     cdef int write_fence(self, object group, object offsets, written *write) except -1
     cdef int write_delete(self, object group, list keys, written *write) except -1
     cdef int write_delete_group(self, object group, written *write) except -1

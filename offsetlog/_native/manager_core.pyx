@@ -45,6 +45,7 @@ from offsetlog._native.tickets cimport new_position
 from offsetlog._native.quotas import client_name
 from offsetlog.errors import (
     ClosedError,
+    ConditionError,
     ConfigError,
     GenerationError,
     GroupNotEmptyError,
@@ -179,8 +180,8 @@ cdef class ManagerCore:
             self.wait(write.number, write.end_offset, write.term, self.default, self.limit_of(timeout))
         return write.count
 
-    cdef object parked(self, written *write, int answer, int64_t timeout_ms):
-        # It is written: whatever goes wrong from here on is in the answer.
+    cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=None):
+        # It is written: whatever goes wrong from here on is in the answer.  With a refusal, what that rests on is.
         cdef Parking parking
         cdef PendingWrite pending
         cdef Partition used
@@ -190,6 +191,7 @@ cdef class ManagerCore:
             return pending
         used = self.core.used(write.number)
         pending = new_write(write.number, used, write.end_offset, write.term, write.count)
+        pending.refusal = refusal
         if answer == ANSWER_PROCESS:
             pending.finished = True
             return pending
@@ -212,6 +214,21 @@ cdef class ManagerCore:
             self.attended[write.number] = 1
             parking.settle_one(pending)
         return pending
+
+    # A refusal that rests on what is in flight is no answer yet: if that is cut off, it never was.
+
+    cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1:
+        if refused.rests_on is not None:
+            end_offset, term = refused.rests_on
+            self.wait(number, end_offset, term, ANSWER_REPLICAS, timeout_ms)
+        return 0
+
+    cdef object park_settled(self, int32_t number, object refused, int64_t timeout_ms):
+        cdef written rested
+        rested.number = number
+        rested.end_offset, rested.term = refused.rests_on
+        rested.count = -1
+        return self.parked(&rested, ANSWER_REPLICAS, timeout_ms, refused)
 
     def check_timeout(self, timeout):
         """Refuses what is no timeout of a call; raises InvalidArgumentError."""
@@ -237,15 +254,35 @@ cdef class ManagerCore:
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
+        cdef written write
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client, principal)
-        end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &number, &term)
+        if expected is None and not monotonic and generation is None:
+            end_offset = commit_named(self.core, group, offsets, None, False, None, -1, -1, &number, &term)
+        else:
+            refused = self.commit_conditional(group, offsets, expected, monotonic, generation, &write)
+            if refused is not None:
+                self.wait_settled(write.number, refused, timeout_ms)
+                raise refused
+            number, term, end_offset = write.number, write.term, write.end_offset
         self.report_written(number)
         if answer != ANSWER_PROCESS:
             self.wait(number, end_offset, term, answer, timeout_ms)
         return new_position(number, end_offset)
+
+    cdef object commit_conditional(self, object group, object offsets, object expected, bint monotonic, object generation,
+                                   written *write):
+        # Returns None, or the refusal that is not settled yet.  A `try` would cost every plain commit.
+        try:
+            write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1,
+                                            &write.number, &write.term)
+        except (ConditionError, GenerationError) as refused:
+            if refused.rests_on is None:
+                raise
+            return refused
+        return None
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                      client=None, principal=None):
@@ -255,8 +292,12 @@ cdef class ManagerCore:
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client, principal)
-        write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &write.number,
-                                        &write.term)
+        if expected is None and not monotonic and generation is None:
+            write.end_offset = commit_named(self.core, group, offsets, None, False, None, -1, -1, &write.number, &write.term)
+        else:
+            refused = self.commit_conditional(group, offsets, expected, monotonic, generation, &write)
+            if refused is not None:
+                return self.park_settled(write.number, refused, timeout_ms)
         write.count = -1
         self.report_written(write.number)
         return self.parked(&write, answer, timeout_ms)
@@ -300,15 +341,24 @@ cdef class ManagerCore:
     def delete_group(self, group, timeout):
         """Deletes all of a group without members; returns how many records; see OffsetManager.delete_group."""
         cdef written write
-        self.limit_of(timeout)
-        self.write_delete_group(group, &write)
+        cdef int64_t timeout_ms = self.limit_of(timeout)
+        try:
+            self.write_delete_group(group, &write)
+        except GroupNotEmptyError as refused:
+            self.wait_settled(write.number, refused, timeout_ms)
+            raise
         return self.waited(&write, timeout)
 
     def delete_group_async(self, group, timeout):
         """The same; returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
-        self.write_delete_group(group, &write)
+        try:
+            self.write_delete_group(group, &write)
+        except GroupNotEmptyError as refused:
+            if refused.rests_on is None:
+                raise
+            return self.park_settled(write.number, refused, timeout_ms)
         return self.parked(&write, self.default, timeout_ms)
 
     cdef int write_fence(self, object group, object offsets, written *write) except -1:
@@ -395,9 +445,11 @@ cdef class ManagerCore:
         try:
             end_offset, term, count = used.delete_group(group, only_empty=True)
         except GenerationError as failure:
-            raise GroupNotEmptyError(
+            refused = GroupNotEmptyError(
                 f"group {group!r} has members; it goes only without them", group=group, actual=failure.actual
-            ) from None
+            )
+            refused.rests_on = failure.rests_on
+            raise refused from None
         if count == 0:
             return 0
         write.end_offset, write.term, write.count = end_offset, term, count

@@ -14,6 +14,7 @@ cdef class PendingWrite(Completion):
     cdef int64_t count              # what the call returns; -1: the position
     cdef int64_t timeout_ms
     cdef double deadline            # in seconds, by the executor's clock
+    cdef object refusal             # what is raised once W has settled what it rests on; None: it was written
 
 
 cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset, uint64_t term, int64_t count)

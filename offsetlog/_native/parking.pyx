@@ -44,7 +44,7 @@ cdef class PendingWrite(Completion):
     @property
     def position(self):
         """The Position of its last record; its log offset is -1 where nothing was written."""
-        return new_position(self.number, self.end_offset)
+        return new_position(self.number, self.end_offset if self.refusal is None else 0)
 
     cdef object value(self):
         return new_position(self.number, self.end_offset) if self.count < 0 else self.count
@@ -137,7 +137,7 @@ cdef class Parking:
         if status == OL_WOULD_BLOCK:
             return True
         if status == OL_OK:
-            write.take(None, None)
+            write.take(None, write.refusal)
             return False
         try:
             check_status(status, &error)
@@ -241,11 +241,16 @@ cdef class Parking:
         finally:
             # No list has them any more.
             for write in late:
-                write.take(None, CommitTimeoutError(
-                    f"the record at log offset {write.end_offset - 1} of log partition {write.number} was not answered "
-                    f"within {write.timeout_ms / 1000.0:g} s; it stays, and may yet count"
-                ))
+                write.take(None, CommitTimeoutError(late_text(write)))
             release_all(late)
+
+
+cdef str late_text(PendingWrite write):
+    record = f"the record at log offset {write.end_offset - 1} of log partition {write.number}"
+    seconds = f"{write.timeout_ms / 1000.0:g} s"
+    if write.refusal is not None:
+        return f"{record}, which the call depends on, was not replicated within {seconds}; the call wrote nothing"
+    return f"{record} was not answered within {seconds}; it stays, and may yet count"
 
 
 cdef object own_failure(failure):

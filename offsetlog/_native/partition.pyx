@@ -81,10 +81,11 @@ from offsetlog._native.csrc cimport (
     ol_transaction_copy_take,
 )
 from offsetlog._native.clocks cimport ManualClock, read_manual_clock
+from offsetlog._native.commit_items cimport resting
 from offsetlog._native.findings cimport append_of, failure_of, groups_of, problem_of, recovery_of, whole_of
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import ClosedError, InternalError, PartitionFailedError
+from offsetlog.errors import ClosedError, GenerationError, InternalError, PartitionFailedError
 
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
@@ -466,6 +467,8 @@ cdef class Partition:
         try:
             with nogil:
                 check(ol_partition_delete_group(self.handle, name, only_empty, &result, &error), &error)
+        except GenerationError as failure:
+            raise resting(failure, &result)
         finally:
             self.leave()
         return result.end_offset, result.term, result.written

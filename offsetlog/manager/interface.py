@@ -320,6 +320,9 @@ class OffsetManager(Protocol):
             client: the client id, for quotas.
             principal: the user, for quotas: clients with one id share a quota only within one user.
 
+        A refusal by a condition that rests on a position which is not replicated yet is raised once it is: if that
+        position is cut off instead, NotCoordinatorError is.
+
         Raises:
             NotCoordinatorError: this process does not lead the group's partition, or stopped before the commit was
                 answered: it may or may not stay.

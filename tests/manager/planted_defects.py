@@ -8,6 +8,7 @@ from typing import Any
 
 from offsetlog.errors import (
     CommitTimeoutError,
+    ExpectedOffsetError,
     GroupNotEmptyError,
     InvalidArgumentError,
     NotCoordinatorError,
@@ -79,6 +80,14 @@ class ForgetsEpochs(Planted):
 class AnswersBeforeTheWatermark(Planted):
     def commit(self, group: str, offsets: Any, *, durability: Any = None, **more: Any) -> Position:
         return super().commit(group, offsets, durability="process", **more)
+
+
+class RefusesBeforeTheWatermark(Planted):
+    def commit(self, group: str, offsets: Any, **more: Any) -> Position:
+        pending = self.commit_async(group, offsets, **more)
+        if pending.position.log_offset < 0:
+            raise ExpectedOffsetError("refused by what may be cut off", group=group)
+        return pending.result()
 
 
 class UndoesAtATimeout(Planted):
@@ -326,6 +335,7 @@ FOUND_BY: dict[Callable[..., Any], str] = {
     ForgetsMetadata: "test_metadata_is_kept_exactly",
     ForgetsEpochs: "test_a_leader_epoch_is_kept_as_given_and_never_checked",
     AnswersBeforeTheWatermark: "test_a_call_waits_for_the_watermark",
+    RefusesBeforeTheWatermark: "test_a_refusal_waits_for_what_it_rests_on",
     UndoesAtATimeout: "test_a_timeout_answers_and_does_not_undo",
     AppendsWhatComesLate: "test_a_late_answer_of_a_former_leader_is_refused",
     LeadsInAnOldEpoch: "test_an_older_epoch_is_refused_and_changes_nothing",

@@ -16,10 +16,12 @@ from offsetlog.errors import (
     CommitTimeoutError,
     DiskFullError,
     FencedLeaderEpochError,
+    GenerationError,
     InvalidArgumentError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     PartitionFailedError,
+    RewindError,
 )
 from offsetlog.manager.interface import Pending, PendingCommit
 from tests.depth import by_depth, first_seed
@@ -486,3 +488,49 @@ def test_many_threads_park_and_advance_and_none_waits_for_ever(tmp_path):
             thread.join()
         assert not failures
         assert parked(manager) == 0
+
+
+# ------------------------------------------------------------------------- refusals that rest on what is in flight
+
+
+def test_a_refusal_rests_on_what_it_found_and_on_no_more(replicated):
+    replicated.commit_async("g", {KEYS[0]: 5})
+    replicated.commit_async("g", {KEYS[1]: 5})
+    refused = replicated.commit_async("g", {KEYS[0]: 4}, monotonic=True)
+    assert refused.position.log_offset == -1
+    replicated.advance(0, 1, 2)
+    with pytest.raises(RewindError) as caught:
+        refused.result(0)
+    assert (caught.value.actual, caught.value.rests_on[0]) == (5, 2)
+    # From now on the position is replicated, and the refusal is no answer that can change.
+    with pytest.raises(RewindError) as caught:
+        replicated.commit_async("g", {KEYS[0]: 4}, monotonic=True)
+    assert caught.value.rests_on is None
+    assert parked(replicated) == 1
+
+
+def test_a_refusal_that_is_not_settled_in_time_wrote_nothing(replicated, executor):
+    replicated.commit_async("g", {KEYS[0]: 5}, timeout=60)
+    refused = replicated.commit_async("g", {KEYS[0]: 7}, expected={KEYS[0]: None}, timeout=2)
+    executor.pass_time(3)
+    with pytest.raises(CommitTimeoutError, match="the call wrote nothing"):
+        refused.result(0)
+    assert replicated.positions(0).log_end == 2
+
+
+def test_a_refusal_by_generation_rests_on_what_is_written(replicated):
+    generation = replicated.fence_async("g")
+    refused = replicated.commit_async("g", {KEYS[0]: 2}, generation=0)
+    assert not refused.done()
+    replicated.advance(0, 1, replicated.positions(0).log_end)
+    assert generation.result(0) > 0
+    with pytest.raises(GenerationError):
+        refused.result(0)
+
+
+def test_a_refusal_whose_ground_is_cut_off_was_none(replicated):
+    replicated.commit_async("g", {KEYS[0]: 5})
+    refused = replicated.commit_async("g", {KEYS[0]: 7}, expected={KEYS[0]: None})
+    replicated.become_follower(0, 2)
+    with pytest.raises(NotCoordinatorError):
+        refused.result(0)

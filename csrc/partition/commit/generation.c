@@ -114,19 +114,22 @@ static int read_facts(const ol_partition *partition, ol_slice group, bool *found
     return status;
 }
 
-int ol_commit_check_generation(const ol_partition *partition, const ol_item *item, bool *found,
-                               int64_t *generation, ol_error *error) {
+int ol_commit_check_generation(const ol_partition *partition, const ol_item *item,
+                               ol_commit_result *result, ol_error *error) {
     group_facts facts = {.generation = -1};
     bool is_modern;
-    int status = read_facts(partition, item->group, found, &is_modern, &facts, error);
+    int status = read_facts(partition, item->group, &result->found, &is_modern, &facts, error);
     if (status != OL_OK) return status;
-    *generation = facts.generation;
+    result->found_offset = facts.generation;
+    /* Records of groups in flight have no log offsets here: all that is written settles them. */
+    int64_t end = ol_log_end(partition->log);
+    result->rests_on = partition->inflight.active && partition->watermark < end ? end : -1;
     if (item->expected < 0) {
-        if (!*found || facts.members == 0) return OL_OK;
+        if (!result->found || facts.members == 0) return OL_OK;
         return ol_fail(error, OL_GENERATION, "the group has members, in generation %lld",
                        (long long)facts.generation);
     }
-    if (!*found) return ol_fail(error, OL_GENERATION, "the group has no generation");
+    if (!result->found) return ol_fail(error, OL_GENERATION, "the group has no generation");
     if (facts.generation == item->expected) return OL_OK;
     return ol_fail(error, OL_GENERATION, "the generation of the group is %lld, not %lld",
                    (long long)facts.generation, (long long)item->expected);

@@ -9,9 +9,9 @@
 #include "partition/partition.h"
 
 /* Checks an OL_ITEM_GENERATION.  OL_GENERATION: the group has another generation, or members where
- * there may be none; *found and *generation say which it has. */
-int ol_commit_check_generation(const ol_partition *partition, const ol_item *item, bool *found,
-                               int64_t *generation, ol_error *error) OL_NODISCARD;
+ * there may be none; `found`, `found_offset` and `rests_on` of the result say which it has. */
+int ol_commit_check_generation(const ol_partition *partition, const ol_item *item,
+                               ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* A GroupMetadata value without members, of the generation after the present one. */
 enum { OL_FENCE_VALUE_MAX = 2 + 2 + 32767 + 4 + 2 + 2 + 8 + 4 };

@@ -155,9 +155,7 @@ static void plan_sizes(ol_commit *work, ol_planned *planned) {
 }
 
 static int check_generation(ol_commit *work, const ol_item *item, size_t index, ol_error *error) {
-    ol_commit_result *result = work->result;
-    int status = ol_commit_check_generation(work->partition, item, &result->found,
-                                            &result->found_offset, error);
+    int status = ol_commit_check_generation(work->partition, item, work->result, error);
     if (status != OL_OK) error->item = (int64_t)index;
     return status;
 }

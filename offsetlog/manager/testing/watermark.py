@@ -224,14 +224,34 @@ class TestWatermark:
         leader = replicas.elect("one")
         first = leader.commit_async(GROUP, {KEYS[0]: 5})
         second = leader.commit_async(GROUP, {KEYS[0]: 6}, expected={KEYS[0]: 5})
-        with refused(ExpectedOffsetError):
-            leader.commit_async(GROUP, {KEYS[0]: 7}, expected={KEYS[0]: None})
-        with refused(RewindError):
-            leader.commit_async(GROUP, {KEYS[0]: 5}, monotonic=True)
-        assert not first.done()
-        assert not second.done()
+        unexpected = leader.commit_async(GROUP, {KEYS[0]: 7}, expected={KEYS[0]: None})
+        back = leader.commit_async(GROUP, {KEYS[0]: 5}, monotonic=True)
+        assert not any(each.done() for each in (first, second, unexpected, back))
         replicas.replicate()
+        with refused(ExpectedOffsetError):
+            unexpected.result(manager_site.harness.patience)
+        with refused(RewindError):
+            back.result(manager_site.harness.patience)
         assert replicas.fetched() == {KEYS[0]: 6}
+
+    @pytest.mark.needs(Capability.CONDITIONS)
+    def test_a_refusal_waits_for_what_it_rests_on(self, manager_site: ManagerSite) -> None:
+        replicas = ReplicaSet(manager_site)
+        leader, patience = replicas.elect("one"), manager_site.harness.patience
+        leader.commit_async(GROUP, {KEYS[0]: 5})
+        wrong = {KEYS[0]: 4}
+        waiting = Caller(
+            lambda: leader.commit(GROUP, {KEYS[0]: 7}, expected=wrong, timeout=patience), patience
+        )
+        pending = leader.commit_async(GROUP, {KEYS[0]: 7}, expected=wrong, timeout=patience)
+        with refused(CommitTimeoutError):
+            leader.commit(GROUP, {KEYS[0]: 7}, expected=wrong, durability="process", timeout=0.01)
+        assert not pending.done()
+        leader.resign(replicas.partition, replicas.epoch)
+        with refused(NotCoordinatorError):
+            pending.result(patience)
+        with refused(NotCoordinatorError):
+            waiting.answer()
 
 
 @pytest.mark.needs(Capability.REPLICATION)

@@ -110,6 +110,7 @@ OL_TEST(records_in_flight_are_those_that_count) {
     OL_CHECK_OK(ol_partition_advance(leader, 1, INT64_MAX, &error), &error);
     write_group(leader, 6, true);
     OL_CHECK_INT(commit_in(leader, 5, 2, &result), OL_GENERATION);
+    OL_CHECK_INT(result.rests_on, ol_log_end(leader->log));     /* W must pass the record first */
     OL_CHECK_OK(commit_in(leader, 6, 2, &result), &error);
     OL_CHECK_INT(ol_partition_delete_group(leader, text("g"), true, &result, &error), OL_GENERATION);
     OL_CHECK_OK(ol_partition_delete_group(leader, text("g"), false, &result, &error), &error);
@@ -119,6 +120,7 @@ OL_TEST(records_in_flight_are_those_that_count) {
     OL_CHECK_OK(ol_partition_advance(leader, 1, INT64_MAX, &error), &error);
     OL_CHECK(!leader->inflight.active || ol_group_records_count(leader->inflight.gone) == 0);
     OL_CHECK_INT(commit_in(leader, 6, 3, &result), OL_GENERATION);
+    OL_CHECK_INT(result.rests_on, -1);
     OL_CHECK_OK(ol_partition_delete_group(leader, text("g"), true, &result, &error), &error);
     close_partition(leader);
     remove_fixture();
