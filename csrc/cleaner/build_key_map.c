@@ -4,6 +4,8 @@
  * Two kinds of records of the clean part go into it, too: tombstones whose time has passed, so that
  * the pass that drops them also drops everything that they deleted; and records of groups that are
  * held, since a hold that has moved on leaves superseded records. */
+#include <stdlib.h>
+
 #include "cleaner/cleaner_impl.h"
 
 typedef struct scanner {
@@ -224,6 +226,21 @@ static int scan_once(ol_clean_run *run, bool *again, ol_error *error) {
     return status;
 }
 
+/* The first batch of a leader epoch does not go without being read: its header stays. */
+static int undo_epoch_starts(ol_clean_run *run, ol_error *error) {
+    const ol_clean_scope *scope = &run->scope;
+    size_t capacity = ol_log_epochs(scope->log, scope->target, NULL, 0);
+    ol_leader_epoch *epochs = malloc((capacity + 1) * sizeof *epochs);
+    if (epochs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");
+    size_t count = ol_log_epochs(scope->log, scope->target, epochs, capacity);
+    if (count > capacity) count = capacity;
+    for (size_t i = 0; i < count; i++) {
+        ol_clean_superseded_undo(&run->pass.superseded, epochs[i].start_offset);
+    }
+    free(epochs);
+    return OL_OK;
+}
+
 int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
     const ol_clean_scope *scope = &run->scope;
     ol_clean_transactions *transactions = &run->transactions;
@@ -241,7 +258,9 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
         int status = scan_once(run, &again, error);
         if (status != OL_OK) return status;
         if (again) continue;
-        if (pass->end > first_dirty || pass->end == scope->target) return OL_OK;
+        if (pass->end > first_dirty || pass->end == scope->target) {
+            return undo_epoch_starts(run, error);
+        }
         return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key",
                        scope->options.map_bytes);
     }

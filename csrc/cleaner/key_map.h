@@ -182,6 +182,12 @@ static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t of
     }
 }
 
+/* A record is undecided after all. */
+static inline void ol_clean_superseded_undo(ol_clean_superseded *bits, int64_t offset) {
+    uint64_t at = (uint64_t)offset - (uint64_t)bits->from;
+    if (at < bits->count) bits->gone[at / 64] &= ~(UINT64_C(1) << (at % 64));
+}
+
 static inline bool ol_clean_superseded_is_gone(const ol_clean_superseded *bits, int64_t offset) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from;
     return at < bits->count && (bits->plain[at / 64] & bits->gone[at / 64]) >> (at % 64) & 1;

@@ -120,8 +120,19 @@ static bool is_last_of_producer(const ol_clean_scope *scope, const ol_batch *bat
     return ol_batch_is_control(batch) && state->epoch == batch->producer_epoch;
 }
 
+/* A follower that copies a cleaned log learns from its batches where leader epochs begin.  Without
+ * the first batch of one it takes a later place for its start, and as a leader it would not notice
+ * that another replica's log parts below that (docs/format/leader-epochs.md §12.2). */
+static bool is_first_of_epoch(const ol_clean_scope *scope, const ol_batch *batch) {
+    int32_t epoch;
+    int64_t start;
+    ol_log_end_for_epoch(scope->log, batch->leader_epoch - 1, &epoch, &start);
+    return start == batch->base_offset;
+}
+
 static bool retains_empty(const ol_clean_scope *scope, const ol_batch *batch) {
     if (batch->last_offset + 1 == scope->target) return true;
+    if (batch->leader_epoch > 0 && is_first_of_epoch(scope, batch)) return true;
     return batch->producer_id >= 0 && is_last_of_producer(scope, batch);
 }
 
