@@ -29,10 +29,11 @@ class ReplicaLog(Protocol):
         """Returns the end of what is on disk: what survives a loss of power."""
 
     def last_epoch(self) -> int:
-        """Returns the leader epoch of the last record, -1 if the log holds none.
+        """Returns the newest leader epoch that the log knows, -1 if it knows none.
 
-        An epoch that starts at the log end does not count: this replica led in it, and wrote
-        nothing.  Its later leaders may not know of that epoch.
+        That may be one that starts at the log end: this replica led in it, and wrote nothing.  A
+        later leader that does not know of it answers that the logs part at the log end, and a
+        truncation there removes the epoch.
         """
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:

@@ -55,7 +55,7 @@ class MemoryLog:
         return self.flushed_end
 
     def last_epoch(self) -> int:
-        return self.records[-1].epoch if self.records else -1
+        return self.epochs[-1][0] if self.epochs else -1
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """docs/format/directory.md §1.5, row by row."""
@@ -91,8 +91,7 @@ class MemoryLog:
 
     def truncate(self, offset: int) -> None:
         assert self.start <= offset
-        if offset >= self.log_end():
-            return
+        # Also at the log end: an epoch that was led there, and nothing written in, goes.
         del self.records[offset - self.start :]
         self.epochs = [entry for entry in self.epochs if entry[1] < offset]
         self.flushed_end = min(self.flushed_end, offset)
