@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +28,7 @@ def run(first: int, count: int, lines: int) -> int:
     from tests.simulation.coverage import Coverage
     from tests.simulation.world import Failure, simulate
 
+    logging.getLogger("offsetlog").setLevel(logging.ERROR)  # of damage that the faults do
     coverage = Coverage()
     for seed in range(first, first + count):
         try:

@@ -1,154 +1,197 @@
-"""Promises that a run must keep, checked while it goes on and at its end."""
+"""Promises that a run must keep, checked while it goes on and at its end.
+
+Fetches, commits and all other calls of a group are checked for linearizability against the order of
+the log: what was acknowledged stands above all that was acknowledged before it was called, and each
+fetch shows the state of one place of the log that is not below what any earlier call has shown.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from offsetlog.types import TopicPartition
+from offsetlog.errors import OffsetLogError
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+from tests.simulation.batches import base_of, decode, next_of, split
+from tests.simulation.operations import GroupState, Operation
+from tests.simulation.truth import Claim, Truth, Violation
 
-KEYS = tuple(TopicPartition("t", number) for number in range(3))
-
-
-class Violation(AssertionError):
-    """A promise was broken."""
-
-
-@dataclass(slots=True)
-class Write:
-    """A commit or delete of all keys of a group; `value` -1 for a delete."""
-
-    group: str
-    value: int
-    invoked: int
-    returned: int | None = None     # when it was acknowledged
-    log_offset: int | None = None   # of its first record
-
-
-@dataclass(slots=True)
-class GroupHistory:
-    """What is known of one group: by value the write, and the least log offset that later calls must see."""
-
-    writes: dict[int, Write] = field(default_factory=dict)
-    deletes: list[Write] = field(default_factory=list)
-    acknowledged: list[tuple[int, int]] = field(default_factory=list)    # (step of return, log offset)
-
-
-def _floor(history: GroupHistory, step: int) -> int:
-    # The greatest log offset that a call which returned before `step` has shown.
-    return max((offset for returned, offset in history.acknowledged if returned < step), default=-1)
+READ_BYTES = 1 << 16
 
 
 class Checker:
-    """Keeps the histories of all groups, and every batch that was ever below some replica's W."""
+    """Keeps what clients saw, and compares all replicas with the one truth."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, GroupHistory] = {}
-        self.committed: dict[int, bytes] = {}
-        self.digests: dict[int, tuple[int, ...]] = {}
+        self.truth = Truth()
+        self.operations: list[Operation] = []
         self.leaders: dict[int, int] = {}
-        self.seen: dict[tuple[int, int], int] = {}
-        self.shipped: dict[bytes, int] = {}
+        self.fetches = 0
+        #: Some replica's log was cleaned below this offset: records may be missing in others, too.
+        self.cleaned_to = 0
+        self._digests: dict[int, tuple[int, ...]] = {}
+        #: By the number of a node and its life: the offset up to which batches were compared, and
+        #: that at which the digest was.
+        self._seen: dict[tuple[int, int], int] = {}
+        self._digested: dict[tuple[int, int], int] = {}
+        self._shipped: dict[bytes, int] = {}
+        #: (group, "" for all) -> (step, log offset that a call which returned then has shown).
+        self._shown: dict[str, list[tuple[int, int]]] = {}
 
-    def history(self, group: str) -> GroupHistory:
-        return self.groups.setdefault(group, GroupHistory())
+    # ---------------------------------------------------------------------------------------- calls
 
-    # ------------------------------------------------------------------------------------------------ calls
+    def wrote(self, operation: Operation, node: Any, start: int, end: int) -> None:
+        """A call has written [start, end) to the log of the node that leads."""
+        operation.epoch, operation.start, operation.end = node.manager.leader_epoch(0), start, end
+        if self.leaders.get(operation.epoch) != node.number:
+            raise Violation(f"{operation} is of replica {node.number}, which was not elected")
+        self.operations.append(operation)
+        self.truth.wrote(operation)
 
-    def wrote(self, write: Write) -> None:
-        history = self.history(write.group)
-        if write.value >= 0:
-            history.writes[write.value] = write
-        else:
-            history.deletes.append(write)
+    def found_nothing_to_do(
+        self, text: str, group: str, node: Any, condition: Callable[[GroupState], bool]
+    ) -> None:
+        """A call wrote nothing, which a condition on the written state of its group allows."""
+        epoch, end = node.manager.last_epoch(0), node.manager.positions(0).log_end
+        self.truth.claims(Claim(text, group, condition), epoch, end)
 
-    def acknowledged(self, write: Write, step: int) -> None:
-        history = self.history(write.group)
-        assert write.log_offset is not None
-        floor = _floor(history, write.invoked)
-        if write.log_offset <= floor:
-            raise Violation(f"{write} was acknowledged at or below log offset {floor}, which an earlier call has shown")
-        write.returned = step
-        history.acknowledged.append((step, write.log_offset))
+    def elected(self, epoch: int, number: int) -> None:
+        """The controller has elected a leader: nobody else writes in its epoch."""
+        self.leaders[epoch] = number
 
-    def fetched(self, group: str, invoked: int, step: int, found: dict[TopicPartition, Any]) -> None:
-        history = self.history(group)
-        values = {key: found[key].offset for key in KEYS}
-        if len(set(values.values())) != 1:
-            raise Violation(f"group {group}: half of a commit is seen: {values}")
-        value = values[KEYS[0]]
-        floor = _floor(history, invoked)
-        if value < 0:
-            if floor >= 0 and not any(each.log_offset is None or each.log_offset >= floor for each in history.deletes):
-                raise Violation(f"group {group}: nothing is there, though log offset {floor} was shown and not deleted")
-            return
-        write = history.writes.get(value)
-        if write is None or write.log_offset is None:
-            raise Violation(f"group {group}: {value} was never written")
-        if write.log_offset < floor:
-            raise Violation(f"group {group}: {value} of log offset {write.log_offset} after {floor} was shown")
-        history.acknowledged.append((step, write.log_offset))
+    def acknowledged(self, operation: Operation, node: Any, step: int) -> None:
+        """All replicas in sync have what a call wrote."""
+        positions = node.manager.positions(0)
+        if positions.watermark < operation.end:
+            raise Violation(f"{operation} was acknowledged with W at {positions.watermark}")
+        floor = self._floor(operation.group, operation.invoked)
+        if operation.end <= floor:
+            raise Violation(f"{operation} was acknowledged below {floor}, which was shown before")
+        operation.returned = step
+        self._show(operation.group, step, operation.end)
 
-    # ------------------------------------------------------------------------------------------------ replicas
+    def _floor(self, group: str, step: int) -> int:
+        shown = self._shown.get(group, ())
+        return max((offset for returned, offset in shown if returned < step), default=0)
 
-    def leads(self, epoch: int, number: int) -> None:
-        """A replica wrote in an epoch: nobody else may."""
-        if self.leaders.setdefault(epoch, number) != number:
-            raise Violation(f"replicas {self.leaders[epoch]} and {number} both led in epoch {epoch}")
+    def _show(self, group: str, step: int, offset: int) -> None:
+        self._shown.setdefault(group, []).append((step, offset))
+
+    def fetched(
+        self,
+        group: str,
+        step: int,
+        found: Mapping[TopicPartition, OffsetAndMetadata],
+        keys: Collection[TopicPartition] | None,
+    ) -> None:
+        """A fetch of some keys, or of all, was answered at once."""
+        self.fetches += 1
+        shown = {
+            key: (value.offset, value.leader_epoch, value.metadata)
+            for key, value in found.items()
+            if value.offset >= 0
+        }
+
+        def is_it(state: dict[Any, Any]) -> bool:
+            if keys is None:
+                return state == shown
+            return all(state.get(key) == shown.get(key) for key in keys)
+
+        floor = self._floor(group, step)
+        at = self.truth.find(group, floor, is_it)
+        if at is None:
+            newest = self.truth.versions[group][-1]
+            raise Violation(f"group {group}: {shown} was never so from {floor} on; now {newest}")
+        self._show(group, step, at)
+
+    # ------------------------------------------------------------------------------------- replicas
 
     def ships(self, records: bytes, epoch: int) -> None:
         """A leader of an epoch sends batches to a follower."""
         # One that was cut off may send later what the present leader has sent as well.
         if records:
-            self.shipped[records] = max(epoch, self.shipped.get(records, -1))
+            self._shipped[records] = max(epoch, self._shipped.get(records, -1))
 
     def appended(self, number: int, epoch: int, records: bytes) -> None:
         """A follower that is in an epoch has appended batches."""
-        shipped = self.shipped.get(bytes(records), epoch)
+        shipped = self._shipped.get(bytes(records), epoch)
         if shipped < epoch:
-            raise Violation(f"replica {number}: batches of the leader of epoch {shipped} changed it in epoch {epoch}")
+            raise Violation(
+                f"replica {number}: batches of the leader of epoch {shipped} changed it in {epoch}"
+            )
 
     def replica(self, node: Any) -> None:
-        """W of a replica has moved: what is below it is one truth, and the same state."""
+        """What is below W of a replica is one truth, and its state is that of all others there."""
         replica = node.core.replica(0)
         if replica is None:
             return
         positions = replica.positions()
+        node.flushed_to(positions)
         place = (node.number, node.life)
-        known = self.seen.get(place, positions.log_start)
-        if positions.watermark <= known:
-            return
-        self._compare_batches(node, known, positions.watermark)
-        self.seen[place] = positions.watermark
-        if node.core.core.partition(0).role in ("active", "follower"):
-            *sums, applied = replica.digest(physical=True)
-            if self.digests.setdefault(applied, tuple(sums)) != tuple(sums):
-                raise Violation(f"replica {node.number}: another digest at W {applied}")
+        known = self._seen.get(place, positions.log_start)
+        if positions.watermark > known:
+            self._seen[place] = self._compare(node, known, positions.watermark)
+        # A table that is loaded later is compared later.
+        is_new = positions.applied != self._digested.get(place, -1)
+        if is_new and node.core.core.partition(0).role in ("active", "follower"):
+            self._compare_digest(node, replica)
+            self._digested[place] = positions.applied
 
-    def _compare_batches(self, node: Any, start: int, end: int) -> None:
-        buffer = bytearray(1 << 16)
+    def _compare_digest(self, node: Any, replica: Any) -> None:
+        *sums, applied = replica.digest(physical=True)
+        # Below, a cleaned log holds no longer what later records superseded.
+        if applied < self.cleaned_to:
+            return
+        if self._digests.setdefault(applied, tuple(sums)) != tuple(sums):
+            raise Violation(f"replica {node.number}: another digest at W {applied}")
+
+    def _compare(self, node: Any, start: int, end: int) -> int:
+        buffer = bytearray(READ_BYTES)
         offset = start
         while offset < end:
             size = node.manager.read_into(0, offset, buffer)
             if size == 0:
-                return      # W lies within a batch
-            at = 0
-            while at < size:
-                base = int.from_bytes(buffer[at : at + 8], "big")
-                length = int.from_bytes(buffer[at + 8 : at + 12], "big") + 12
-                batch = bytes(buffer[at : at + length])
-                if self.committed.setdefault(base, batch) != batch:
-                    raise Violation(f"replica {node.number}: another batch at log offset {base} below W")
-                offset = base + int.from_bytes(batch[23:27], "big") + 1
-                at += length
+                break       # W lies within a batch
+            for batch in split(memoryview(buffer)[:size]):
+                self._compare_batch(node, offset, batch)
+                offset = next_of(batch)
+        return offset
+
+    def _compare_batch(self, node: Any, offset: int, batch: bytes) -> None:
+        truth, base = self.truth, base_of(batch)
+        if truth.batches.get(base) == batch:
+            return
+        if base > offset and base > max(self.cleaned_to, truth.start):
+            raise Violation(f"replica {node.number} has nothing from log offset {offset} to {base}")
+        if base >= truth.end:
+            if base > truth.end:
+                raise Violation(f"replica {node.number} lacks what stands from {truth.end} on")
+            truth.append(batch)
+            return
+        found = decode(batch)
+        if found.last >= self.cleaned_to:
+            raise Violation(f"replica {node.number}: another batch at log offset {base} below W")
+        for record in found.records:
+            if truth.records.get(record.offset) != (found.epoch, record):
+                raise Violation(f"replica {node.number}: another record at {record.offset} below W")
+
+    def cleaned(self, node: Any) -> None:
+        """A replica's log was cleaned, at most up to its W."""
+        self.cleaned_to = max(self.cleaned_to, node.manager.positions(0).watermark)
 
     def survived(self, node: Any) -> None:
-        """At the end: every acknowledged write is in the log of the last leader."""
-        for history in self.groups.values():
-            for write in [*history.writes.values(), *history.deletes]:
-                if write.returned is not None and write.log_offset not in self.committed:
-                    raise Violation(f"an acknowledged write is lost: {write}")
+        """At the end: every acknowledged call had its effect, and the last leader has all."""
+        for operation in self.operations:
+            if operation.returned is not None and not operation.took_effect:
+                raise Violation(f"an acknowledged call is lost: {operation}")
         end = node.manager.positions(0).watermark
-        highest = max(self.committed, default=-1)
-        if highest >= end:
-            raise Violation(f"the last leader has W {end}, though log offset {highest} was committed")
+        if end < self.truth.end:
+            raise Violation(f"the last leader has W {end}, though {self.truth.end} was committed")
+
+
+def look(checker: Checker, node: Any) -> None:
+    """Has the checker look at a replica, unless its disk fails or its table is being loaded."""
+    try:
+        checker.replica(node)
+    except OffsetLogError:
+        return

@@ -16,6 +16,8 @@ FAULTS = (
     "slow disk",
     "clock jump",
 )
+#: What else must be met, now and then.
+EVENTS = ("cleaning", "snapshot", "stop", "truncation", "rewind", "new start", "expiry")
 ROLES = ("leader", "follower")
 
 
@@ -24,6 +26,7 @@ class Coverage:
 
     def __init__(self) -> None:
         self.met: Counter[tuple[str, str]] = Counter()
+        self.fetches = self.claims = 0
         self.runs = self.operations = self.acknowledged = self.elections = self.power_losses = 0
         #: The least that one seed had.
         self.least: dict[str, int] = {}
@@ -32,8 +35,11 @@ class Coverage:
         """Counts what one world met."""
         self.met += world.coverage
         self.runs += 1
-        for name in ("operations", "acknowledged", "power_losses"):
-            self._count(name, getattr(world, name))
+        self._count("operations", world.clients.operations)
+        self._count("acknowledged", world.clients.acknowledged)
+        self._count("power_losses", world.power_losses)
+        self.fetches += world.checker.fetches
+        self.claims += world.checker.truth.claims_checked
         self._count("elections", world.controller.elections)
 
     def _count(self, name: str, value: int) -> None:
@@ -47,9 +53,11 @@ class Coverage:
     def __str__(self) -> str:
         lines = [
             f"{self.runs} seeds: {self.operations} operations, {self.acknowledged} acknowledged, "
-            f"{self.elections} elections",
+            f"{self.elections} elections, {self.fetches} fetches, {self.claims} refusals",
             f"the least of one seed: {self.least}",
             f"{'fault':<14}{ROLES[0]:>10}{ROLES[1]:>10}",
         ]
-        lines += [f"{fault:<14}" + "".join(f"{self.met[fault, role]:>10}" for role in ROLES) for fault in FAULTS]
+        for name in (*FAULTS, *EVENTS):
+            counts = (f"{self.met[name, role]:>10}" for role in ROLES)
+            lines.append(f"{name:<14}{''.join(counts)}")
         return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,31 @@ from tests.faults.fault_fs import FaultFileSystem
 
 from offsetlog._native.clocks import ManualClock
 from offsetlog._native.manager_core import ManagerCore
+from offsetlog._native.partition import Partition
 from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import NotCoordinatorError, OffsetLogError, StorageError
+from offsetlog.lifecycle.close import _write_checkpoints
+from offsetlog.maintenance import policy
+from offsetlog.maintenance.cleaning import LogCleaner
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.replica_host import HostConfig, ReplicaHost
 from offsetlog.manager.settings import ManagerSettings
 from offsetlog.replication.in_sync import InSyncConfig
 from offsetlog.replication.messages import FetchRequest, FetchResponse, InSyncChange, PartitionState
+from offsetlog.types import LogPositions
 from tests.simulation.network import CONTROLLER
 from tests.simulation.scheduler import NodeExecutor
+from tests.simulation.truth import Violation
 
 PARTITION = 0
 EPOCH_MS = 1_700_000_000_000
 #: Positions expire after two simulated seconds.
 RETENTION_MS = 2_000
+CHECKPOINT_SECONDS = 0.8
+#: A replica that lacks a tombstone when it is cleaned away never hears of it, as in Kafka: it has
+#: to come back within this time, and the clocks jump by days.
+TOMBSTONE_MS = 90 * 86_400_000
+MAINTENANCE = MaintenanceConfig(enabled=False, retention_ms=RETENTION_MS)
 
 
 def settings(path: Path, *, accept: bool) -> ManagerSettings:
@@ -33,8 +45,14 @@ def settings(path: Path, *, accept: bool) -> ManagerSettings:
         replication_factor=3,
         min_insync_replicas=2,
         accept_while_loading=accept,
-        store=StoreConfig(segment_bytes=16384, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16384),
-        maintenance=MaintenanceConfig(enabled=False, retention_ms=RETENTION_MS),
+        commit_timeout=0.001,   # nobody may wait on the one thread
+        store=StoreConfig(
+            segment_bytes=16384,
+            batch_bytes_max=4096,
+            extend_bytes_min=4096,
+            extend_bytes_max=16384,
+        ),
+        maintenance=MAINTENANCE,
     )
 
 
@@ -53,6 +71,10 @@ class Node:
         self.executor: NodeExecutor | None = None
         self.clock_ms = EPOCH_MS
         self.last_known: PartitionState | None = None
+        #: What the replica has said to be on disk, and no truncation has cut since.
+        self._kept = 0
+        #: Whether its next life begins with a cut of its log below W, as after a repair.
+        self.rewinds = False
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -81,6 +103,13 @@ class Node:
         )
         manager.start()
         self.manager = manager
+        if self.life == 1 and self.world.begins_at > 0:
+            # As after a clean-up of the oldest segments.
+            manager.become_follower(PARTITION, 0)
+            manager.restart_at(PARTITION, 0, self.world.begins_at)
+        end = manager.positions(PARTITION).log_end
+        if end < self._kept:
+            raise Violation(f"node {self.number} lost what was on disk: {end} to {self._kept}")
         self.host = ReplicaHost(
             manager,
             PARTITION,
@@ -90,9 +119,43 @@ class Node:
             self,
             self.executor,
             InSyncConfig(min_insync_replicas=2, lag_time_max_ms=1500, join_wait_ms=300, proposal_backoff_ms=200),
-            HostConfig(fetch_wait=0.05, retry=0.2, tick=0.3, fetch_bytes=8192, renew=0.1),
+            HostConfig(fetch_wait=0.05, retry=0.2, tick=0.3, fetch_bytes=4096, renew=0.1),
         )
-        appends = manager.append_as_follower
+        self._listen(manager)
+        self._keep_checkpoints()
+        if self.rewinds:
+            self._rewind(manager)
+
+    def _rewind(self, manager: LogManager) -> None:
+        self.rewinds = False
+        with contextlib.suppress(OffsetLogError):       # it failed, or has no log
+            epoch, partition = max(0, manager.leader_epoch(PARTITION)), self._partition
+            manager.become_follower(PARTITION, epoch)
+            manager._partitions.load(partition)
+            positions = manager.positions(PARTITION)
+            offset = self.world.scheduler.random.randint(positions.log_start, positions.watermark)
+            manager.truncate_to(PARTITION, epoch, offset)
+            self.world.scheduler.note(f"node {self.number} is cut back to {offset}")
+            self.world.coverage["rewind", self.role] += 1
+
+    def _listen(self, manager: LogManager) -> None:
+        appends, truncates, restarts = (
+            manager.append_as_follower,
+            manager.truncate_to,
+            manager.restart_at,
+        )
+
+        def truncate(partition: int, epoch: int, offset: int) -> int:
+            self._kept = min(self._kept, offset)
+            end = truncates(partition, epoch, offset)
+            self._kept = min(self._kept, end)
+            self.world.coverage["truncation", self.role] += 1
+            return end
+
+        def restart(partition: int, epoch: int, offset: int) -> None:
+            self._kept = 0
+            restarts(partition, epoch, offset)
+            self.world.coverage["new start", self.role] += 1
 
         def append(partition: int, epoch: int, batches: Any) -> int:
             end = appends(partition, epoch, batches)
@@ -100,14 +163,76 @@ class Node:
             return end
 
         manager.append_as_follower = append  # type: ignore[method-assign]
+        manager.truncate_to = truncate  # type: ignore[method-assign]
+        manager.restart_at = restart  # type: ignore[method-assign]
         manager.listen_to_writes(lambda _: self.host.on_written() if self.host is not None else None)
+
+    def flushed_to(self, positions: LogPositions) -> None:
+        """The replica has said what is on disk: no loss of power may take it."""
+        self._kept = max(self._kept, positions.flushed)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it leads, and answers."""
+        partition = None if self.manager is None else self.core.core.partition(PARTITION)
+        return partition is not None and partition.role == "active"
+
+    def _keep_checkpoints(self) -> None:
+        # What a thread of the manager does each minute.
+        assert self.executor is not None
+        if self.manager is not None:
+            with contextlib.suppress(OffsetLogError):
+                _write_checkpoints(self.core.core, self.manager._directory)
+        self.executor.call_later(CHECKPOINT_SECONDS, self._keep_checkpoints)
+
+    def clean(self) -> bool:
+        """Cleans the log; returns whether anything was done.  Raises OffsetLogError."""
+        cleaner, partition = self._cleaner(), self._partition
+        plan = policy.decide_asked(
+            cleaner.inspect(partition), MAINTENANCE, self.clock.milliseconds, roll=True
+        )
+        if plan.action == "none":
+            return False
+        cleaner.clean(partition, plan, delete_retention_ms=TOMBSTONE_MS)
+        return True
+
+    def snapshot(self) -> None:
+        """Writes a snapshot.  Raises OffsetLogError."""
+        self._cleaner().snapshot(self._partition)
+
+    @property
+    def _partition(self) -> Partition:
+        partition = self.core.core.partition(PARTITION)
+        if partition is None:
+            raise NotCoordinatorError("there is no log yet")
+        return partition
+
+    def _cleaner(self) -> LogCleaner:
+        # One for each run: it remembers times of the real clock.
+        assert self.manager is not None
+        self.show_time()
+        clock = self.clock
+        return LogCleaner(self.manager._directory, MAINTENANCE, lambda: clock.milliseconds)
+
+    def replace_disk(self) -> None:
+        """The disk of a node that is down is replaced by an empty one."""
+        shutil.rmtree(self.path)
+        self.path.mkdir()
+        self._kept = 0
+
+    def stop_cleanly(self) -> None:
+        """Ends its process as an operator does."""
+        assert self.manager is not None
+        with contextlib.suppress(StorageError):     # a full disk keeps what was written
+            self.manager.stop()
+        self.stop(power=False)
 
     def stop(self, *, power: bool) -> None:
         """Dies: the disk keeps what was flushed, or with `power` off perhaps some more; else all that was written."""
-        assert self.host is not None
         assert self.executor is not None
         self.executor.stop()
-        self.host.stop()
+        if self.host is not None:
+            self.host.stop()
         manager, self.manager, self.host = self.manager, None, None
         assert manager is not None
         if not self.fs.stopped:

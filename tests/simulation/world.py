@@ -9,18 +9,14 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from offsetlog.errors import CommitTimeoutError, ConditionError, NotCoordinatorError, OffsetLogError
-from offsetlog.types import TopicPartition
-from tests.simulation.checker import KEYS, Checker, Violation, Write
+from offsetlog.errors import OffsetLogError
+from tests.simulation.checker import Checker, Violation, look
+from tests.simulation.clients import Clients, fetch_at_last
 from tests.simulation.controller import Controller
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Scheduler
 
-BUSY = ("red", "green", "blue")
-#: A group that commits so rarely that its positions expire in between.
-RARE = "grey"
-GROUPS = (*BUSY, RARE)
 #: Those that are rare among followers come more often.
 FAULTS = (
     *("loss", "duplication", "partition", "power", "elect"),
@@ -28,6 +24,8 @@ FAULTS = (
 )
 #: What is done to the disk or the clock of a node, as it is counted.
 SPOILS = {"full": "disk full", "slow": "slow disk", "clock": "clock jump", "flush": "failed flush"}
+#: The checker looks at the replicas after so many steps, and before a call and a crash.
+LOOK_STEPS = 4
 OPERATIONS = 220
 ELECTIONS = 3
 #: Seconds that a run may take to come to rest after its last fault.
@@ -54,12 +52,13 @@ class World:
         self.accepts = self.scheduler.random.random() < 0.5
         self.network = Network(self.scheduler, self.coverage, self._role)
         self.nodes = [Node(number, self, root) for number in range(3)]
-        self.controller = Controller(self)
         self.checker = Checker()
-        self.operations = 0
-        self.acknowledged = 0
+        self.controller = Controller(self)
+        self.checker.elected(self.controller.state.leader_epoch, self.controller.state.leader)
+        self.begins_at = self.scheduler.random.choice((0, 0, 1000))
+        self.checker.truth.begin_at(self.begins_at)
+        self.clients = Clients(self)
         self.power_losses = 0
-        self.values = 0
         self.is_calm = False
 
     def _role(self, number: int) -> str:
@@ -73,16 +72,17 @@ class World:
         self.scheduler.after(0.05, "", self._ask)
         self.scheduler.after(0.1, "", self._client)
         self.scheduler.after(0.5, "", self._fault)
+        self.scheduler.after(1.0, "", self._upkeep)
         self._order_what_no_run_lacks()
         self._go_until(self._has_had_enough, 200.0)
         self._heal()
         self._go_until(self._is_at_rest, self.scheduler.now + CALM)
         if not self._is_at_rest():
             raise Violation("the replicas did not come to rest")
+        self._look()
         leader = self.nodes[self.controller.state.leader]
         self.checker.survived(leader)
-        for group in GROUPS:
-            self._fetch_at_last(group)
+        fetch_at_last(self.clients, leader, self.scheduler.step)
 
     def _order_what_no_run_lacks(self) -> None:
         draw = self.scheduler.random
@@ -96,44 +96,29 @@ class World:
 
     def _has_had_enough(self) -> bool:
         return (
-            self.operations >= OPERATIONS
+            self.clients.operations >= OPERATIONS
             and self.scheduler.now > 10
             and self.controller.elections >= ELECTIONS
             and self.power_losses > 0
         )
 
-    def _fetch_at_last(self, group: str) -> None:
-        for _ in range(10_000):
-            # An election that was due may come yet.
-            leader = self.nodes[self.controller.state.leader]
-            assert leader.manager is not None
-            try:
-                found = leader.manager.fetch(group, KEYS)
-            except NotCoordinatorError:     # its lease is renewed in a moment
-                self.scheduler.step()
-                continue
-            step = self.scheduler.steps
-            self.checker.fetched(group, step, step, found)
-            return
-        raise Violation(f"group {group} cannot be fetched when all is well")
-
     def _go_until(self, done: Callable[[], bool], limit: float) -> None:
         while not done() and self.scheduler.now < limit:
             if not self.scheduler.step():
                 break
-            for node in self.nodes:
-                if node.is_up:
-                    self._look_at(node)
+            if self.scheduler.steps % LOOK_STEPS == 0:
+                self._look()
 
-    def _look_at(self, node: Node) -> None:
-        try:
-            self.checker.replica(node)
-        except OffsetLogError:
-            return      # its disk failed, or its table is being loaded
+    def _look(self) -> None:
+        for node in self.nodes:
+            if node.is_up:
+                look(self.checker, node)
 
     def _is_at_rest(self) -> bool:
         state = self.controller.state
-        if len(state.in_sync) < 3 or state.leader < 0 or not all(node.is_up for node in self.nodes):
+        if len(state.in_sync) < 3 or self.controller.is_due():
+            return False
+        if not all(node.is_up for node in self.nodes):
             return False
         leader = self.nodes[state.leader]
         if leader.role != "leader" or leader.core.core.partition(0) is None:
@@ -148,6 +133,7 @@ class World:
     def _start(self, node: Node) -> None:
         if node.is_up:
             return
+        self._spoil_disk(node)
         node.start()
         self.scheduler.note(f"node {node.number} starts")
         self.scheduler.after(0.01, "", lambda: self.controller.on_registered(node.number, node.life))
@@ -162,13 +148,32 @@ class World:
         self.coverage[kind, node.role] += 1
         self.power_losses += power
         self.scheduler.note(f"{kind} of node {node.number}, a {node.role}")
+        look(self.checker, node)
         node.stop(power=power)
-        number, life = node.number, node.life
-        draw = self.scheduler.random.random
-        if draw() < 0.8:
-            self.scheduler.after(0.3 + draw(), "", lambda: self._lost(number, life))
-        self.scheduler.after(0.2 + 3 * draw(), "", lambda: self._start(self.nodes[number]))
+        self._is_down(node)
         return True
+
+    def _is_down(self, node: Node) -> None:
+        life, draw = node.life, self.scheduler.random.random
+        if draw() < 0.8:
+            self.scheduler.after(0.3 + draw(), "", lambda: self._lost(node.number, life))
+        self.scheduler.after(0.2 + 3 * draw(), "", lambda: self._start(node))
+
+    def _spoil_disk(self, node: Node) -> None:
+        """A node that nobody needs may get another disk: the controller is asked first."""
+        controller, draw = self.controller, self.scheduler.random
+        if node.life == 0 or self.is_calm or draw.random() > 0.3:
+            return
+        if node.number == controller.state.leader:
+            return
+        controller.on_lost(node.number)
+        if node.number in controller.state.in_sync:
+            return
+        if draw.random() < 0.5:
+            node.replace_disk()
+            self.scheduler.note(f"node {node.number} has an empty disk")
+        else:
+            node.rewinds = True
 
     def _one_of(self, nodes: list[Node]) -> Node:
         # Leaders meet as many faults as the others together.
@@ -227,6 +232,47 @@ class World:
             self._spoil(kind, node, lasts)
         self.scheduler.after(0.3 + draw.random(), "", self._fault)
 
+    def _upkeep(self) -> None:
+        """What brokers do unasked, and their operators."""
+        if self.is_calm:
+            return
+        draw = self.scheduler.random
+        self.scheduler.after(0.5 + 2 * draw.random(), "", self._upkeep)
+        node = self._one_of(self.nodes)
+        if not node.is_up:
+            return
+        kind = draw.choice(("stop", "clean", "clean", "snapshot", "snapshot"))
+        if kind == "stop":
+            self._stop_cleanly(node)
+        else:
+            self._look_after(kind, node)
+
+    def _look_after(self, kind: str, node: Node) -> None:
+        """Cleans a log, or writes a snapshot."""
+        role = node.role
+        look(self.checker, node)        # before records go that nobody has seen
+        try:
+            if kind == "snapshot":
+                node.snapshot()
+            elif node.clean():
+                self.checker.cleaned(node)
+            else:
+                return
+        except OffsetLogError as failure:
+            self.coverage[type(failure).__name__, role] += 1
+            if role == "leader":
+                self.checker.cleaned(node)      # what was cleaned before it failed stays so
+            return
+        self.coverage[{"clean": "cleaning", "snapshot": "snapshot"}[kind], role] += 1
+        self.scheduler.note(f"{kind}: node {node.number}, a {role}")
+
+    def _stop_cleanly(self, node: Node) -> None:
+        if sum(each.is_up for each in self.nodes) > 1:
+            self.coverage["stop", node.role] += 1
+            self.scheduler.note(f"node {node.number}, a {node.role}, is stopped")
+            node.stop_cleanly()
+            self._is_down(node)
+
     def _partition(self, node: Node, lasts: float) -> None:
         others = [each.number for each in self.nodes if each is not node] + [-1]
         one_way = self.scheduler.random.random() < 0.3
@@ -283,89 +329,13 @@ class World:
                 elif node.number not in self.controller.live:
                     self.controller.on_back(node.number, node.life)
 
-    # ------------------------------------------------------------------------------------------------ clients
+    # -------------------------------------------------------------------------------------- clients
 
     def _client(self) -> None:
         draw = self.scheduler.random
         self.scheduler.after(0.005 + 0.08 * draw.random(), "", self._client)
-        if self.is_calm and self.operations >= OPERATIONS + 20:
-            return
-        self.operations += 1
-        # Clients believe any node that says that it leads.
-        up = [node for node in self.nodes if node.manager is not None]
-        leaders = [node for node in up if node.role == "leader"]
-        if not up:
-            return
-        node = draw.choice(leaders or up)
-        group = RARE if draw.random() < 0.08 else draw.choice(BUSY)
-        kind = draw.random()
-        node.show_time()
-        try:
-            if kind < 0.03:
-                self._expire(draw.choice(up))
-            elif kind < 0.35:
-                self._fetch(node, group)
-            elif kind < 0.42:
-                self._delete(node, group)
-            else:
-                self._commit(node, group, conditional=kind > 0.8)
-        except ConditionError:
-            return
-        except OffsetLogError as failure:
-            self.coverage[type(failure).__name__, node.role] += 1
-
-    def _fetch(self, node: Node, group: str) -> None:
-        assert node.manager is not None
-        found = node.manager.fetch(group, KEYS)
-        step = self.scheduler.steps
-        self.scheduler.note(f"node {node.number}: fetch {group}: {found[KEYS[0]].offset}")
-        self.checker.fetched(group, step, step, found)
-
-    def _commit(self, node: Node, group: str, *, conditional: bool) -> None:
-        assert node.manager is not None
-        self.values += 1
-        write = Write(group, self.values, self.scheduler.steps)
-        offsets = dict.fromkeys(KEYS, write.value)
-        expected: dict[TopicPartition, int | None] | None = None
-        if conditional:
-            known = node.manager.fetch(group, KEYS)[KEYS[0]].offset
-            expected = dict.fromkeys(KEYS, None if known < 0 else known)
-        self.checker.wrote(write)
-        pending = node.manager.commit_async(group, offsets, expected=expected, timeout=2.0)
-        write.log_offset = pending.position.log_offset - len(KEYS) + 1
-        self.checker.leads(node.manager.leader_epoch(0), node.number)
-        pending.add_done_callback(lambda done: self._answered(node, write, done))
-
-    def _answered(self, node: Node, write: Write, pending: object) -> None:
-        try:
-            pending.result(0)  # type: ignore[attr-defined]
-        except OffsetLogError as failure:
-            self.coverage[type(failure).__name__, node.role] += 1
-            return
-        self.scheduler.note(f"node {node.number}: {write.group} = {write.value} at {write.log_offset} is acknowledged")
-        self.acknowledged += 1
-        self.checker.acknowledged(write, self.scheduler.steps)
-
-    def _expire(self, node: Node) -> None:
-        # Any group may go, and a follower does nothing.
-        assert node.manager is not None
-        node.show_time()
-        try:
-            node.manager.expire(timeout=0)
-            wrote = False
-        except CommitTimeoutError:
-            wrote = True    # and nobody waits for W on the one thread
-        for group in GROUPS if wrote else ():
-            self.checker.history(group).deletes.append(Write(group, -1, self.scheduler.steps))
-        self.scheduler.note(f"node {node.number}, a {node.role}: positions expire: {wrote}")
-        self.coverage["expiry", node.role] += 1
-
-    def _delete(self, node: Node, group: str) -> None:
-        # A delete is answered as soon as it is written here: nobody waits on the one thread.
-        assert node.manager is not None
-        write = Write(group, -1, self.scheduler.steps)
-        self.checker.history(group).deletes.append(write)
-        node.manager.delete(group, KEYS, timeout=0)
+        if not self.is_calm or self.clients.operations < OPERATIONS + 20:
+            self.clients.call()
 
 
 def simulate(seed: int) -> World:

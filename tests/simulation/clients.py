@@ -1,0 +1,322 @@
+"""Clients: they call whoever says that it leads, and remember what each call may have done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from offsetlog.errors import (
+    CommitTimeoutError,
+    ConditionError,
+    GenerationError,
+    GroupNotEmptyError,
+    NotCoordinatorError,
+    OffsetLogError,
+)
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+from tests.simulation import operations
+from tests.simulation.batches import Position
+from tests.simulation.checker import Violation, look
+from tests.simulation.node import PARTITION, RETENTION_MS, Node
+from tests.simulation.operations import GroupState, Operation
+
+KEYS = tuple(TopicPartition("t", number) for number in range(3))
+#: Keys of commits that take several batches.
+WIDE = tuple(TopicPartition("wide", number) for number in range(40))
+WIDE_METADATA = "." * 200
+GONE = TopicPartition("gone", 0)
+BUSY = ("red", "green", "blue")
+#: A group that commits so rarely that its positions expire in between.
+RARE = "grey"
+GROUPS = (*BUSY, RARE)
+#: Seconds after which a call is answered in any case.
+PATIENCE = 2.0
+#: As `answer` in `offsetlog._native.manager_core`.
+REPLICAS = 2
+#: Refusals of which each says that nothing was written.
+REFUSALS = (ConditionError, GenerationError, GroupNotEmptyError)
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Clients:
+    """Draws calls, and hands what they did to the checker."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._random = world.scheduler.random
+        self.operations = 0
+        self.acknowledged = 0
+        self.values = 0
+        #: By group the newest generation that anybody has heard of.
+        self._generations: dict[str, int] = {}
+        self._kinds: list[tuple[Callable[[Node, str], None], float]] = [
+            (self._expire, 3),
+            (self._fetch, 30),
+            (self._commit, 36),
+            (self._commit_conditional, 16),
+            (self._commit_to_disk, 3),
+            (self._commit_wide, 2),
+            (self._commit_gone, 1),
+            (self._delete, 5),
+            (self._delete_group, 1.5),
+            (self._delete_topic, 1),
+            (self._fence, 2),
+        ]
+
+    def call(self) -> None:
+        """Makes one call."""
+        self.operations += 1
+        # Clients believe any node that says that it leads.
+        up = [node for node in self._world.nodes if node.manager is not None]
+        leaders = [node for node in up if node.role == "leader"]
+        if not up:
+            return
+        calls, weights = zip(*self._kinds, strict=True)
+        call = self._random.choices(calls, weights)[0]
+        anybody = self._random.random() < 0.1 or call == self._expire
+        node = self._random.choice(up if anybody else leaders or up)
+        group = RARE if self._random.random() < 0.08 else self._random.choice(BUSY)
+        node.show_time()
+        try:
+            call(node, group)
+        except OffsetLogError as failure:
+            self._world.coverage[type(failure).__name__, node.role] += 1
+
+    # -------------------------------------------------------------------------------------- fetches
+
+    def _fetch(self, node: Node, group: str) -> None:
+        keys = None if self._random.random() < 0.3 else KEYS
+        self.fetch(node, group, keys)
+
+    def fetch(self, node: Node, group: str, keys: tuple[TopicPartition, ...] | None) -> None:
+        """Fetches, and checks what is found."""
+        assert node.manager is not None
+        look(self._world.checker, node)
+        found = node.manager.fetch(group, keys)
+        shown = [f"{key.topic}{key.partition}={at.offset}" for key, at in sorted(found.items())]
+        self._note(node, f"fetch {group}: {' '.join(shown[:4])}")
+        self._world.checker.fetched(group, self._world.scheduler.steps, found, keys)
+
+    # -------------------------------------------------------------------------------------- commits
+
+    def _commit(self, node: Node, group: str) -> None:
+        keys = KEYS if self._random.random() < 0.7 else (self._random.choice(KEYS),)
+        self._write_commit(node, group, self._offsets(keys))
+
+    def _offsets(self, keys: tuple[TopicPartition, ...], metadata: str = "") -> Offsets:
+        self.values += 1
+        epoch = self._random.choice((-1, -1, 0, 7))
+        value = OffsetAndMetadata(self.values, metadata or f"m{self.values}", epoch)
+        return dict.fromkeys(keys, value)
+
+    def _commit_conditional(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+        offsets = dict(self._offsets(KEYS))
+        conditions: dict[str, Any] = {}
+        kind = self._random.random()
+        if kind < 0.5:
+            known = node.manager.fetch(group, KEYS)
+            conditions["expected"] = {
+                key: None if known[key].offset < 0 else known[key].offset for key in KEYS
+            }
+        elif kind < 0.75:
+            # Some would go back.
+            back = OffsetAndMetadata(max(0, self.values - self._random.choice((0, 4, 40))))
+            offsets[self._random.choice(KEYS)] = back
+            conditions["monotonic"] = True
+        else:
+            newest = self._generations.get(group, 1)
+            conditions["generation"] = newest - self._random.choice((0, 0, 1)) * (newest > 0)
+        self._write_commit(node, group, offsets, **conditions)
+
+    def _commit_wide(self, node: Node, group: str) -> None:
+        self._write_commit(node, group, self._offsets(WIDE, WIDE_METADATA))
+
+    def _commit_gone(self, node: Node, group: str) -> None:
+        self._write_commit(node, group, self._offsets((GONE,)))
+
+    def _write_commit(
+        self,
+        node: Node,
+        group: str,
+        offsets: Offsets,
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+    ) -> None:
+        assert node.manager is not None
+        operation = self._operation(
+            f"commit of {self.values}{' on a condition' if expected or monotonic else ''}",
+            group,
+            effect=operations.sets(offsets),
+            condition=operations.holds(offsets, expected, monotonic, generation),
+        )
+        commit = partial(
+            node.manager.commit_async,
+            group,
+            offsets,
+            expected=expected,
+            monotonic=monotonic,
+            generation=generation,
+            timeout=PATIENCE,
+        )
+        pending = self._write(node, operation, commit)
+        if pending is not None:
+            position = pending.position.log_offset
+            if position != operation.end - 1:
+                raise Violation(f"{operation} was said to stand at {position}")
+            pending.add_done_callback(partial(self._answered, node, operation))
+
+    def _commit_to_disk(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+        offsets = self._offsets(KEYS)
+        operation = self._operation("commit to disk", group, effect=operations.sets(offsets))
+        commit = partial(
+            node.manager.commit_async, group, offsets, timeout=PATIENCE, durability="disk"
+        )
+        pending = self._write(node, operation, commit)
+        if pending is not None:
+            pending.add_done_callback(partial(self._is_on_disk, node, operation))
+
+    def _is_on_disk(self, node: Node, operation: Operation, pending: Any) -> None:
+        # It may be cut still, where no other replica has it; a crash of this one keeps it.
+        if self._is_answered(node, pending):
+            assert node.manager is not None
+            flushed = node.manager.positions(PARTITION).flushed
+            if flushed < operation.end:
+                raise Violation(f"{operation} was said to be on disk, of which {flushed} is")
+
+    # --------------------------------------------------------------------------------- other writes
+
+    def _delete(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+        keys = KEYS if self._random.random() < 0.5 else (self._random.choice(KEYS), GONE)
+        operation = self._operation("delete", group, effect=operations.removes(keys))
+        delete = partial(node.manager.delete, group, keys, timeout=0)
+        self._write(node, operation, delete, nothing=operations.lacks(keys))
+        self._await(node, operation)
+
+    def _delete_group(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+        operation = self._operation("delete of all", group, effect=operations.removes_all)
+        delete = partial(node.manager.delete_group, group, timeout=0)
+        self._write(node, operation, delete, nothing=lambda state: state == GroupState())
+        self._await(node, operation)
+
+    def _fence(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+        offsets = self._offsets(KEYS[:1]) if self._random.random() < 0.5 else {}
+        operation = self._operation("fence", group, effect=operations.fences(offsets))
+        self._write(node, operation, partial(node.manager.fence, group, offsets, timeout=0))
+        if operation.start >= 0:
+            self._generations[group] = self._generations.get(group, 0) + 1
+        self._await(node, operation)
+
+    def _delete_topic(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+
+        def admits(key: TopicPartition | None, known: Position | None) -> bool:
+            return key is not None and key.topic == GONE.topic
+
+        operation = self._operation("delete of a topic", "", admits=admits)
+        self._write(node, operation, partial(node.manager.on_topic_deleted, [GONE.topic]))
+
+    def _expire(self, node: Node, group: str) -> None:
+        # Any group may go, and a follower does nothing.
+        assert node.manager is not None
+        now = node.clock.milliseconds
+
+        def admits(key: TopicPartition | None, known: Position | None) -> bool:
+            return key is None or known is None or known.committed_at + RETENTION_MS <= now
+
+        operation = self._operation("expiry", "", admits=admits)
+        self._write(node, operation, node.manager.expire)
+        self._note(node, f"expiry wrote {max(0, operation.end - operation.start)} records")
+        self._world.coverage["expiry", node.role] += 1
+
+    # -------------------------------------------------------------------------------------- writing
+
+    def _operation(self, name: str, group: str, **fields: Any) -> Operation:
+        return Operation(name=name, group=group, invoked=self._world.scheduler.steps, **fields)
+
+    def _write(
+        self,
+        node: Node,
+        operation: Operation,
+        call: Callable[[], Any],
+        *,
+        nothing: Callable[[GroupState], bool] | None = None,
+    ) -> Any:
+        """Makes a call, and records what it wrote; `nothing`: what holds where it wrote nothing."""
+        assert node.manager is not None
+        checker = self._world.checker
+        start = node.manager.positions(PARTITION).log_end
+        result, failure = None, None
+        try:
+            result = call()
+        except CommitTimeoutError:
+            pass        # it is written, and not in all replicas yet
+        except OffsetLogError as raised:
+            failure = raised
+        end = node.manager.positions(PARTITION).log_end
+        if end > start:
+            if isinstance(failure, REFUSALS):
+                raise Violation(f"{operation}: {start} to {end} written, and {failure}")
+            operation.failed = failure is not None
+            checker.wrote(operation, node, start, end)
+            self._note(node, f"{operation} is written")
+        elif isinstance(failure, ConditionError | GenerationError) and operation.condition:
+            is_refused = operation.condition
+            text = f"{operation} was refused: {failure}"
+            checker.found_nothing_to_do(
+                text, operation.group, node, lambda state: not is_refused(state)
+            )
+        elif failure is None and nothing is not None and node.is_active:
+            text = f"{operation} found nothing"
+            checker.found_nothing_to_do(text, operation.group, node, nothing)
+        if failure is not None:
+            raise failure
+        return result
+
+    def _await(self, node: Node, operation: Operation) -> None:
+        # These calls wait on the thread that calls them, and there is but one: they time out at
+        # once, and wait here as commits do.
+        assert node.manager is not None
+        if operation.start >= 0:
+            term = node.core.replica(PARTITION).leadership.term
+            pending = node.manager._park(PARTITION, operation.end, term, REPLICAS, PATIENCE)
+            pending.add_done_callback(partial(self._answered, node, operation))
+
+    def _answered(self, node: Node, operation: Operation, pending: Any) -> None:
+        if self._is_answered(node, pending):
+            self._note(node, f"{operation} is acknowledged")
+            self.acknowledged += 1
+            self._world.checker.acknowledged(operation, node, self._world.scheduler.steps)
+
+    def _is_answered(self, node: Node, pending: Any) -> bool:
+        try:
+            pending.result(0)
+        except OffsetLogError as failure:
+            self._world.coverage[type(failure).__name__, node.role] += 1
+            return False
+        return True
+
+    def _note(self, node: Node, text: str) -> None:
+        self._world.scheduler.note(f"node {node.number}: {text}")
+
+
+def fetch_at_last(clients: Clients, node: Node, step: Callable[[], object]) -> None:
+    """Fetches all groups from the last leader, whose lease may have to be renewed first."""
+    for group in GROUPS:
+        for _ in range(10_000):
+            try:
+                clients.fetch(node, group, None)
+            except NotCoordinatorError:
+                step()
+                continue
+            break
+        else:
+            raise Violation(f"group {group} cannot be fetched when all is well")
