@@ -8,19 +8,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.simulation import planted
+from tests.simulation.bugs import BUGS, MORE
+from tests.simulation.planted import plant
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("first", type=int, help="the first seed")
     parser.add_argument("count", type=int, help="how many seeds")
-    parser.add_argument("--planted", choices=sorted(planted.BUGS), help="a bug to plant before")
+    parser.add_argument("--planted", choices=sorted(BUGS | MORE), help="a bug to plant before")
     parser.add_argument("--lines", type=int, default=60, help="lines of the trace that are printed (default 60)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="offsetlog-planted-") as folder:
         if given.planted is not None:
-            planted.plant(given.planted, Path(folder))
+            plant((BUGS | MORE)[given.planted], Path(folder))
         return run(given.first, given.count, given.lines)
 
 

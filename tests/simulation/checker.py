@@ -126,7 +126,7 @@ class Checker:
         if replica is None:
             return
         positions = replica.positions()
-        node.flushed_to(positions)
+        node.reported(positions)
         place = (node.number, node.life)
         known = self._seen.get(place, positions.log_start)
         if positions.watermark > known:
@@ -184,6 +184,9 @@ class Checker:
         for operation in self.operations:
             if operation.returned is not None and not operation.took_effect:
                 raise Violation(f"an acknowledged call is lost: {operation}")
+        open_ones = node.core.core.partition(0).transactions()
+        if open_ones:
+            raise Violation(f"transactions that nobody will end are open: {open_ones}")
         end = node.manager.positions(0).watermark
         if end < self.truth.end:
             raise Violation(f"the last leader has W {end}, though {self.truth.end} was committed")

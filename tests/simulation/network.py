@@ -22,6 +22,8 @@ class Network:
         self.loss = 0.0
         self.duplication = 0.0
         self.delay = 0.003
+        #: How many messages are so late that others overtake them.
+        self.late = scheduler.random.choice((0.05, 0.05, 0.25))
 
     def send(self, source: int, target: int, name: str, deliver: Callable[[], object]) -> None:
         """Delivers a message later, twice, or never."""
@@ -38,8 +40,7 @@ class Network:
             copies = 2
         for _ in range(copies):
             delay = self.delay * draw()
-            if draw() < 0.05:
-                # Late enough that others overtake it.
+            if draw() < self.late:
                 self._coverage["reordering", self._role(target)] += 1
                 delay += draw() * 0.5
             self._scheduler.after(delay, f"{name} {source}->{target}" if name else "", deliver)

@@ -73,6 +73,8 @@ class Node:
         self.last_known: PartitionState | None = None
         #: What the replica has said to be on disk, and no truncation has cut since.
         self._kept = 0
+        #: W of its present life, which does not go back but with a truncation.
+        self._watermark = 0
         #: Whether its next life begins with a cut of its log below W, as after a repair.
         self.rewinds = False
 
@@ -90,6 +92,7 @@ class Node:
 
     def start(self) -> None:
         self.life += 1
+        self._watermark = 0
         self.fs = FaultFileSystem(str(self.path))
         self.executor = NodeExecutor(self.world.scheduler, f"node{self.number}")
         self.clock = ManualClock(0)
@@ -149,6 +152,7 @@ class Node:
             self._kept = min(self._kept, offset)
             end = truncates(partition, epoch, offset)
             self._kept = min(self._kept, end)
+            self._watermark = min(self._watermark, end)
             self.world.coverage["truncation", self.role] += 1
             return end
 
@@ -167,9 +171,12 @@ class Node:
         manager.restart_at = restart  # type: ignore[method-assign]
         manager.listen_to_writes(lambda _: self.host.on_written() if self.host is not None else None)
 
-    def flushed_to(self, positions: LogPositions) -> None:
-        """The replica has said what is on disk: no loss of power may take it."""
+    def reported(self, positions: LogPositions) -> None:
+        """The replica has said what is on disk, which no loss of power may take, and its W."""
         self._kept = max(self._kept, positions.flushed)
+        if positions.watermark < self._watermark:
+            raise Violation(f"W of node {self.number} went back from {self._watermark}")
+        self._watermark = positions.watermark
 
     @property
     def is_active(self) -> bool:

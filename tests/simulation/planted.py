@@ -1,7 +1,8 @@
-"""Bugs that are planted into the product's code, each of which a few hundred seeds must find.
+"""Plants a bug into the product's code.
 
-A bug is a change of text in the sources of the engine, which is compiled and linked into a copy of some extensions, or
-a change of Python objects; or both, where the rule that it breaks is kept in more than one place.
+A bug is a change of text in the sources of the engine, which is compiled and linked into a copy of
+some extensions, or a change of Python objects; or both, where the rule that it breaks is kept in
+more than one place.
 """
 
 from __future__ import annotations
@@ -17,12 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
-
-
-REFUSES_FOLLOWERS = (
-    "case OL_ROLE_FOLLOWER:\n"
-    '            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");'
-)
 
 
 @dataclass(frozen=True)
@@ -41,94 +36,6 @@ class Bug:
     extensions: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     patch: Callable[[], None] | None = None
-
-
-def _acknowledge_at_once() -> None:
-    from functools import partial
-
-    from offsetlog.manager.log_manager import LogManager
-
-    starts = LogManager.start
-
-    def start(self: LogManager) -> None:
-        starts(self)
-        vars(self)["commit_async"] = partial(self.commit_async, durability="process")
-
-    LogManager.start = start  # type: ignore[method-assign]
-
-
-def _never_diverge() -> None:
-    from offsetlog.replication import leader
-
-    leader.diverging_epoch = lambda request, log: None
-
-
-def _append_what_comes_late() -> None:
-    from dataclasses import replace
-
-    from offsetlog.manager.log_manager import LogManager
-    from offsetlog.replication.follower import Follower
-
-    appends, responds = LogManager.append_as_follower, Follower.on_response
-
-    def append(self: LogManager, partition: int, epoch: int, batches: bytes) -> int:
-        return appends(self, partition, self.leader_epoch(partition), batches)
-
-    def on_response(self: Follower, request: object, response: object) -> object:
-        return responds(self, request, replace(response, leader_epoch=self.leader_epoch))  # type: ignore[arg-type,type-var]
-
-    LogManager.append_as_follower = append  # type: ignore[method-assign,assignment]
-    Follower.on_response = on_response  # type: ignore[method-assign,assignment]
-    Follower._is_late = lambda *_: False  # type: ignore[method-assign]
-
-
-def _expire_everywhere() -> None:
-    from offsetlog.manager.log_manager import LogManager
-
-    def active(self: LogManager) -> list[object]:
-        return [each for each in self._open_core.core.attached(wait=False) if each.role in ("active", "follower")]
-
-    LogManager._active = active  # type: ignore[method-assign,assignment]
-
-
-BUGS = {
-    "acknowledges before W": Bug(patch=_acknowledge_at_once),
-    "no truncation at a new epoch": Bug(patch=_never_diverge),
-    "a stale load wins": Bug(
-        extensions=("partition", "snapshot"),
-        changes=(
-            Change(
-                "partition/load.c",
-                "load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;",
-                "load->limit = INT64_MAX;",
-            ),
-        ),
-    ),
-    "a fenced append is accepted": Bug(patch=_append_what_comes_late),
-    "the overlay is not cleared": Bug(
-        extensions=("replica",),
-        changes=(
-            Change(
-                "partition/overlay.c",
-                "    ol_in_flight_reset(&partition->inflight, partition->state.table);\n",
-                "",
-            ),
-            Change("partition/overlay.c", "    ol_unapplied_free(&partition->unapplied);\n", ""),
-        ),
-    ),
-    "a follower expires": Bug(
-        extensions=("retention",),
-        # A commit and a read of a follower's state, each of which refuses.
-        changes=(
-            Change("partition/partition.c", REFUSES_FOLLOWERS, "case OL_ROLE_FOLLOWER:\n            return OL_OK;"),
-            Change("partition/partition.c", REFUSES_FOLLOWERS, "case OL_ROLE_FOLLOWER:\n            return OL_OK;"),
-        ),
-        patch=_expire_everywhere,
-    ),
-}
-
-
-# ---------------------------------------------------------------------------------------------------- compiling
 
 
 def _changed_sources(bug: Bug) -> dict[str, str]:
@@ -177,9 +84,8 @@ def bug_sources(compiled: dict[str, Path]) -> list[str]:
     return list(compiled)
 
 
-def plant(name: str, folder: Path) -> None:
+def plant(bug: Bug, folder: Path) -> None:
     """Plants a bug into this process, before anything of offsetlog is imported."""
-    bug = BUGS[name]
     if bug.extensions:
         for extension, path in build(bug, folder).items():
             full = f"offsetlog._native.{extension}"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.depth import by_depth, first_seed
+from tests.simulation.bugs import BUGS, MORE
 from tests.simulation.coverage import Coverage
-from tests.simulation.planted import BUGS
 from tests.simulation.world import ELECTIONS, OPERATIONS, Failure, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,10 +61,15 @@ def test_a_seed_replays_step_by_step(seed):
 
 
 @pytest.mark.source_tree
-@pytest.mark.parametrize("bug", sorted(BUGS))
+@pytest.mark.parametrize(
+    "bug", [*sorted(BUGS), *(pytest.param(bug, marks=pytest.mark.long) for bug in sorted(MORE))]
+)
 def test_a_planted_bug_is_found(bug):
-    command = [sys.executable, "-m", "tests.simulation", str(first_seed()), str(SEARCHED), "--planted", bug]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    seeds = (str(first_seed()), str(SEARCHED))
+    command = [sys.executable, "-m", "tests.simulation", *seeds, "--planted", bug]
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
+    )
     assert run.returncode == 1, run.stdout[-2000:] + run.stderr[-2000:]
     assert "FAILED after" in run.stdout
     print(run.stdout.splitlines()[-1])

@@ -113,6 +113,8 @@ class Truth:
             self._take(list(batch.records), batch.last + 1)
 
     def _take(self, records: list[Record], end: int) -> None:
+        if records and self._now is None:
+            raise Violation(f"what takes effect at log offset {end - 1} belongs to no call")
         groups = set()
         for record in records:
             group, key = key_of(record)

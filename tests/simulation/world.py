@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from offsetlog.errors import OffsetLogError
@@ -89,10 +90,25 @@ class World:
         for at in (2.0, 5.0, 8.0):
             self.scheduler.after(at + draw.random(), "an election is ordered", self.controller.elect_other)
         self.scheduler.after(3.0 + 4 * draw.random(), "", self._lose_power)
+        if draw.random() < 0.3:
+            at = 2.0 + 7 * draw.random()
+            self.scheduler.after(at, "", self._slow_leader)
+            self.scheduler.after(at + 0.6 * draw.random(), "", self._outage)
 
     def _lose_power(self) -> None:
         if self.power_losses == 0 and not self._crash(power=True):
             self.scheduler.after(0.2, "", self._lose_power)
+
+    def _slow_leader(self) -> None:
+        for node in self.nodes:
+            if node.role == "leader":
+                self._spoil("slow", node, 1.0)
+
+    def _outage(self) -> None:
+        """All lose power at once: what is committed is on every disk in sync."""
+        for node in self.nodes:
+            if node.is_up:
+                self._crash(power=True, node=node)
 
     def _has_had_enough(self) -> bool:
         return (
@@ -133,10 +149,14 @@ class World:
     def _start(self, node: Node) -> None:
         if node.is_up:
             return
-        self._spoil_disk(node)
+        is_spoiled = self._spoil_disk(node)
         node.start()
         self.scheduler.note(f"node {node.number} starts")
-        self.scheduler.after(0.01, "", lambda: self.controller.on_registered(node.number, node.life))
+        register = partial(self.controller.on_registered, node.number, node.life)
+        if is_spoiled:
+            register()
+        else:
+            self.scheduler.after(0.01, "", register)
 
     def _crash(self, *, power: bool, node: Node | None = None) -> bool:
         up = [each for each in self.nodes if each.is_up]
@@ -157,23 +177,22 @@ class World:
         life, draw = node.life, self.scheduler.random.random
         if draw() < 0.8:
             self.scheduler.after(0.3 + draw(), "", lambda: self._lost(node.number, life))
-        self.scheduler.after(0.2 + 3 * draw(), "", lambda: self._start(node))
+        # Some come back before anybody has noticed.
+        down = 0.02 + 0.1 * draw() if draw() < 0.3 else 0.2 + 3 * draw()
+        self.scheduler.after(down, "", lambda: self._start(node))
 
-    def _spoil_disk(self, node: Node) -> None:
-        """A node that nobody needs may get another disk: the controller is asked first."""
+    def _spoil_disk(self, node: Node) -> bool:
+        """A node may come back with another disk, where others have all that is committed."""
         controller, draw = self.controller, self.scheduler.random
-        if node.life == 0 or self.is_calm or draw.random() > 0.3:
-            return
-        if node.number == controller.state.leader:
-            return
-        controller.on_lost(node.number)
-        if node.number in controller.state.in_sync:
-            return
+        others = controller.state.in_sync & frozenset(controller.live) - {node.number}
+        if node.life == 0 or self.is_calm or not others or draw.random() > 0.3:
+            return False
         if draw.random() < 0.5:
             node.replace_disk()
             self.scheduler.note(f"node {node.number} has an empty disk")
         else:
             node.rewinds = True
+        return True
 
     def _one_of(self, nodes: list[Node]) -> Node:
         # Leaders meet as many faults as the others together.
@@ -241,11 +260,23 @@ class World:
         node = self._one_of(self.nodes)
         if not node.is_up:
             return
-        kind = draw.choice(("stop", "clean", "clean", "snapshot", "snapshot"))
+        kind = draw.choice(("stop", "clean", "clean", "snapshot", "snapshot", "error"))
         if kind == "stop":
             self._stop_cleanly(node)
+        elif kind == "error":
+            self._fail_once(node)
         else:
             self._look_after(kind, node)
+
+    def _fail_once(self, node: Node) -> None:
+        """One of the next operations of a disk fails, or one of its next flushes."""
+        draw, fs = self.scheduler.random, node.fs
+        if draw.random() < 0.5:
+            fs.fail_at(fs.operations + draw.randint(1, 30), errno.EIO)
+        else:
+            fs.fail_flush(fs.flushes + draw.randint(1, 4), errno.EIO)
+        self.coverage["disk error", node.role] += 1
+        self.scheduler.note(f"the disk of node {node.number}, a {node.role}, fails once")
 
     def _look_after(self, kind: str, node: Node) -> None:
         """Cleans a log, or writes a snapshot."""
@@ -283,8 +314,9 @@ class World:
         self.coverage["partition", node.role] += 1
         self.scheduler.note(f"node {node.number}, a {node.role}, is cut off{' one way' if one_way else ''}")
         life = node.life
-        if lasts > 0.8:
-            self.scheduler.after(0.7, "", lambda: self._out_of_reach(node, life))
+        noticed = 0.3 + 0.5 * self.scheduler.random.random()
+        if lasts > noticed:
+            self.scheduler.after(noticed, "", lambda: self._out_of_reach(node, life))
         self.scheduler.after(lasts, f"node {node.number} is reached again", lambda: self._reach(node, cut, life))
 
     def _out_of_reach(self, node: Node, life: int) -> None:
@@ -302,7 +334,7 @@ class World:
         self.scheduler.note(f"{kind}: node {node.number}, a {node.role}")
         executor, fs, life = node.executor, node.fs, node.life
         if kind == "slow":
-            executor.slowness = 0.3
+            executor.slowness = self.scheduler.random.choice((0.3, 0.3, 1.5))
             self.scheduler.after(lasts, "", lambda: setattr(executor, "slowness", 0.002))
         elif kind == "clock":
             node.clock_ms += self.scheduler.random.choice((-3_600_000, -1000, 1000, 3000, 86_400_000))
@@ -324,6 +356,8 @@ class World:
                 assert node.executor is not None
                 node.executor.slowness = 0.002
                 node.fs.fill(0)
+                node.fs.fail_at(0, 0)
+                node.fs.fail_flush(0, 0)
                 if node.host is not None and node.host.failure is not None:
                     self._crash(power=False, node=node)
                 elif node.number not in self.controller.live:

@@ -1,0 +1,204 @@
+"""Bugs to plant, each of which a few hundred seeds must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.planted import Bug, Change
+
+REFUSES_FOLLOWERS = (
+    "case OL_ROLE_FOLLOWER:\n"
+    "            return ol_fail(error, OL_NOT_COORDINATOR, "
+    '"this process does not lead the partition");'
+)
+ADMITS_FOLLOWERS = "case OL_ROLE_FOLLOWER:\n            return OL_OK;"
+
+
+def _acknowledge_at_once() -> None:
+    from offsetlog.manager.log_manager import LogManager
+    from offsetlog.manager.parking import ParkedCommit
+
+    def park(_: object, number: int, end_offset: int, term: int, *__: object) -> ParkedCommit:
+        commit = ParkedCommit(number, end_offset, term)
+        commit.answer()
+        return commit
+
+    LogManager._park = park  # type: ignore[method-assign,assignment]
+
+
+def _never_diverge() -> None:
+    from offsetlog.replication import leader
+
+    leader.diverging_epoch = lambda request, log: None
+
+
+def _append_what_comes_late() -> None:
+    from dataclasses import replace
+
+    from offsetlog.manager.log_manager import LogManager
+    from offsetlog.replication.follower import Follower
+
+    appends, responds = LogManager.append_as_follower, Follower.on_response
+
+    def append(self: LogManager, partition: int, epoch: int, batches: bytes) -> int:
+        return appends(self, partition, self.leader_epoch(partition), batches)
+
+    def on_response(self: Follower, request: object, response: object) -> object:
+        taken = replace(response, leader_epoch=self.leader_epoch)  # type: ignore[type-var]
+        return responds(self, request, taken)  # type: ignore[arg-type]
+
+    LogManager.append_as_follower = append  # type: ignore[method-assign,assignment]
+    Follower.on_response = on_response  # type: ignore[method-assign,assignment]
+    Follower._is_late = lambda *_: False  # type: ignore[method-assign]
+
+
+def _expire_everywhere() -> None:
+    from offsetlog.manager.log_manager import LogManager
+
+    def active(self: LogManager) -> list[object]:
+        attached = self._open_core.core.attached(wait=False)
+        return [each for each in attached if each.role in ("active", "follower")]
+
+    LogManager._active = active  # type: ignore[method-assign,assignment]
+
+
+#: Those that the gate plants.
+BUGS = {
+    "acknowledges before W": Bug(patch=_acknowledge_at_once),
+    "no truncation at a new epoch": Bug(patch=_never_diverge),
+    "a stale load wins": Bug(
+        extensions=("partition", "snapshot"),
+        changes=(
+            Change(
+                "partition/load.c",
+                "load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;",
+                "load->limit = INT64_MAX;",
+            ),
+        ),
+    ),
+    "a fenced append is accepted": Bug(patch=_append_what_comes_late),
+    "the overlay is not cleared": Bug(
+        extensions=("replica",),
+        changes=(
+            Change(
+                "partition/overlay.c",
+                "    ol_in_flight_reset(&partition->inflight, partition->state.table);\n",
+                "",
+            ),
+            Change("partition/overlay.c", "    ol_unapplied_free(&partition->unapplied);\n", ""),
+        ),
+    ),
+    "a follower expires": Bug(
+        extensions=("retention",),
+        # A commit and a read of a follower's state, each of which refuses.
+        changes=(
+            Change("partition/partition.c", REFUSES_FOLLOWERS, ADMITS_FOLLOWERS),
+            Change("partition/partition.c", REFUSES_FOLLOWERS, ADMITS_FOLLOWERS),
+        ),
+        patch=_expire_everywhere,
+    ),
+}
+
+#: The extensions in which a change of the engine must be linked for all calls to meet it.
+ENGINE = (
+    "partition",
+    "replica",
+    "store_core",
+    "manager_core",
+    "retention",
+    "snapshot",
+    "cleaner",
+)
+
+
+def _engine(*changes: tuple[str, str, str], patch: Callable[[], None] | None = None) -> Bug:
+    return Bug(ENGINE, tuple(Change(*change) for change in changes), patch)
+
+
+def _keep_parked_commits() -> None:
+    from offsetlog.manager.parking import Parking
+
+    Parking.refuse_term = lambda self, current: None  # type: ignore[method-assign]
+
+
+def _never_check_the_lease() -> None:
+    from offsetlog.manager.log_manager import LogManager
+
+    LogManager._check_granted = lambda self, number: None  # type: ignore[method-assign]
+
+
+def _stay_in_sync() -> None:
+    from offsetlog.replication import election
+
+    registers = election.on_replica_registered
+
+    def on_replica_registered(state: Any, replica: int, **given: Any) -> Any:
+        if replica == state.leader:
+            return registers(state, replica, **given)
+        return election.ensure_leader(state, **given)
+
+    election.on_replica_registered = on_replica_registered
+
+
+def _lower_checkpoints_to_what_was_asked_for() -> None:
+    from offsetlog.manager import log_manager
+
+    log_manager.end_after_cut = lambda replica, offset: offset
+
+
+#: Those that only the long tests plant.
+MORE = {
+    "a wait does not check the term": _engine(
+        ("partition/wait.c", "    if (partition->term != term) {", "    if (false) {"),
+        patch=_keep_parked_commits,
+    ),
+    "a cut below W keeps the table": _engine(
+        (
+            "partition/replication.c",
+            "restart || keep < partition->watermark || keep < partition->applied;",
+            "restart;",
+        ),
+    ),
+    "a condition compares with the table only": _engine(
+        (
+            "partition/overlay.c",
+            "    if (ol_partition_is_overlay_complete(partition)) return OL_OK;\n    int64_t end",
+            "    if (true) return OL_OK;\n    int64_t end",
+        ),
+    ),
+    "a leader answers before W is at the end of its election": _engine(
+        (
+            "partition/leadership.c",
+            " ||\n        partition->applied < partition->leadership.elected_end) {",
+            ") {",
+        ),
+    ),
+    "a snapshot above W is loaded": _engine(
+        (
+            "partition/load.c",
+            "partition->options.replicated && facts.offset > partition->watermark;",
+            "false;",
+        ),
+    ),
+    "expiry does not see what is in flight": _engine(
+        (
+            "retention/write.c",
+            "if (is_pending || is_in_flight(now->in_flight, name, number)) {",
+            "(void)is_in_flight;\n    if (is_pending) {",
+        ),
+        ("retention/write.c", "has_anything_in_flight(now->in_flight, group)) {", "false) {"),
+    ),
+    "the delete of a group does not see what is in flight": _engine(
+        (
+            "partition/delete_group.c",
+            "if (status == OL_OK && partition->inflight.active) {\n        status = collect_pos",
+            "if (false) {\n        status = collect_pos",
+        ),
+    ),
+    "the lease is never checked": Bug(patch=_never_check_the_lease),
+    "a restarted replica stays in sync": Bug(patch=_stay_in_sync),
+    "a cut within a batch leaves a recovery point above the log": Bug(
+        patch=_lower_checkpoints_to_what_was_asked_for
+    ),
+}
