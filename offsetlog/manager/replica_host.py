@@ -209,7 +209,11 @@ class ReplicaHost:
             self._drop_fetches(self._parked)
 
     def on_state(self, state: PartitionState) -> None:
-        """Takes the controller's word; an older one than the newest known changes nothing."""
+        """Takes the controller's word; an older one than the newest known changes nothing.
+
+        A host that has restarted must not be given what the controller said before it registered:
+        it may have lost its log, and would lead in an epoch of its former life.
+        """
         with self._lock:
             if self._stopped or state.version <= self._state.version:
                 return

@@ -95,6 +95,9 @@ class Clients:
         assert node.manager is not None
         look(self._world.checker, node)
         found = node.manager.fetch(group, keys)
+        leader = self._world.controller.state.leader
+        if leader != node.number:
+            raise Violation(f"node {node.number} answered a fetch, though {leader} is elected")
         shown = [f"{key.topic}{key.partition}={at.offset}" for key, at in sorted(found.items())]
         self._note(node, f"fetch {group}: {' '.join(shown[:4])}")
         self._world.checker.fetched(group, self._world.scheduler.steps, found, keys)

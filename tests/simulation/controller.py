@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from offsetlog.replication import election
@@ -22,6 +23,8 @@ class Controller:
             leader=0, leader_epoch=1, in_sync=frozenset(ASSIGNED), version=0
         )
         self.live: dict[int, int] = {}
+        #: By replica the life that registered last: states reach no other one.
+        self._registered: dict[int, int] = {}
         self.elections = 0
         self.leases = LeaseBook(LEASE_MS)
         #: Whether an operator wants another leader, once the lease of the present one has ended.
@@ -69,14 +72,13 @@ class Controller:
 
     def announce(self) -> None:
         """Sends the state to every node; nodes ask again, so that a lost word comes later."""
-        state = self.state
-        for node in self._world.nodes:
-            self._world.network.send(
-                CONTROLLER, node.number, "", lambda node=node: node.on_state(state)
-            )
+        for number, life in self._registered.items():
+            node = self._world.nodes[number]
+            deliver = partial(node.on_state, life, self.state)
+            self._world.network.send(CONTROLLER, number, "", deliver)
 
     def on_registered(self, number: int, life: int) -> None:
-        self.live[number] = life
+        self.live[number] = self._registered[number] = life
         if number == self.state.leader:
             self.leases.release()   # its former process has ended
         state = election.on_replica_registered(

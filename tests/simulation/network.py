@@ -22,8 +22,8 @@ class Network:
         self.loss = 0.0
         self.duplication = 0.0
         self.delay = 0.003
-        #: How many messages are so late that others overtake them.
-        self.late = scheduler.random.choice((0.05, 0.05, 0.25))
+        #: How many messages are so late that others overtake them, and by how many seconds.
+        self.late, self.lateness = scheduler.random.choice(((0.05, 0.5), (0.05, 0.5), (0.25, 1.0)))
 
     def send(self, source: int, target: int, name: str, deliver: Callable[[], object]) -> None:
         """Delivers a message later, twice, or never."""
@@ -42,5 +42,5 @@ class Network:
             delay = self.delay * draw()
             if draw() < self.late:
                 self._coverage["reordering", self._role(target)] += 1
-                delay += draw() * 0.5
+                delay += draw() * self.lateness
             self._scheduler.after(delay, f"{name} {source}->{target}" if name else "", deliver)

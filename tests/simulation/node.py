@@ -13,7 +13,7 @@ from offsetlog._native.clocks import ManualClock
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.partition import Partition
 from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.errors import NotCoordinatorError, OffsetLogError, StorageError
+from offsetlog.errors import NotCoordinatorError, OffsetLogError
 from offsetlog.lifecycle.close import _write_checkpoints
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.cleaning import LogCleaner
@@ -38,12 +38,12 @@ TOMBSTONE_MS = 90 * 86_400_000
 MAINTENANCE = MaintenanceConfig(enabled=False, retention_ms=RETENTION_MS)
 
 
-def settings(path: Path, *, accept: bool) -> ManagerSettings:
+def settings(path: Path, *, accept: bool, min_insync: int) -> ManagerSettings:
     return ManagerSettings(
         path=path,
         partitions=1,
         replication_factor=3,
-        min_insync_replicas=2,
+        min_insync_replicas=min_insync,
         accept_while_loading=accept,
         commit_timeout=0.001,   # nobody may wait on the one thread
         store=StoreConfig(
@@ -70,7 +70,6 @@ class Node:
         self.host: ReplicaHost | None = None
         self.executor: NodeExecutor | None = None
         self.clock_ms = EPOCH_MS
-        self.last_known: PartitionState | None = None
         #: What the replica has said to be on disk, and no truncation has cut since.
         self._kept = 0
         #: W of its present life, which does not go back but with a truncation.
@@ -98,7 +97,9 @@ class Node:
         self.clock = ManualClock(0)
         self.show_time()
         manager = LogManager(
-            settings(self.path, accept=self.world.accepts),
+            settings(
+                self.path, accept=self.world.accepts, min_insync=self.world.min_insync
+            ),
             executor=self.executor,
             fs=self.fs,
             clock=self.clock,
@@ -121,7 +122,12 @@ class Node:
             (0, 1, 2),
             self,
             self.executor,
-            InSyncConfig(min_insync_replicas=2, lag_time_max_ms=1500, join_wait_ms=300, proposal_backoff_ms=200),
+            InSyncConfig(
+                min_insync_replicas=self.world.min_insync,
+                lag_time_max_ms=1500,
+                join_wait_ms=300,
+                proposal_backoff_ms=200,
+            ),
             HostConfig(fetch_wait=0.05, retry=0.2, tick=0.3, fetch_bytes=4096, renew=0.1),
         )
         self._listen(manager)
@@ -230,7 +236,7 @@ class Node:
     def stop_cleanly(self) -> None:
         """Ends its process as an operator does."""
         assert self.manager is not None
-        with contextlib.suppress(StorageError):     # a full disk keeps what was written
+        with contextlib.suppress(OffsetLogError):   # its disk is full, or has failed
             self.manager.stop()
         self.stop(power=False)
 
@@ -297,9 +303,9 @@ class Node:
         self.world.scheduler.note(f"node {self.number} failed: {reason}")
         self.world.on_failed(self.number)
 
-    def on_state(self, state: PartitionState) -> None:
-        self.last_known = state
-        if self.host is not None:
+    def on_state(self, life: int, state: PartitionState) -> None:
+        """The controller's word for a life of this process, which had registered before."""
+        if self.host is not None and self.life == life:
             self.host.on_state(state)
 
     def show_time(self) -> None:

@@ -51,6 +51,7 @@ class World:
         self.scheduler = Scheduler(seed)
         self.coverage: Counter[tuple[str, str]] = Counter()
         self.accepts = self.scheduler.random.random() < 0.5
+        self.min_insync = self.scheduler.random.choice((1, 2, 2))
         self.network = Network(self.scheduler, self.coverage, self._role)
         self.nodes = [Node(number, self, root) for number in range(3)]
         self.checker = Checker()
