@@ -28,6 +28,7 @@ cdef class ManagerCore:
     cdef public object appended             # called with the number of a partition after each write, or None
     cdef object moved                       # called with the number of a partition after W has moved, or None
     cdef object settle
+    cdef object check_lease                 # called with the number of a partition whose table alone answers a call
     cdef object flush                       # called with the number of a partition that somebody waits to be flushed
     cdef list for_watermark                 # a Parking by number
     cdef list for_disk
@@ -40,6 +41,7 @@ cdef class ManagerCore:
     cdef int admit_write(self, int32_t number) except -1
     cdef int64_t limit_of(self, object timeout) except -2
     cdef int report_written(self, int32_t number) except -1
+    cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, int64_t timeout_ms) except -1
     cdef object waited(self, written *write, object timeout)
     cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=*)

@@ -23,6 +23,7 @@ class ManagerCore:
         quotas: Quotas | None,
         settle: Callable[[int, int], object],
         flush: Callable[[int], object],
+        check_lease: Callable[[int], object],
         *,
         for_watermark: list[Parking],
         for_disk: list[Parking],

@@ -98,11 +98,13 @@ cdef class ManagerCore:
         quotas: None for none.
         settle: called with the number of a partition that is attended, and W, after W has moved.
         flush: called with the number of a partition for which a write was parked, and no flush is ordered.
+        check_lease: called with the number of a partition before a call is answered by what its table says alone; raises
+            NotCoordinatorError where another process may lead by now.
         for_watermark: by number the Parking of the writes that wait for W.
         for_disk: the same for those that wait for the disk.
     """
 
-    def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, flush, *,
+    def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, flush, check_lease, *,
                  list for_watermark not None, list for_disk not None):
         cdef Parking parking
         if not len(for_watermark) == len(for_disk) == core.count:
@@ -113,6 +115,7 @@ cdef class ManagerCore:
         self.quotas = quotas
         self.settle = settle
         self.flush = flush
+        self.check_lease = check_lease
         self.for_watermark = for_watermark
         self.for_disk = for_disk
         self.alone = alone
@@ -201,7 +204,9 @@ cdef class ManagerCore:
         if answer == ANSWER_DISK or self.alone:
             parking = self.for_disk[write.number]
             parking.park(pending, timeout_ms)
-            if parking.order_flush():
+            if write.count == 0:
+                parking.settle_one(pending)  # nothing was written: the rest may be on disk
+            if not pending.finished and parking.order_flush():
                 try:
                     self.flush(write.number)
                 except Exception as failure:
@@ -279,6 +284,7 @@ cdef class ManagerCore:
             write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1,
                                             &write.number, &write.term)
         except (ConditionError, GenerationError) as refused:
+            self.check_lease(write.number)
             if refused.rests_on is None:
                 raise
             return refused
@@ -412,7 +418,6 @@ cdef class ManagerCore:
         take_name(group, NAME_GROUP, &name)
         number = self.core.number_for(name)
         self.admit_write(number)
-        write.number, write.end_offset, write.term, write.count = number, -1, 0, 0
         array = self.core.take_scratch(<size_t>len(keys) + 1)
         try:
             for key in keys:
@@ -425,23 +430,28 @@ cdef class ManagerCore:
             if self.core.slots[number] == NULL:
                 self.core.load_now(number)
             if count == 0 or self.core.slots[number] == NULL:
-                return 0
+                return self.report_delete(number, -1, 0, 0, write)
             self.core.write(number, array.items, count, -1, -1, &result, &error)
         finally:
             self.core.give_scratch(&array)
-        if result.written == 0:
-            return 0
-        write.end_offset, write.term, write.count = result.end_offset, result.term, <int64_t>result.written
-        return self.report_written(number)
+        return self.report_delete(number, result.end_offset, result.term, <int64_t>result.written, write)
+
+    cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1:
+        # Where nothing was found, all that is in flight settles that: a delete of before may be cut off.
+        write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
+        if count > 0:
+            return self.report_written(number)
+        self.check_lease(number)
+        return 0
 
     cdef int write_delete_group(self, object group, written *write) except -1:
         cdef Partition used
         cdef int32_t number = self.core.number_of(group)
         self.admit_write(number)
-        write.number, write.end_offset, write.term, write.count = number, -1, 0, 0
+        write.number = number
         used = self.core.partition(number)
         if used is None:
-            return 0
+            return self.report_delete(number, -1, 0, 0, write)
         try:
             end_offset, term, count = used.delete_group(group, only_empty=True)
         except GenerationError as failure:
@@ -449,11 +459,9 @@ cdef class ManagerCore:
                 f"group {group!r} has members; it goes only without them", group=group, actual=failure.actual
             )
             refused.rests_on = failure.rests_on
+            self.check_lease(number)
             raise refused from None
-        if count == 0:
-            return 0
-        write.end_offset, write.term, write.count = end_offset, term, count
-        return self.report_written(number)
+        return self.report_delete(number, end_offset, term, count, write)
 
     # ------------------------------------------------------------------------------------------------------------ W
 

@@ -44,7 +44,7 @@ cdef class PendingWrite(Completion):
     @property
     def position(self):
         """The Position of its last record; its log offset is -1 where nothing was written."""
-        return new_position(self.number, self.end_offset if self.refusal is None else 0)
+        return new_position(self.number, self.end_offset if self.refusal is None and self.count != 0 else 0)
 
     cdef object value(self):
         return new_position(self.number, self.end_offset) if self.count < 0 else self.count

@@ -370,6 +370,8 @@ class OffsetManager(Protocol):
     ) -> int:
         """Deletes positions of a group; returns how many there were.
 
+        Where nothing is found, it waits for what is in flight: a delete before it may be cut off.
+
         Raises as `commit`.
         """
 

@@ -174,6 +174,7 @@ class LogManager:
             settings.quotas.buckets(),
             self._settle,
             self._flushes.order,
+            self._check_lease,
             for_watermark=self._for_watermark,
             for_disk=self._for_disk,
         )
@@ -375,7 +376,7 @@ class LogManager:
         if epoch == self.leader_epoch(partition):
             self._granted[partition] = until
 
-    def _check_granted(self, number: int) -> None:
+    def _check_lease(self, number: int) -> None:
         until = self._granted[number]
         if until is not None and self._executor.now() >= until:
             raise NotCoordinatorError(
@@ -488,7 +489,7 @@ class LogManager:
             known = fetch_columns.fetch_keys(core, group, keys)
             found = {key: known.get(key, _NOTHING) for key in keys}
         # After the read: this thread may have rested before it for longer than the lease.
-        self._check_granted(number)
+        self._check_lease(number)
         return found
 
     def delete(

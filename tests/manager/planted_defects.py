@@ -16,7 +16,7 @@ from offsetlog.errors import (
     ThrottledError,
 )
 from offsetlog.manager.base import BaseOffsetManager
-from offsetlog.manager.interface import Transition
+from offsetlog.manager.interface import Pending, Transition
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.testing.harness import ManagerHarness
 from offsetlog.manager.transition import PartitionTransition
@@ -88,6 +88,15 @@ class RefusesBeforeTheWatermark(Planted):
         if pending.position.log_offset < 0:
             raise ExpectedOffsetError("refused by what may be cut off", group=group)
         return pending.result()
+
+
+class FindsNothingAtOnce(Planted):
+    def delete_async(self, group: str, partitions: Any, **more: Any) -> Pending[int]:
+        pending = super().delete_async(group, partitions, **more)
+        if pending.position.log_offset >= 0:
+            return pending
+        # That of another group waits for nothing.
+        return super().delete_async(f"not {group}", (), timeout=0)
 
 
 class UndoesAtATimeout(Planted):
@@ -335,6 +344,7 @@ FOUND_BY: dict[Callable[..., Any], str] = {
     ForgetsMetadata: "test_metadata_is_kept_exactly",
     ForgetsEpochs: "test_a_leader_epoch_is_kept_as_given_and_never_checked",
     AnswersBeforeTheWatermark: "test_a_call_waits_for_the_watermark",
+    FindsNothingAtOnce: "test_a_delete_that_finds_nothing_waits_for_the_delete_before_it",
     RefusesBeforeTheWatermark: "test_a_refusal_waits_for_what_it_rests_on",
     UndoesAtATimeout: "test_a_timeout_answers_and_does_not_undo",
     AppendsWhatComesLate: "test_a_late_answer_of_a_former_leader_is_refused",

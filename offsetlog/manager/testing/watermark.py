@@ -16,7 +16,7 @@ from offsetlog.errors import (
     NotCoordinatorError,
     RewindError,
 )
-from offsetlog.manager.interface import Capability, OffsetManager, PartitionState
+from offsetlog.manager.interface import Capability, OffsetManager, PartitionState, Pending
 from offsetlog.manager.testing.errors import check_error, refused
 from offsetlog.manager.testing.replica_set import ReplicaSet
 from offsetlog.manager.testing.serving import Caller, wait_until
@@ -252,6 +252,27 @@ class TestWatermark:
             pending.result(patience)
         with refused(NotCoordinatorError):
             waiting.answer()
+
+    @pytest.mark.parametrize("call", ["delete", "delete_group"])
+    def test_a_delete_that_finds_nothing_waits_for_the_delete_before_it(
+        self, manager_site: ManagerSite, call: str
+    ) -> None:
+        replicas = ReplicaSet(manager_site)
+        leader, patience = replicas.elect("one"), manager_site.harness.patience
+        leader.commit_async(GROUP, {KEYS[0]: 5})
+        replicas.replicate()
+
+        def delete(timeout: float) -> Pending[int]:
+            if call == "delete":
+                return leader.delete_async(GROUP, KEYS[:1], timeout=timeout)
+            return leader.delete_group_async(GROUP, timeout=timeout)
+
+        first, again = delete(patience), delete(patience)
+        with refused(CommitTimeoutError):
+            delete(0.01).result(patience)
+        assert not again.done()
+        replicas.replicate()
+        assert (first.result(patience), again.result(patience)) == (1, 0)
 
 
 @pytest.mark.needs(Capability.REPLICATION)
