@@ -118,6 +118,39 @@ static int check_election(const ol_partition *partition, int32_t leader_epoch, o
     return OL_OK;
 }
 
+static void step_down(ol_partition *partition, int32_t leader_epoch) {
+    bool led = partition->leadership.leads;
+    partition->leadership.epoch = leader_epoch;
+    partition->leadership.leads = false;
+    partition->leadership.alone = false;
+    partition->leadership.ready = false;
+    ol_partition_drop_overlay(partition);
+    ol_log_release_ends(partition->log);
+    if (led) ol_partition_wake(partition, true);
+}
+
+/* The leadership of before is over with the election, also where this one comes to nothing.  A
+ * leader that went on would write in its old epoch above the place where the list of epochs may
+ * have the new one begin. */
+static void give_up(ol_partition *partition) {
+    ol_error ignored;
+    if (ol_partition_is_loaded(partition)) {
+        (void)!change_role(partition, OL_ROLE_FOLLOWER, &ignored);
+    }
+    step_down(partition, partition->leadership.epoch);
+}
+
+static int hold_election(ol_partition *partition, int32_t leader_epoch, bool alone,
+                         ol_error *error) {
+    int status = OL_OK;
+    if (ol_partition_is_loaded(partition) && !alone) {
+        status = ol_partition_read_in_flight(partition, error);
+    }
+    if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
+    if (status != OL_OK) give_up(partition);
+    return status;
+}
+
 static int lead_locked(ol_partition *partition, int32_t leader_epoch, bool alone,
                        ol_error *error) {
     bool leads_already = partition->leadership.leads &&
@@ -125,10 +158,7 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, bool alone
                          partition->leadership.alone == alone;
     if (leads_already) return ol_partition_check_replicated(partition, error);
     int status = check_election(partition, leader_epoch, error);
-    if (status == OL_OK && ol_partition_is_loaded(partition) && !alone) {
-        status = ol_partition_read_in_flight(partition, error);
-    }
-    if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
+    if (status == OL_OK) status = hold_election(partition, leader_epoch, alone, error);
     if (status != OL_OK) return status;
     partition->leadership.epoch = leader_epoch;
     partition->leadership.ready = true;
@@ -165,14 +195,7 @@ static int follow_locked(ol_partition *partition, int32_t leader_epoch, ol_error
         status = change_role(partition, OL_ROLE_FOLLOWER, error);
         if (status != OL_OK) return status;
     }
-    bool led = partition->leadership.leads;
-    partition->leadership.epoch = leader_epoch;
-    partition->leadership.leads = false;
-    partition->leadership.alone = false;
-    partition->leadership.ready = false;
-    ol_partition_drop_overlay(partition);
-    ol_log_release_ends(partition->log);
-    if (led) ol_partition_wake(partition, true);
+    step_down(partition, leader_epoch);
     return OL_OK;
 }
 

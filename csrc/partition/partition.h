@@ -325,8 +325,12 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
  * ABORT; then it is active.  One that a load finds damaged does not become active, for it would
  * answer for what it cannot read.  It may not be loaded yet: plain commits are appended from now
  * on, and the load applies them.  `alone`: there is no other replica, W follows the log end by
- * itself, and commits are applied as in a lone store.  On failure leadership is as it was before;
- * OL_CORRUPT and OL_IO of a record in [W, log end), which cannot be read. */
+ * itself, and commits are applied as in a lone store.
+ *
+ * A refusal changes nothing: OL_FENCED_LEADER_EPOCH, OL_READ_ONLY, OL_INVALID.  An election that
+ * fails ends the leadership before it, and the replica follows in the epoch that it knew, as after
+ * ol_partition_become_follower; the call can be repeated.  OL_CORRUPT and OL_IO of a record in
+ * [W, log end), which cannot be read; OL_IO and OL_DISK_FULL of the list of epochs. */
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bool alone,
                                ol_error *error) OL_NODISCARD;
 /* Follows, from the newest epoch known on; a leader that resigns names its own.  Commits that wait

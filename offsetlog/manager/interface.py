@@ -258,7 +258,8 @@ class OffsetManager(Protocol):
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known.
-            CorruptionError, StorageError: a record above W cannot be read; the partition is as it was.
+            CorruptionError, StorageError: a record above W cannot be read, or the epoch not be stored.  The leadership
+                of an epoch before this one has ended all the same, and the call can be repeated.
             ReadOnlyError, PartitionFailedError, PartitionError, ClosedError.
         """
 

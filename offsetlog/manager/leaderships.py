@@ -183,16 +183,30 @@ class Leaderships:
                 raise older_epoch(number, epoch, self.epoch(number), must_be_above=True)
             replica = self._partitions.replica(number)
             fails = self._must_open(number, replica)
-            if replica is not None and not fails:
-                replica.become_leader(epoch, alone=self._alone)
-                self._attend(number)
-            former, transition = self._begin(number, Role.LEADER, epoch, opens=fails)
+            failure = None if replica is None or fails else self._elect(number, replica, epoch)
+            role, known = (Role.LEADER, epoch) if failure is None else (Role.NONE, slot.epoch)
+            former, transition = self._begin(number, role, known, opens=fails)
         _supersede(former, epoch)
-        if replica is None and not fails:
+        if failure is not None:
+            self._ended(number)
+        elif replica is None and not fails:
             transition.succeed(0)  # the directory appears with the first commit
         self.order(number)
         self.settle(number)
+        if failure is not None:
+            raise failure
         return transition
+
+    def _elect(self, number: int, replica: Replica, epoch: int) -> OffsetLogError | None:
+        # Under the lock.  An election that fails has ended the leadership before it.
+        try:
+            replica.become_leader(epoch, alone=self._alone)
+        except OffsetLogError as failure:
+            if replica.leadership.leads:
+                raise
+            return failure
+        self._attend(number)
+        return None
 
     def become_follower(self, number: int, epoch: int) -> PartitionTransition:
         """See OffsetManager.become_follower."""

@@ -577,6 +577,11 @@ class ReplicaHost:
 
     def _tick(self) -> None:
         view = self._view
+        # The upkeep of a log finds failures, too; a leader would go on leading without answering.
+        if self._failure is None and self._has_failed():
+            raise PartitionFailedError(
+                f"log partition {self._partition} has failed; the next election opens its log again"
+            )
         if view is None:
             return
         # The end of an election, or of a load, may have written the ends of transactions.

@@ -18,6 +18,7 @@ from offsetlog._native.partition import Partition
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import (
     CoordinatorLoadingError,
+    DiskFullError,
     FencedLeaderEpochError,
     NotCoordinatorError,
     OffsetLogError,
@@ -454,3 +455,35 @@ def test_threads_commit_while_it_fails_and_is_opened_again(tmp_path, fs):
             key: value.offset for key, value in found.items()
         }
     assert all(each for each in acknowledged)
+
+
+# ---------------------------------------------------------------------------- elections that fail
+
+
+@pytest.mark.parametrize("next_epoch", [2, 3])
+def test_an_election_that_cannot_be_stored_ends_the_leadership_before_it(
+    tmp_path, fs, executor, next_epoch
+):
+    given = {"replication_factor": 3, "durability": "replicas"}
+    with start(tmp_path / "data", executor, fs=fs, **given) as manager:
+        manager.become_leader(0, 1)
+        executor.run()
+        waits = manager.commit_async("g", {KEYS[0]: 7})
+        fs.fill(fs.operations + 1)
+        with pytest.raises(DiskFullError):
+            manager.become_leader(0, 2)
+        fs.fill(0)
+        with pytest.raises(NotCoordinatorError):
+            waits.result(0)
+        end = manager.positions(0).log_end
+        with pytest.raises(NotCoordinatorError):
+            manager.commit_async("g", {KEYS[0]: 8})
+        with pytest.raises(NotCoordinatorError):
+            manager.fetch("g")
+        assert manager.positions(0).log_end == end
+        manager.become_leader(0, next_epoch)
+        executor.run()
+        manager.advance(0, next_epoch, end)
+        assert manager.fetch("g")[KEYS[0]].offset == 7
+        manager.commit_async("g", {KEYS[0]: 9})
+        assert manager.end_offset_for_epoch(0, 1).end_offset == end

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import tracemalloc
 from typing import Any
 
 import pytest
+from faults import FaultFileSystem
 
-from offsetlog.errors import CapacityError, PartitionFailedError
+from offsetlog.errors import CapacityError, OffsetLogError, PartitionFailedError
 from offsetlog.manager.replica_host import HostConfig, ReplicaHost
 from offsetlog.manager.transition import PartitionTransition
 from offsetlog.replication.messages import FetchError, FetchRequest, PartitionState
 
 from .manual_executor import ManualExecutor
-from .replicas import KEYS, start
+from .replicas import KEYS, partition_of, start
 
 
 class Wire:
@@ -154,3 +156,20 @@ def test_a_follower_that_asks_again_and_again_has_one_fetch_that_waits(manager, 
         host.on_fetch(fetch_of(1, 1000), lambda _, number=number: answers.append(number))
     executor.pass_time(1)
     assert answers == [0, 99]  # the first was answered at once: W moved with it
+
+
+def test_a_failure_that_no_call_of_the_host_met_is_reported(tmp_path, executor, wire):
+    fs = FaultFileSystem(tmp_path)
+    manager = start(tmp_path / "failing", executor, fs=fs)
+    host = ReplicaHost(manager, 0, 0, 1, (0, 1), wire, executor)
+    host.on_state(state(0, 1, 1))
+    executor.run()
+    manager.commit("g", {KEYS[0]: 1})
+    fs.fail_flush(fs.flushes + 1, errno.EIO)
+    with pytest.raises(OffsetLogError):
+        partition_of(manager).flush()  # as a thread of the manager does
+    assert not wire.failures
+    executor.pass_time(5)
+    assert [type(each) for each in wire.failures] == [PartitionFailedError]
+    assert host.failure is wire.failures[0]
+    manager.abandon()

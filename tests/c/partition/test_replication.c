@@ -22,15 +22,6 @@ static ol_partition *open_leader(const char *directory, int32_t epoch) {
     return partition;
 }
 
-static void flip_bit(const char *path, off_t position) {
-    uint8_t byte;
-    int file = open(path, O_RDWR);
-    OL_CHECK(file >= 0 && pread(file, &byte, 1, position) == 1);
-    byte ^= 4;
-    OL_CHECK(pwrite(file, &byte, 1, position) == 1);
-    close(file);
-}
-
 /* Of a replica, whatever its role: no other thread runs. */
 static ol_digest state_digest(const ol_state *state) {
     ol_digest digest;
@@ -460,32 +451,6 @@ OL_TEST(a_record_that_kafka_would_refuse_is_passed_over_live_as_by_a_load) {
     ol_digest loaded = state_digest(&partition->state);
     check_same_digest(live, loaded);
     ol_partition_abandon(partition);
-    remove_fixture();
-}
-
-/* A batch above W that rots on the disk makes an election fail; the leader keeps what it knows to be in flight. */
-OL_TEST(an_election_that_fails_leaves_leader_and_overlay_as_they_were) {
-    const char *directory = fresh_directory();
-    ol_partition *leader = open_leader(directory, 1);
-    ol_commit_result first = commit_one(leader, "g", "t", 0, 1);
-    commit_one(leader, "g", "t", 1, 2);
-    ol_error error;
-    OL_CHECK_OK(ol_partition_wait(leader, first.end_offset, first.term, OL_WAIT_FLUSHED, -1, &error), &error);
-    char path[300];
-    snprintf(path, sizeof path, "%s/00000000000000000000.log", directory);
-    flip_bit(path, 70);
-    OL_CHECK_INT(ol_partition_become_leader(leader, 2, false, &error), OL_CORRUPT);
-    OL_CHECK_INT(ol_partition_role(leader), OL_ROLE_ACTIVE);
-    ol_item item = position_item("g", "t", 0, 9);
-    item.condition = OL_CONDITION_EQUALS;
-    item.expected = 1;
-    ol_commit_result result;
-    OL_CHECK_OK(try_one(leader, item, -1, &result, &error), &error);
-    flip_bit(path, 70);
-    OL_CHECK_OK(ol_partition_become_leader(leader, 2, false, &error), &error);
-    advance(leader, INT64_MAX);
-    OL_CHECK_INT(fetch_one(leader, "g", "t", 0), 9);
-    close_partition(leader);
     remove_fixture();
 }
 
