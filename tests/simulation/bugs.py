@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +16,17 @@ ADMITS_FOLLOWERS = "case OL_ROLE_FOLLOWER:\n            return OL_OK;"
 
 
 def _acknowledge_at_once() -> None:
+    from functools import partial
+
     from offsetlog.manager.log_manager import LogManager
-    from offsetlog.manager.parking import ParkedCommit
 
-    def park(_: object, number: int, end_offset: int, term: int, *__: object) -> ParkedCommit:
-        commit = ParkedCommit(number, end_offset, term)
-        commit.answer()
-        return commit
+    starts = LogManager.start
 
-    LogManager._park = park  # type: ignore[method-assign,assignment]
+    def start(self: LogManager) -> None:
+        starts(self)
+        vars(self)["commit_async"] = partial(self.commit_async, durability="process")
+
+    LogManager.start = start  # type: ignore[method-assign]
 
 
 def _never_diverge() -> None:
@@ -101,11 +102,13 @@ BUGS = {
     ),
 }
 
-#: The extensions in which a change of the engine must be linked for all calls to meet it.
+#: The extensions in which a change of the engine must be linked for all calls to meet it, each
+#: before those that import it.
 ENGINE = (
     "partition",
     "replica",
     "store_core",
+    "parking",
     "manager_core",
     "retention",
     "snapshot",
@@ -117,16 +120,10 @@ def _engine(*changes: tuple[str, str, str], patch: Callable[[], None] | None = N
     return Bug(ENGINE, tuple(Change(*change) for change in changes), patch)
 
 
-def _keep_parked_commits() -> None:
-    from offsetlog.manager.parking import Parking
-
-    Parking.refuse_term = lambda self, current: None  # type: ignore[method-assign]
-
-
 def _never_check_the_lease() -> None:
     from offsetlog.manager.log_manager import LogManager
 
-    LogManager._check_granted = lambda self, number: None  # type: ignore[method-assign]
+    LogManager._check_lease = lambda self, number: None  # type: ignore[method-assign]
 
 
 def _stay_in_sync() -> None:
@@ -145,14 +142,16 @@ def _stay_in_sync() -> None:
 def _keep_checkpoints() -> None:
     from offsetlog.manager import log_manager
 
-    log_manager.lowered_checkpoints = lambda *_: contextlib.nullcontext()
+    log_manager.lower_checkpoints = lambda *_: None
 
 
 #: Those that only the long tests plant.
 MORE = {
-    "a wait does not check the term": _engine(
+    "a wait outlives its term": _engine(
         ("partition/wait.c", "    if (partition->term != term) {", "    if (false) {"),
-        patch=_keep_parked_commits,
+        # Most are refused as well by what is found when the role changes, or the log is cut.
+        ("partition/wait.c", "partition->role == OL_ROLE_FOLLOWER) {", "false) {"),
+        ("partition/wait.c", "    if (ol_log_end(partition->log) < end_offset) {", "    if (false) {"),
     ),
     "a cut below W keeps the table": _engine(
         (
@@ -199,7 +198,5 @@ MORE = {
     ),
     "the lease is never checked": Bug(patch=_never_check_the_lease),
     "a restarted replica stays in sync": Bug(patch=_stay_in_sync),
-    "a cut leaves a recovery point above the log": Bug(
-        patch=_keep_checkpoints
-    ),
+    "a cut leaves a recovery point above the log": Bug(patch=_keep_checkpoints),
 }

@@ -14,7 +14,7 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.batches import base_of, decode, next_of, split
 from tests.simulation.operations import GroupState, Operation
-from tests.simulation.truth import Claim, Truth, Violation
+from tests.simulation.truth import Truth, Violation
 
 READ_BYTES = 1 << 16
 
@@ -27,6 +27,8 @@ class Checker:
         self.operations: list[Operation] = []
         self.leaders: dict[int, int] = {}
         self.fetches = 0
+        #: Calls that wrote nothing, and whose answers were compared with the truth.
+        self.shown = 0
         #: Some replica's log was cleaned below this offset: records may be missing in others, too.
         self.cleaned_to = 0
         self._digests: dict[int, tuple[int, ...]] = {}
@@ -47,13 +49,6 @@ class Checker:
             raise Violation(f"{operation} is of replica {node.number}, which was not elected")
         self.operations.append(operation)
         self.truth.wrote(operation)
-
-    def found_nothing_to_do(
-        self, text: str, group: str, node: Any, condition: Callable[[GroupState], bool]
-    ) -> None:
-        """A call wrote nothing, which a condition on the written state of its group allows."""
-        epoch, end = node.manager.last_epoch(0), node.manager.positions(0).log_end
-        self.truth.claims(Claim(text, group, condition), epoch, end)
 
     def elected(self, epoch: int, number: int) -> None:
         """The controller has elected a leader: nobody else writes in its epoch."""
@@ -92,16 +87,29 @@ class Checker:
             if value.offset >= 0
         }
 
-        def is_it(state: dict[Any, Any]) -> bool:
+        def is_it(state: GroupState) -> bool:
+            known = state.shown()
             if keys is None:
-                return state == shown
-            return all(state.get(key) == shown.get(key) for key in keys)
+                return known == shown
+            return all(known.get(key) == shown.get(key) for key in keys)
 
-        floor = self._floor(group, step)
-        at = self.truth.find(group, floor, is_it)
+        self._find(group, f"group {group}: {shown}", step, step, is_it)
+
+    def showed(
+        self, operation: Operation, text: str, step: int, condition: Callable[[GroupState], bool]
+    ) -> None:
+        """A call that wrote nothing has shown that a condition holds for the state of its group."""
+        self.shown += 1
+        self._find(operation.group, text, operation.invoked, step, condition)
+
+    def _find(
+        self, group: str, text: str, called: int, step: int, holds: Callable[[GroupState], bool]
+    ) -> None:
+        floor = self._floor(group, called)
+        at = self.truth.find(group, floor, holds)
         if at is None:
             newest = self.truth.versions[group][-1]
-            raise Violation(f"group {group}: {shown} was never so from {floor} on; now {newest}")
+            raise Violation(f"{text}: it was never so from {floor} on; now {newest}")
         self._show(group, step, at)
 
     # ------------------------------------------------------------------------------------- replicas

@@ -49,6 +49,8 @@ class Clients:
         self.operations = 0
         self.acknowledged = 0
         self.values = 0
+        #: What callbacks have found.
+        self.violations: list[Violation] = []
         #: By group the newest generation that anybody has heard of.
         self._generations: dict[str, int] = {}
         self._kinds: list[tuple[Callable[[Node, str], None], float]] = [
@@ -166,12 +168,7 @@ class Clients:
             generation=generation,
             timeout=PATIENCE,
         )
-        pending = self._write(node, operation, commit)
-        if pending is not None:
-            position = pending.position.log_offset
-            if position != operation.end - 1:
-                raise Violation(f"{operation} was said to stand at {position}")
-            pending.add_done_callback(partial(self._answered, node, operation))
+        self._await(node, operation, self._write(node, operation, commit))
 
     def _commit_to_disk(self, node: Node, group: str) -> None:
         assert node.manager is not None
@@ -181,8 +178,7 @@ class Clients:
             node.manager.commit_async, group, offsets, timeout=PATIENCE, durability="disk"
         )
         pending = self._write(node, operation, commit)
-        if pending is not None:
-            pending.add_done_callback(partial(self._is_on_disk, node, operation))
+        self._when_answered(pending, partial(self._is_on_disk, node, operation))
 
     def _is_on_disk(self, node: Node, operation: Operation, pending: Any) -> None:
         # It may be cut still, where no other replica has it; a crash of this one keeps it.
@@ -198,25 +194,25 @@ class Clients:
         assert node.manager is not None
         keys = KEYS if self._random.random() < 0.5 else (self._random.choice(KEYS), GONE)
         operation = self._operation("delete", group, effect=operations.removes(keys))
-        delete = partial(node.manager.delete, group, keys, timeout=0)
-        self._write(node, operation, delete, nothing=operations.lacks(keys))
-        self._await(node, operation)
+        delete = partial(node.manager.delete_async, group, keys, timeout=PATIENCE)
+        pending = self._write(node, operation, delete)
+        self._await(node, operation, pending, nothing=operations.lacks(keys))
 
     def _delete_group(self, node: Node, group: str) -> None:
         assert node.manager is not None
         operation = self._operation("delete of all", group, effect=operations.removes_all)
-        delete = partial(node.manager.delete_group, group, timeout=0)
-        self._write(node, operation, delete, nothing=lambda state: state == GroupState())
-        self._await(node, operation)
+        delete = partial(node.manager.delete_group_async, group, timeout=PATIENCE)
+        pending = self._write(node, operation, delete)
+        self._await(node, operation, pending, nothing=lambda state: state == GroupState())
 
     def _fence(self, node: Node, group: str) -> None:
         assert node.manager is not None
         offsets = self._offsets(KEYS[:1]) if self._random.random() < 0.5 else {}
         operation = self._operation("fence", group, effect=operations.fences(offsets))
-        self._write(node, operation, partial(node.manager.fence, group, offsets, timeout=0))
-        if operation.start >= 0:
-            self._generations[group] = self._generations.get(group, 0) + 1
-        self._await(node, operation)
+        fence = partial(node.manager.fence_async, group, offsets, timeout=PATIENCE)
+        pending = self._write(node, operation, fence)
+        self._generations[group] = self._generations.get(group, 0) + 1
+        self._await(node, operation, pending)
 
     def _delete_topic(self, node: Node, group: str) -> None:
         assert node.manager is not None
@@ -245,17 +241,9 @@ class Clients:
     def _operation(self, name: str, group: str, **fields: Any) -> Operation:
         return Operation(name=name, group=group, invoked=self._world.scheduler.steps, **fields)
 
-    def _write(
-        self,
-        node: Node,
-        operation: Operation,
-        call: Callable[[], Any],
-        *,
-        nothing: Callable[[GroupState], bool] | None = None,
-    ) -> Any:
-        """Makes a call, and records what it wrote; `nothing`: what holds where it wrote nothing."""
+    def _write(self, node: Node, operation: Operation, call: Callable[[], Any]) -> Any:
+        """Makes a call, records what it wrote, and returns what it returns."""
         assert node.manager is not None
-        checker = self._world.checker
         start = node.manager.positions(PARTITION).log_end
         result, failure = None, None
         try:
@@ -269,35 +257,75 @@ class Clients:
             if isinstance(failure, REFUSALS):
                 raise Violation(f"{operation}: {start} to {end} written, and {failure}")
             operation.failed = failure is not None
-            checker.wrote(operation, node, start, end)
+            self._world.checker.wrote(operation, node, start, end)
             self._note(node, f"{operation} is written")
-        elif isinstance(failure, ConditionError | GenerationError) and operation.condition:
-            is_refused = operation.condition
-            text = f"{operation} was refused: {failure}"
-            checker.found_nothing_to_do(
-                text, operation.group, node, lambda state: not is_refused(state)
-            )
-        elif failure is None and nothing is not None and node.is_active:
-            text = f"{operation} found nothing"
-            checker.found_nothing_to_do(text, operation.group, node, nothing)
         if failure is not None:
+            self._is_refused(node, operation, failure)
             raise failure
         return result
 
-    def _await(self, node: Node, operation: Operation) -> None:
-        # These calls wait on the thread that calls them, and there is but one: they time out at
-        # once, and wait here as commits do.
-        assert node.manager is not None
+    def _await(
+        self,
+        node: Node,
+        operation: Operation,
+        pending: Any,
+        *,
+        nothing: Callable[[GroupState], bool] | None = None,
+    ) -> None:
+        """Looks at the answer when it comes; `nothing`: what holds where nothing was written."""
+        position = pending.position.log_offset
+        if position != max(operation.end, 0) - 1:
+            raise Violation(f"{operation} was said to stand at {position}")
         if operation.start >= 0:
-            term = node.core.replica(PARTITION).leadership.term
-            pending = node.manager._park(PARTITION, operation.end, term, REPLICAS, PATIENCE)
-            pending.add_done_callback(partial(self._answered, node, operation))
+            self._when_answered(pending, partial(self._answered, node, operation))
+        else:
+            self._when_answered(pending, partial(self._wrote_nothing, node, operation, nothing))
+
+    def _when_answered(self, pending: Any, look_at: Callable[[Any], None]) -> None:
+        # A callback that raises stops nobody: the run stops with the next step.
+        def call_back(answered: Any) -> None:
+            try:
+                look_at(answered)
+            except Violation as violation:
+                self.violations.append(violation)
+
+        pending.add_done_callback(call_back)
 
     def _answered(self, node: Node, operation: Operation, pending: Any) -> None:
         if self._is_answered(node, pending):
             self._note(node, f"{operation} is acknowledged")
             self.acknowledged += 1
             self._world.checker.acknowledged(operation, node, self._world.scheduler.steps)
+
+    def _wrote_nothing(
+        self,
+        node: Node,
+        operation: Operation,
+        nothing: Callable[[GroupState], bool] | None,
+        pending: Any,
+    ) -> None:
+        try:
+            pending.result(0)
+        except OffsetLogError as failure:
+            self._world.coverage[type(failure).__name__, node.role] += 1
+            self._is_refused(node, operation, failure)
+            return
+        if nothing is None:
+            raise Violation(f"{operation} wrote nothing, and was not refused")
+        self._show(node, operation, f"{operation} found nothing", nothing)
+
+    def _is_refused(self, node: Node, operation: Operation, failure: OffsetLogError) -> None:
+        may_write = operation.condition
+        if isinstance(failure, ConditionError | GenerationError) and may_write is not None:
+            text = f"{operation} was refused: {failure}"
+            self._show(node, operation, text, lambda state: not may_write(state))
+
+    def _show(
+        self, node: Node, operation: Operation, text: str, condition: Callable[[GroupState], bool]
+    ) -> None:
+        self._note(node, text)
+        look(self._world.checker, node)
+        self._world.checker.showed(operation, text, self._world.scheduler.steps, condition)
 
     def _is_answered(self, node: Node, pending: Any) -> bool:
         try:

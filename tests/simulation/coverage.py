@@ -26,7 +26,7 @@ class Coverage:
 
     def __init__(self) -> None:
         self.met: Counter[tuple[str, str]] = Counter()
-        self.fetches = self.claims = 0
+        self.fetches = self.shown = 0
         self.runs = self.operations = self.acknowledged = self.elections = self.power_losses = 0
         #: The least that one seed had.
         self.least: dict[str, int] = {}
@@ -39,7 +39,7 @@ class Coverage:
         self._count("acknowledged", world.clients.acknowledged)
         self._count("power_losses", world.power_losses)
         self.fetches += world.checker.fetches
-        self.claims += world.checker.truth.claims_checked
+        self.shown += world.checker.shown
         self._count("elections", world.controller.elections)
 
     def _count(self, name: str, value: int) -> None:
@@ -53,7 +53,7 @@ class Coverage:
     def __str__(self) -> str:
         lines = [
             f"{self.runs} seeds: {self.operations} operations, {self.acknowledged} acknowledged, "
-            f"{self.elections} elections, {self.fetches} fetches, {self.claims} refusals",
+            f"{self.elections} elections, {self.fetches} fetches, {self.shown} that found nothing to do",
             f"the least of one seed: {self.least}",
             f"{'fault':<14}{ROLES[0]:>10}{ROLES[1]:>10}",
         ]

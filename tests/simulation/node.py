@@ -140,7 +140,7 @@ class Node:
         with contextlib.suppress(OffsetLogError):       # it failed, or has no log
             epoch, partition = max(0, manager.leader_epoch(PARTITION)), self._partition
             manager.become_follower(PARTITION, epoch)
-            manager._partitions.load(partition)
+            manager._replicas.load(partition)
             positions = manager.positions(PARTITION)
             offset = self.world.scheduler.random.randint(positions.log_start, positions.watermark)
             manager.truncate_to(PARTITION, epoch, offset)

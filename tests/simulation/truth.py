@@ -23,17 +23,6 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
-class Claim:
-    """What a call that wrote nothing has shown of its group, as the log was then."""
-
-    __slots__ = ("condition", "group", "text")
-
-    def __init__(self, text: str, group: str, condition: Callable[[GroupState], bool]) -> None:
-        self.text = text
-        self.group = group
-        self.condition = condition
-
-
 class Truth:
     """Takes committed batches in the order of the log, and checks each call at its place.
 
@@ -47,15 +36,16 @@ class Truth:
         self.batches: dict[int, bytes] = {}
         self.records: dict[int, tuple[int, Record]] = {}
         self.states: dict[str, GroupState] = defaultdict(GroupState)
-        #: group -> (the log offset from which the state is so, what a fetch shows of it).
-        self.versions: dict[str, list[tuple[int, dict[object, object]]]] = defaultdict(
-            lambda: [(0, {})]
+        #: group -> (the log offset from which the state is so, the state).
+        self.versions: dict[str, list[tuple[int, GroupState]]] = defaultdict(
+            lambda: [(0, GroupState())]
         )
-        self.claims_checked = 0
+        #: The position records that took effect, in that order: (the log offset from which on one
+        #: counts, its own).
+        self.changes: list[tuple[int, int]] = []
         self._pending: dict[int, list[Record]] = defaultdict(list)
         self._starts: dict[tuple[int, int], list[Operation]] = defaultdict(list)
         self._ends: dict[tuple[int, int], list[Operation]] = defaultdict(list)
-        self._claims: dict[tuple[int, int], list[Claim]] = defaultdict(list)
         self._now: Operation | None = None
 
     # -------------------------------------------------------------------------------- what is known
@@ -64,18 +54,6 @@ class Truth:
         """A call has written [start, end) in its epoch; before anybody can have committed it."""
         self._starts[operation.epoch, operation.start].append(operation)
         self._ends[operation.epoch, operation.end].append(operation)
-
-    def claims(self, claim: Claim, epoch: int, end: int) -> None:
-        """A call wrote nothing, in a log whose last record is of an epoch, before an offset."""
-        if end <= self.start:
-            self._check_claim(claim)
-        elif end > self.end:
-            self._claims[epoch, end].append(claim)
-        elif end == self.end and self._epoch_below(end) == epoch:
-            self._check_claim(claim)
-
-    def _epoch_below(self, end: int) -> int:
-        return self.records[end - 1][0]
 
     def begin_at(self, start: int) -> None:
         """The log begins at an offset."""
@@ -100,25 +78,25 @@ class Truth:
         for operation in self._ends.pop((batch.epoch, self.end), ()):
             self._check_effect(operation)
             self._now = None
-        for claim in self._claims.pop((batch.epoch, self.end), ()):
-            self._check_claim(claim)
 
     def _apply(self, batch: Batch) -> None:
         if batch.is_control:
             pending = self._pending.pop(batch.producer, [])
-            self._take(pending if is_commit(batch) else [], batch.last + 1)
+            self._take(pending if is_commit(batch) else [], batch.last + 1, batch.last)
         elif batch.producer >= 0:
             self._pending[batch.producer] += batch.records
         else:
             self._take(list(batch.records), batch.last + 1)
 
-    def _take(self, records: list[Record], end: int) -> None:
+    def _take(self, records: list[Record], end: int, ended_at: int = -1) -> None:
         if records and self._now is None:
             raise Violation(f"what takes effect at log offset {end - 1} belongs to no call")
         groups = set()
         for record in records:
             group, key = key_of(record)
             groups.add(group)
+            if key is not None:
+                self.changes.append((max(record.offset, ended_at), record.offset))
             state = self.states[group]
             if record.value is None:
                 self._admit(record, state.positions.get(key) if key is not None else None)
@@ -129,7 +107,7 @@ class Truth:
             else:
                 state.positions[key] = position_of(record.value)
         for group in sorted(groups):
-            self.versions[group].append((end, dict(self.states[group].shown())))
+            self.versions[group].append((end, self.states[group].copy()))
 
     def _admit(self, record: Record, known: object) -> None:
         operation = self._now
@@ -157,14 +135,7 @@ class Truth:
         elif not (operation.failed and _same(found, before)):
             raise Violation(f"{operation} changed {before} to {found}, and not to {wanted}")
 
-    def _check_claim(self, claim: Claim) -> None:
-        self.claims_checked += 1
-        if not claim.condition(self.states[claim.group]):
-            raise Violation(f"{claim.text}, though its state was {self.states[claim.group]}")
-
-    def find(
-        self, group: str, floor: int, shown: Callable[[dict[object, object]], bool]
-    ) -> int | None:
+    def find(self, group: str, floor: int, holds: Callable[[GroupState], bool]) -> int | None:
         """Returns from which log offset on the state was as a call saw it, at or above a floor.
 
         None if it never was.
@@ -172,7 +143,7 @@ class Truth:
         versions = self.versions[group]
         first = bisect_right(versions, floor, key=lambda version: version[0]) - 1
         for offset, state in versions[max(first, 0) :]:
-            if shown(state):
+            if holds(state):
                 return max(offset, floor)
         return None
 

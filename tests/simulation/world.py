@@ -21,10 +21,10 @@ from tests.simulation.scheduler import Scheduler
 #: Those that are rare among followers come more often.
 FAULTS = (
     *("loss", "duplication", "partition", "power", "elect"),
-    *("crash", "crash", "full", "full", "slow", "slow", "clock", "clock", "clock", "flush"),
+    *("crash", "crash", "full", "full", "slow", "slow", "clock", "clock", "clock"),
 )
 #: What is done to the disk or the clock of a node, as it is counted.
-SPOILS = {"full": "disk full", "slow": "slow disk", "clock": "clock jump", "flush": "failed flush"}
+SPOILS = {"full": "disk full", "slow": "slow disk", "clock": "clock jump"}
 #: The checker looks at the replicas after so many steps, and before a call and a crash.
 LOOK_STEPS = 4
 OPERATIONS = 220
@@ -123,6 +123,8 @@ class World:
         while not done() and self.scheduler.now < limit:
             if not self.scheduler.step():
                 break
+            for violation in self.clients.violations:
+                raise violation
             if self.scheduler.steps % LOOK_STEPS == 0:
                 self._look()
 
@@ -341,8 +343,6 @@ class World:
             node.clock_ms += self.scheduler.random.choice((-3_600_000, -1000, 1000, 3000, 86_400_000))
             node.show_time()
             executor.skew += self.scheduler.random.random() * 0.5
-        elif kind == "flush":
-            fs.fail_flush(fs.flushes + self.scheduler.random.randrange(1, 4), errno.EIO)
         else:
             fs.fill(fs.operations + 1)
             self.scheduler.after(lasts, "", lambda: fs.fill(0) if node.life == life and node.is_up else None)
