@@ -2,6 +2,7 @@
 
 import os
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
@@ -188,6 +189,7 @@ cdef class FileSystem:
         return lock
 
 
+@cython.no_gc_clear  # what is open at the end is closed through its file system
 cdef class FileLock:
     """A lock that is held until `close`, or until the object is gone."""
 

@@ -8,6 +8,7 @@ import threading
 import weakref
 from copy import copy
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -114,6 +115,7 @@ def _forget_after_fork():
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
+@cython.no_gc_clear  # what is open at the end is closed through its file system
 cdef class Partition:
     """An open partition directory and its state in memory.
 

@@ -8,6 +8,7 @@ import base64
 import os
 import re
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -364,6 +365,7 @@ cdef str _timestamp_type(const ol_batch *batch):
     return "LogAppendTime" if batch.attributes & OL_ATTRIBUTE_LOG_APPEND_TIME else "CreateTime"
 
 
+@cython.no_gc_clear  # what is open at the end is closed through its file system
 cdef class SegmentReader:
     """Walks a .log file batch by batch, with plain reads: the file may be shortened or removed meanwhile.
 

@@ -333,6 +333,7 @@ for _index in range(len(_KIND_TEXTS)):
         kind_texts[_index] = <bytes>_KIND_TEXTS[_index]
 
 
+@cython.no_gc_clear  # what is open at the end is closed through its file system
 @cython.final
 cdef class SegmentScan:
     """The batches of one .log file as Arrow columns, with plain reads: the file may be shortened or removed meanwhile.

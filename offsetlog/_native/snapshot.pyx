@@ -2,6 +2,7 @@
 
 import os
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
@@ -391,6 +392,7 @@ def tail_bytes(Partition partition not None):
         partition.leave()
 
 
+@cython.no_gc_clear  # what is open at the end is closed through its file system
 cdef class OutputFile:
     """A new file, for pyarrow to write to: bytes go through the file port, from where they lie.  One thread at a time."""
 
