@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 #: Prints how many segments there were.  Each commit fills a segment, and overwrites what an earlier one said.
+#:
+#: A log whose flushes are slow needs up to 128 descriptors for rolled segments (OL_UNFLUSHED_MAX of csrc/log/log_impl.h,
+#: of four files each), and up to 256 for segments that left it while they are read (OL_KEPT_FILES_MAX of
+#: csrc/log/segment.h).
 SCRIPT = """
 import resource, sys, threading
 from pathlib import Path
@@ -16,7 +20,7 @@ from offsetlog.config import StoreConfig
 from offsetlog.verify import verify
 
 path, way = Path(sys.argv[1]), sys.argv[2]
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500))
 
 
 def check_live(store):
