@@ -3,12 +3,13 @@
 
 static int refuse_failed(const ol_partition *partition, ol_error *error) {
     if (partition->role != OL_ROLE_FAILED && !ol_log_has_failed(partition->log)) return OL_OK;
-    return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    return ol_partition_refuse(partition, OL_FAILED, error,
+                               "the partition failed and must be opened again");
 }
 
 int ol_partition_check_replicated(const ol_partition *partition, ol_error *error) {
     if (!partition->options.replicated) {
-        return ol_fail(error, OL_INVALID, "the partition is not replicated");
+        return ol_partition_refuse(partition, OL_INVALID, error, "the partition is not replicated");
     }
     return refuse_failed(partition, error);
 }
@@ -18,12 +19,13 @@ int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch
     int32_t known = partition->leadership.epoch;
     if (OL_LIKELY(leader_epoch == known)) return OL_OK;
     if (leader_epoch < known) {
-        return ol_fail(error, OL_FENCED_LEADER_EPOCH, "leader epoch %d is older than %d",
-                       leader_epoch, known);
+        return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
+                                   "leader epoch %d is older than %d", leader_epoch, known);
     }
-    return ol_fail(error, OL_UNKNOWN_LEADER_EPOCH,
-                   "leader epoch %d is newer than %d, the newest that this replica was given",
-                   leader_epoch, known);
+    return ol_partition_refuse(partition, OL_UNKNOWN_LEADER_EPOCH, error,
+                               "leader epoch %d is newer than %d, the newest that this replica "
+                               "was given",
+                               leader_epoch, known);
 }
 
 /* -------------------------------------------------------------------- open transactions of ours */
@@ -84,7 +86,8 @@ int ol_partition_activate(ol_partition *partition, ol_error *error) {
     }
     /* A group whose records cannot be read would be answered for as one that never committed. */
     if (partition->read_only) {
-        return ol_fail(error, OL_READ_ONLY, "a damaged partition is led by nobody");
+        return ol_partition_refuse(partition, OL_READ_ONLY, error,
+                                   "a damaged partition is led by nobody");
     }
     int status = abort_own(partition, error);
     /* A flush that failed meanwhile made it FAILED: it stays so. */
@@ -100,7 +103,8 @@ static int change_role(ol_partition *partition, ol_role to, ol_error *error) {
     if (role != OL_ROLE_FAILED && atomic_compare_exchange_strong(&partition->role, &role, to)) {
         return OL_OK;
     }
-    return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    return ol_partition_refuse(partition, OL_FAILED, error,
+                               "the partition failed and must be opened again");
 }
 
 /* One leader an epoch: a process that led in it and stopped may have been followed by none, but it
@@ -109,11 +113,13 @@ static int check_election(const ol_partition *partition, int32_t leader_epoch, o
     int status = ol_partition_check_replicated(partition, error);
     if (status != OL_OK) return status;
     if (leader_epoch <= partition->leadership.epoch) {
-        return ol_fail(error, OL_FENCED_LEADER_EPOCH, "leader epoch %d is not above %d",
-                       leader_epoch, partition->leadership.epoch);
+        return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
+                                   "leader epoch %d is not above %d", leader_epoch,
+                                   partition->leadership.epoch);
     }
     if (partition->read_only) {
-        return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+        return ol_partition_refuse(partition, OL_READ_ONLY, error,
+                                   "the partition is open read-only");
     }
     return OL_OK;
 }

@@ -1,6 +1,8 @@
 /* Opens and closes a partition, keeps its positions and problems, and lets readers in. */
 #include "partition/partition.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,8 +124,9 @@ int ol_partition_close(ol_partition *partition, ol_error *error) {
         bool failed = partition->role == OL_ROLE_FAILED;
         ol_log_abandon(partition->log);
         if (failed) {
-            status = ol_fail(error, OL_FAILED,
-                             "the partition failed before; its log was not closed cleanly");
+            status = ol_partition_refuse(partition, OL_FAILED, error,
+                                         "the partition failed before; its log was not closed "
+                                         "cleanly");
         }
     }
     free_partition(partition);
@@ -272,6 +275,17 @@ void ol_partition_fail(ol_partition *partition) {
 }
 
 /* A refused caller gets the reason in the error itself, not only in the list of problems. */
+int ol_partition_refuse(const ol_partition *partition, int status, ol_error *error,
+                        const char *format, ...) {
+    char reason[OL_ERROR_REASON_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    ol_fail(error, status, "%s", reason);
+    return ol_error_at(error, partition->options.log.directory, -1);
+}
+
 static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     ol_problem problem;
     size_t index = 0;
@@ -279,7 +293,8 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     while (there && problem.kind == OL_PROBLEM_DOUBT) {
         there = ol_partition_problem_at(partition, ++index, &problem);
     }
-    if (!there) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    if (!there) return ol_partition_refuse(partition, OL_READ_ONLY, error,
+                                           "the partition is open read-only");
     const ol_error *found = &problem.error;
     const char *slash = strrchr(found->path, '/');
     const char *file = slash == NULL ? found->path : slash + 1;
@@ -297,9 +312,10 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
 /* Who asks again here is answered only by a leader. */
 static int refuse_loading(const ol_partition *partition, ol_error *error) {
     if (partition->options.replicated && !partition->leadership.leads) {
-        return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+        return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
+                                   "this process does not lead the partition");
     }
-    return ol_fail(error, OL_LOADING, "the partition is loading");
+    return ol_partition_refuse(partition, OL_LOADING, error, "the partition is loading");
 }
 
 /* A plain commit depends on nothing that a load finds: the load reaches it in log order. */
@@ -314,7 +330,8 @@ static int check_loading(const ol_partition *partition, bool needs_state, ol_err
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
     if (OL_UNLIKELY(partition->read_only)) return refuse_read_only(partition, error);
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
-        return ol_fail(error, OL_FAILED, "the log failed and must be opened again");
+        return ol_partition_refuse(partition, OL_FAILED, error,
+                                   "the log failed and must be opened again");
     }
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
@@ -323,9 +340,11 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
         case OL_ROLE_UNLOADED:
             return check_loading(partition, needs_state, error);
         case OL_ROLE_FOLLOWER:
-            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+            return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
+                                       "this process does not lead the partition");
         case OL_ROLE_FAILED:
-            return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+            return ol_partition_refuse(partition, OL_FAILED, error,
+                                       "the partition failed and must be opened again");
     }
     OL_ASSERT(!"a partition has a role");
     return OL_OK;
@@ -389,7 +408,8 @@ int ol_partition_ensure_ready(ol_partition *partition, ol_error *error) {
 
 static int check_readable(const ol_partition *partition, ol_error *error) {
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
-        return ol_fail(error, OL_FAILED, "the log failed and must be opened again");
+        return ol_partition_refuse(partition, OL_FAILED, error,
+                                   "the log failed and must be opened again");
     }
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
@@ -398,9 +418,11 @@ static int check_readable(const ol_partition *partition, ol_error *error) {
         case OL_ROLE_LOADING:
             return refuse_loading(partition, error);
         case OL_ROLE_FOLLOWER:
-            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+            return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
+                                       "this process does not lead the partition");
         case OL_ROLE_FAILED:
-            return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+            return ol_partition_refuse(partition, OL_FAILED, error,
+                                       "the partition failed and must be opened again");
     }
     OL_ASSERT(!"a partition has a role");
     return OL_OK;
@@ -434,7 +456,7 @@ int ol_partition_lock_applied(ol_partition *partition, const ol_state **state, o
     if (ol_log_has_failed(partition->log) || role == OL_ROLE_FAILED) {
         status = check_readable(partition, error);
     } else if (role != OL_ROLE_ACTIVE && role != OL_ROLE_FOLLOWER) {
-        status = ol_fail(error, OL_LOADING, "the partition is not loaded");
+        status = ol_partition_refuse(partition, OL_LOADING, error, "the partition is not loaded");
     }
     *state = &partition->state;
     if (status != OL_OK) pthread_mutex_unlock(&partition->table);
@@ -473,7 +495,7 @@ int ol_partition_hold_loads(ol_partition *partition, ol_error *error) {
     pthread_mutex_unlock(&partition->writer);
     if (!runs) return OL_OK;
     pthread_mutex_unlock(&partition->load_gate);
-    return ol_fail(error, OL_LOADING, "the partition is loading");
+    return ol_partition_refuse(partition, OL_LOADING, error, "the partition is loading");
 }
 
 void ol_partition_release_loads(ol_partition *partition) {

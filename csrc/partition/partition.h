@@ -44,6 +44,7 @@ typedef enum ol_role {
 
 #define OL_BATCH_BYTES_MAX_DEFAULT ((size_t)16 << 20)
 
+/* The name of the directory must outlive the partition. */
 typedef struct ol_partition_options {
     ol_log_options log;
     size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, of

@@ -165,6 +165,10 @@ void ol_partition_overlay_settled(ol_partition *partition);
 /* Leadership ended, or the log was cut: nothing is in flight. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
+/* Fills `error` with why a partition refuses a call, and with its directory; returns `status`. */
+int ol_partition_refuse(const ol_partition *partition, int status, ol_error *error,
+                        const char *format, ...) OL_PRINTF(4, 5);
+
 /* partition/leadership.c, all under writer.  OL_INVALID for a lone partition, OL_FAILED. */
 int ol_partition_check_replicated(const ol_partition *partition, ol_error *error);
 /* OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless it is the present one. */

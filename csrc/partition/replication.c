@@ -77,9 +77,9 @@ static int check_follower(const ol_partition *partition, int32_t leader_epoch, o
     int status = ol_partition_check_replicated(partition, error);
     if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
     if (status != OL_OK || !partition->leadership.leads) return status;
-    return ol_fail(error, OL_FENCED_LEADER_EPOCH,
-                   "this replica leads in epoch %d, and takes nothing from another",
-                   leader_epoch);
+    return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
+                               "this replica leads in epoch %d, and takes nothing from another",
+                               leader_epoch);
 }
 
 /* A leader writes in its own epoch; what it copied is older. */
@@ -178,10 +178,11 @@ static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *
 static int check_cut(const ol_partition *partition, int32_t leader_epoch, ol_error *error) {
     int status = check_follower(partition, leader_epoch, error);
     if (status == OL_OK && partition->load_runs) {
-        status = ol_fail(error, OL_LOADING, "the partition is loading");
+        status = ol_partition_refuse(partition, OL_LOADING, error, "the partition is loading");
     }
     if (status == OL_OK && partition->read_only) {
-        status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+        status = ol_partition_refuse(partition, OL_READ_ONLY, error,
+                                     "the partition is open read-only");
     }
     return status;
 }
@@ -204,9 +205,10 @@ int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64
     pthread_mutex_lock(&partition->writer);
     int status = check_follower(partition, leader_epoch, error);
     if (status == OL_OK && offset < ol_log_end(partition->log)) {
-        status = ol_fail(error, OL_INVALID,
-                         "the log ends at %lld, and cannot begin again below that, at %lld",
-                         (long long)ol_log_end(partition->log), (long long)offset);
+        status = ol_partition_refuse(partition, OL_INVALID, error,
+                                     "the log ends at %lld, and cannot begin again below that, at "
+                                     "%lld",
+                                     (long long)ol_log_end(partition->log), (long long)offset);
     }
     if (status == OL_OK) status = check_cut(partition, leader_epoch, error);
     if (status == OL_OK) status = cut(partition, offset, true, error);
@@ -217,7 +219,7 @@ int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64
 static int unload_locked(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
     int status = check_follower(partition, leader_epoch, error);
     if (status == OL_OK && partition->load_runs) {
-        status = ol_fail(error, OL_LOADING, "the partition is loading");
+        status = ol_partition_refuse(partition, OL_LOADING, error, "the partition is loading");
     }
     ol_state fresh;
     if (status == OL_OK) status = ol_state_create(&fresh, error);
@@ -244,7 +246,7 @@ int ol_partition_digest(ol_partition *partition, bool physical, ol_digest *diges
         ol_state_digest(&partition->state, physical, digest);
         *applied = partition->applied;
     } else {
-        status = ol_fail(error, OL_LOADING, "the partition is not loaded");
+        status = ol_partition_refuse(partition, OL_LOADING, error, "the partition is not loaded");
     }
     pthread_mutex_unlock(&partition->writer);
     return status;

@@ -35,19 +35,22 @@ static int check_reached(const ol_partition *partition, int64_t end_offset, uint
                          ol_wait_for what, ol_error *error) {
     bool reached = is_reached(partition, end_offset, what);
     if (partition->term != term) {
-        return ol_fail(error, OL_NOT_COORDINATOR,
-                       "leadership changed before this was known to be durable");
+        return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
+                                   "leadership changed before this was known to be durable");
     }
     if (reached) return OL_OK;
     if (partition->role == OL_ROLE_FAILED || ol_log_has_failed(partition->log)) {
-        return ol_fail(error, OL_FAILED,
-                       "the partition failed before this was durable; it must be opened again");
+        return ol_partition_refuse(partition, OL_FAILED, error,
+                                   "the partition failed before this was durable; it must be "
+                                   "opened again");
     }
     if (ol_log_end(partition->log) < end_offset) {
-        return ol_fail(error, OL_NOT_COORDINATOR, "the log ends before this");
+        return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
+                                   "the log ends before this");
     }
     if (what == OL_WAIT_WATERMARK && partition->role == OL_ROLE_FOLLOWER) {
-        return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+        return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
+                                   "this process does not lead the partition");
     }
     return OL_WOULD_BLOCK;
 }
@@ -119,8 +122,9 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
             status = check_reached(partition, end_offset, term, what, error);
             if (status != OL_WOULD_BLOCK) break;
             status =
-                ol_fail(error, OL_TIMED_OUT, "not durable within %lld ms; it may still become so",
-                        (long long)timeout_ms);
+                ol_partition_refuse(partition, OL_TIMED_OUT, error,
+                                    "not durable within %lld ms; it may still become so",
+                                    (long long)timeout_ms);
             break;
         }
     }

@@ -158,7 +158,7 @@ static int check_parts(const ol_commit *work, ol_error *error) {
                        work->count, partition->options.batch_bytes_max);
     }
     if (partition->role != OL_ROLE_ACTIVE) {
-        return ol_fail(error, OL_LOADING, "the partition is loading");
+        return ol_partition_refuse(work->partition, OL_LOADING, error, "the partition is loading");
     }
     for (size_t i = 0; i < work->count; i++) {
         size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX + bound_of_record(work, i);
