@@ -211,10 +211,13 @@ def listed_groups(groups: Iterable[str]) -> list[str]:
 
 
 def listed_topics(topics: Iterable[str]) -> list[str]:
-    """Returns names of topics as a list; one name alone is refused."""
-    return _listed(
-        topics, 'the topics must be a list of str, as ["topic"]', single=(str, bytes, bytearray)
-    )
+    """Returns names of topics as a list; one name alone is refused, and what is none."""
+    wanted = 'the topics must be a list of str, as ["topic"]'
+    listed = _listed(topics, wanted, single=(str, bytes, bytearray))
+    for topic in listed:
+        if not isinstance(topic, str):
+            raise ArgumentTypeError(f"{wanted}; {topic!r} is none", item=topic)
+    return listed
 
 
 def listed_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:

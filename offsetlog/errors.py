@@ -276,6 +276,11 @@ class LockedError(StorageError, BlockingIOError):
 
     status = Status.LOCKED
 
+    def advise(self, advice: str) -> LockedError:
+        """Returns the same error with what its reader can do about it, in the place of other advice."""
+        reason = self.message.partition("; ")[0]
+        return LockedError(f"{reason}; {advice}", errno=self.errno, path=self.path)
+
 
 class CapacityError(OffsetLogError, MemoryError):
     """There is no memory; nothing was changed, but if only the flush of a commit failed, it stands."""

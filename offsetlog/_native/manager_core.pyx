@@ -42,7 +42,7 @@ from offsetlog._native.status cimport check
 from offsetlog._native.store_core cimport StoreCore, commit_named
 from offsetlog._native.tickets cimport new_position
 
-from offsetlog._native.quotas import client_name
+from offsetlog._native.quotas import check_client, client_name
 from offsetlog.errors import (
     ClosedError,
     ConditionError,
@@ -141,8 +141,9 @@ cdef class ManagerCore:
             client = client_name(client, principal)
         seconds = self.quotas.charge(group, client, len(offsets), nbytes)
         if seconds > 0:
+            used_up = self.quotas.used_up(group, client) or "a quota"
             raise ThrottledError(
-                f"group {group!r}: the quota is used up; the next commit is admitted in {seconds:.3f} s", seconds=seconds
+                f"group {group!r}: used up: {used_up}; the next commit is admitted in {seconds:.3f} s", seconds=seconds
             )
         return 0
 
@@ -262,6 +263,8 @@ cdef class ManagerCore:
         cdef written write
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
+        if client is not None or principal is not None:
+            check_client(client, principal)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client, principal)
         if expected is None and not monotonic and generation is None:
@@ -296,6 +299,8 @@ cdef class ManagerCore:
         cdef written write
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
+        if client is not None or principal is not None:
+            check_client(client, principal)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client, principal)
         if expected is None and not monotonic and generation is None:

@@ -84,6 +84,14 @@ cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
 
 
 
+def check_client(client, principal):
+    """Refuses what is no name of a client or of its user; raises ArgumentTypeError."""
+    if not (client is None or PyUnicode_Check(client)):
+        raise ArgumentTypeError(f"the client must be a str or None, not {type(client).__name__}")
+    if not (principal is None or PyUnicode_Check(principal)):
+        raise ArgumentTypeError(f"the principal must be a str or None, not {type(principal).__name__}")
+
+
 def client_name(client, principal):
     """Returns the name under which a client has its bucket: with a principal both, joined by a NUL.
 
@@ -425,6 +433,24 @@ cdef class Quotas:
         of_group = self.groups.find(group_name)
         of_client = self.clients.find(client_name)
         return <double>longest_wait_ns(of_group, of_client, now) / 1e9
+
+    def used_up(self, group, client):
+        """Names the limits that a group and a client have used up, as "the commits of group 'orders'"."""
+        cdef int64_t now = self.now()
+        cdef list found = []
+        cdef Bucket bucket
+        cdef double seconds
+        for buckets, name in ((self.groups, take_entity("group", group)), (self.clients, take_entity("client", client))):
+            bucket = (<Buckets>buckets).find(name)
+            if bucket is None:
+                continue
+            whose = f"{(<Buckets>buckets).kind} {name.rpartition(chr(0))[2]!r}"
+            seconds = seconds_between(bucket.at_ns, now)
+            if balance_after(&bucket.commits, seconds) < 0:
+                found.append(f"the commits of {whose}")
+            if balance_after(&bucket.nbytes, seconds) < 0:
+                found.append(f"the bytes of {whose}")
+        return " and ".join(found)
 
     def set_group(self, name, commits_per_second, bytes_per_second):
         """Gives one group limits of its own, None for no limit.

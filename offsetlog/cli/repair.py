@@ -10,7 +10,7 @@ from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.stores import locked_error
+from offsetlog.cli.stores import LOCKED_ADVICE
 from offsetlog.errors import CorruptionError, InvalidArgumentError, LockedError, OffsetLogError
 from offsetlog.lifecycle.accept_loss import accept_loss, describe, find_losses
 
@@ -131,7 +131,7 @@ def command(
     try:
         accepted = accept_loss(path, shown=losses)
     except LockedError as failure:
-        raise locked_error(failure) from None
+        raise failure.advise(LOCKED_ADVICE) from None
     if output.is_json:
         output.object({"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]})
     output.line(

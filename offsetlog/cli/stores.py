@@ -12,12 +12,14 @@ from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
 from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
 from offsetlog.directory.checkpoint_record import NAME as RECORD
-from offsetlog.directory.log_directory import LOCKED_ADVICE, PROPERTIES, LogDirectory
+from offsetlog.directory.log_directory import PROPERTIES, LogDirectory
 from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
 
 #: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
 #: least of all by settings that are not those of the log's owner.
 BY_HAND = MaintenanceConfig(enabled=False)
+#: For a command that finds a store's lock held.
+LOCKED_ADVICE = "end that first; the commands that only read do not need the lock"
 
 PartitionCount = Annotated[
     int | None,
@@ -77,7 +79,7 @@ def open_writable(
             path, partitions, durability, maintenance=maintenance, _by_partition=by_partition
         )
     except LockedError as failure:
-        raise locked_error(failure) from None
+        raise failure.advise(LOCKED_ADVICE) from None
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise
@@ -86,13 +88,6 @@ def open_writable(
         complain(f"made a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
-
-
-def locked_error(failure: LockedError) -> LockedError:
-    """Returns the error of a command for a lock that somebody else holds; the caller raises it."""
-    reason = failure.message.removesuffix(LOCKED_ADVICE)
-    advice = "end that first; the commands that only read do not need the lock"
-    return LockedError(f"{reason}; {advice}", errno=failure.errno, path=failure.path)
 
 
 def _unknown_count(path: Path) -> str:

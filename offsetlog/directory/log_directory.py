@@ -32,7 +32,6 @@ from offsetlog.errors import (
     ConfigError,
     CorruptionError,
     InvalidArgumentError,
-    LockedError,
     MissingFileError,
     StorageError,
     UnsupportedVersionError,
@@ -42,8 +41,6 @@ TOPIC = listing.TOPIC
 LOCK = ".lock"
 MANIFEST = "offsetlog.manifest"  # of a log partition
 PARTITION_METADATA = listing.PARTITION_METADATA
-#: The advice to a program that finds the lock held.
-LOCKED_ADVICE = "; read_only=True opens the directory for reading all the same"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 PROPERTIES = listing.PROPERTIES
 META_PROPERTIES = "meta.properties"
@@ -364,12 +361,7 @@ class LogDirectory:
 
     def lock(self) -> None:
         """Takes the directory's lock, which a running broker holds too.  Raises LockedError."""
-        try:
-            self._lock = self.fs.lock(self.path / LOCK)
-        except LockedError as failure:
-            raise LockedError(
-                f"{failure.message}{LOCKED_ADVICE}", errno=failure.errno, path=failure.path
-            ) from None
+        self._lock = self.fs.lock(self.path / LOCK)
 
     def unlock(self) -> None:
         """Releases the lock; does nothing where it is not held."""

@@ -113,6 +113,7 @@ class StoreCloser:
             self._waiter.stop()
         except BaseException as failure:
             failures.append(failure)
+        self._partitions.abandon_failed()
         self._close_partitions(self._partitions.all(), failures)
         if failures:
             first = next(

@@ -9,9 +9,10 @@ from offsetlog._native.files import FileSystem
 from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.errors import LockedError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.close import StoreCloser
-from offsetlog.lifecycle.open_directory import open_read_only, open_writable
+from offsetlog.lifecycle.open_directory import Opened, open_read_only, open_writable
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.maintenance.retention import Expirer, Retention
 from offsetlog.maintenance.scheduler import Maintenance
@@ -81,6 +82,22 @@ def open_store(given: OpenArguments) -> StoreParts:
     return parts
 
 
+def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
+    try:
+        return open_writable(
+            directory,
+            given.config,
+            given.partitions,
+            given.topic_id,
+            given.cluster,
+            wait=given.wait,
+            by_partition=given.by_partition,
+        )
+    except LockedError as failure:
+        advice = "read_only=True opens the directory for reading all the same"
+        raise failure.advise(advice) from None
+
+
 def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
     waiter = TicketWaiter()
     expirer = Expirer(Retention.of(given.maintenance))
@@ -94,15 +111,7 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             isolate=True,
         )
     else:
-        count, partitions = open_writable(
-            directory,
-            given.config,
-            given.partitions,
-            given.topic_id,
-            given.cluster,
-            wait=given.wait,
-            by_partition=given.by_partition,
-        )
+        count, partitions = _open_writable(given, directory)
     core: StoreCore | None = None
     try:
         # Only now the path is known to be a log directory, and the lock keeps others from cleaning

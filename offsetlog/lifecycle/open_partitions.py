@@ -171,7 +171,7 @@ class OpenPartitions:
             ClosedError: the store is closed.
             OffsetLogError: it is not open; the call can be repeated.
         """
-        failed = self._set_aside(number)
+        failed = self._taken_aside(number)
         if failed.partition is not None:
             release(failed.partition)
             failed.partition.abandon()
@@ -196,7 +196,16 @@ class OpenPartitions:
         fresh.abandon()
         raise ClosedError("the store is closed")
 
-    def _set_aside(self, number: int) -> _Failed:
+    def set_aside(self, number: int) -> None:
+        """Has everybody who asks for a partition that failed wait until `open_again` has opened it.
+
+        Raises:
+            ClosedError: the store is closed.
+            StorageError: its directory is missing.
+        """
+        self._taken_aside(number)
+
+    def _taken_aside(self, number: int) -> _Failed:
         with self._lock:
             if self._stopped:
                 raise ClosedError("the store is closed")
@@ -291,5 +300,12 @@ class OpenPartitions:
     def abandon(self) -> None:
         """Stops, and releases every partition without writing a byte."""
         self.stop()
+        self.abandon_failed()
         for partition in self.all():
             partition.abandon()
+
+    def abandon_failed(self) -> None:
+        """Releases the replicas that were set aside, and not opened again; when no call uses them."""
+        for failed in list(self._failed.values()):
+            if failed.partition is not None:
+                failed.partition.abandon()

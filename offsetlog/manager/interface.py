@@ -441,7 +441,10 @@ class OffsetManager(Protocol):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in the partitions that this process leads; returns how many.
 
-        Waits and raises as `expire`, without ClockError.
+        Waits and raises as `expire`, without ClockError.  It can be repeated.
+
+        Raises:
+            CoordinatorLoadingError: a partition loads, and was left out.
         """
 
     def on_topic_deleted_async(

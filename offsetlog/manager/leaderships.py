@@ -53,6 +53,9 @@ class Partitions(Protocol):
     def failure_of(self, number: int) -> OffsetLogError | None:
         """Returns why a log that is there is not open."""
 
+    def set_aside(self, number: int) -> None:
+        """Has everybody who asks for a log that failed wait for `open_again`; raises OffsetLogError."""
+
     def open_again(self, number: int) -> Replica:
         """Opens a log that failed, for nobody's use yet; raises OffsetLogError."""
 
@@ -183,6 +186,8 @@ class Leaderships:
                 raise older_epoch(number, epoch, self.epoch(number), must_be_above=True)
             replica = self._partitions.replica(number)
             fails = self._must_open(number, replica)
+            if fails:
+                self._partitions.set_aside(number)
             failure = None if replica is None or fails else self._elect(number, replica, epoch)
             role, known = (Role.LEADER, epoch) if failure is None else (Role.NONE, slot.epoch)
             former, transition = self._begin(number, role, known, opens=fails)
@@ -234,7 +239,9 @@ class Leaderships:
                 raise PartitionFailedError(
                     f"log partition {number} failed; it is opened again in the next leader epoch"
                 )
-            if replica is not None and not fails:
+            if opens:
+                self._partitions.set_aside(number)
+            elif replica is not None and not fails:
                 replica.become_follower(epoch)
             former, transition = self._begin(number, role, epoch, opens=opens)
         _supersede(former, epoch)

@@ -11,11 +11,12 @@ from offsetlog._native import fetch_columns
 from offsetlog._native.files import FileSystem
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.partition import Partition
-from offsetlog._native.quotas import Quotas, client_name
+from offsetlog._native.quotas import Quotas, check_client, client_name
 from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
+    LockedError,
     NotCoordinatorError,
     PartitionFailedError,
 )
@@ -39,6 +40,7 @@ from offsetlog.manager.interface import (
     WatchPosition,
 )
 from offsetlog.manager.leaderships import Leaderships, Role
+from offsetlog.manager.leases import Leases
 from offsetlog.manager.refusals import checked_partition, closed
 from offsetlog.manager.replica_partitions import ReplicaPartitions
 from offsetlog.manager.replicas_in_use import ReplicasInUse
@@ -136,6 +138,8 @@ class LogManager:
             except BaseException:
                 self._owned.abandon()
                 raise
+        except LockedError as failure:
+            raise failure.advise("a manager's directory is of one process; end that first") from None
         except BaseException:
             directory.unlock()
             raise
@@ -166,6 +170,7 @@ class LogManager:
         self._flushes = Flushes(
             flusher, self._replica, self.leader_epoch, self._for_disk, self._for_watermark
         )
+        self._leases = Leases(count, self._executor.now)
         core = ManagerCore(
             store,
             settings.durability,
@@ -174,12 +179,11 @@ class LogManager:
             settings.quotas.buckets(),
             self._settle,
             self._flushes.order,
-            self._check_lease,
+            self._leases.check,
             for_watermark=self._for_watermark,
             for_disk=self._for_disk,
         )
-        self._sweeps = Sweeps(core, self._executor, expirer)
-        self._granted: list[float | None] = [None] * count
+        self._sweeps = Sweeps(core, self._executor, expirer, self._leads)
         self._replicas = ReplicasInUse(core, self._owned, self._gave_up)
         self._leaderships = Leaderships(
             count,
@@ -307,6 +311,9 @@ class LogManager:
     def _check_leads(self, number: int) -> None:
         self._leaderships.check_leads(number)
 
+    def _leads(self, number: int) -> bool:
+        return self._leaderships.role(number) is Role.LEADER
+
     def _checked(self, partition: int) -> int:
         return checked_partition(partition, self._open_core.core.count)
 
@@ -374,19 +381,12 @@ class LogManager:
         granted in its epoch answers without end.
         """
         if epoch == self.leader_epoch(partition):
-            self._granted[partition] = until
-
-    def _check_lease(self, number: int) -> None:
-        until = self._granted[number]
-        if until is not None and self._executor.now() >= until:
-            raise NotCoordinatorError(
-                f"log partition {number}: the lease of the leader has ended; another may lead by now"
-            )
+            self._leases.grant(partition, until)
 
     def _term_ended(self, number: int) -> None:
         core = self._open_core
         core.short_of_replicas.discard(number)
-        self._granted[number] = None
+        self._leases.end(number)
         # Those of the term that has ended are refused.
         self._for_watermark[number].settle()
         self._for_disk[number].settle()
@@ -489,7 +489,7 @@ class LogManager:
             known = fetch_columns.fetch_keys(core, group, keys)
             found = {key: known.get(key, _NOTHING) for key in keys}
         # After the read: this thread may have rested before it for longer than the lease.
-        self._check_lease(number)
+        self._leases.check(number)
         return found
 
     def delete(
@@ -534,37 +534,35 @@ class LogManager:
 
     # ------------------------------------------------------------------------------------- all partitions
 
-    def _active(self) -> list[Partition]:
-        attached = self._open_core.core.attached(wait=False)
-        return [each for each in attached if each.role == "active"]
+    @property
+    def _open_sweeps(self) -> Sweeps:
+        _ = self._open_core
+        return self._sweeps
 
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes what has expired; see OffsetManager.expire."""
-        led = self._active()
-        return self._sweeps.expiry(led, timeout).run()
+        return self._open_sweeps.expiry(timeout).run()
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
         """The same on the manager's threads; see OffsetManager.expire_async."""
-        led = self._active()
-        return self._sweeps.begin(self._sweeps.expiry(led, timeout))
+        return self._open_sweeps.begin(self._sweeps.expiry(timeout))
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
-        led = self._active()
-        return self._sweeps.removal(led, topics, timeout).run()
+        return self._open_sweeps.removal(topics, timeout).run()
 
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
         """The same on the manager's threads; see OffsetManager.on_topic_deleted_async."""
-        led = self._active()
-        return self._sweeps.begin(self._sweeps.removal(led, topics, timeout))
+        return self._open_sweeps.begin(self._sweeps.removal(topics, timeout))
 
     def throttle(
         self, group: str, client: str | None = None, principal: str | None = None
     ) -> float:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""
         quotas = self._open_core.quotas
+        check_client(client, principal)
         if quotas is None:
             return 0.0
         return quotas.throttle(group, client_name(client, principal))

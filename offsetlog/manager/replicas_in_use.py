@@ -41,6 +41,10 @@ class ReplicasInUse:
         """Returns why a log that is there is not open; see OpenPartitions.failure_of."""
         return self._owned.failure_of(number)
 
+    def set_aside(self, number: int) -> None:
+        """Has everybody wait for a log that will be opened again; see OpenPartitions.set_aside."""
+        self._owned.set_aside(number)
+
     def open_again(self, number: int) -> Replica:
         """Opens a log that failed, for nobody's use yet; see OpenPartitions.open_again."""
         return Replica(self._owned.open_again(number, self._release))

@@ -210,6 +210,8 @@ _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "log.cleaner.enable": ("maintenance", "enabled", _flag),
 }
 
+_QUOTA = "offsets.quota."
+
 #: Every property that the log manager reads.
 PROPERTIES = frozenset(_READERS)
 
@@ -218,10 +220,16 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
     """Reads the properties of a broker; those of other names are the broker's own business.
 
     Raises:
-        ConfigError: `log.dir` is missing, or a value is out of its domain; names the property.
+        ConfigError: `log.dir` is missing, there is no such quota, or a value is out of its domain;
+            names the property.
     """
     if "log.dir" not in properties:
         raise ConfigError("log.dir is missing: the directory that keeps the offsets")
+    # Kafka has no property of these names, so that one which is not read would limit nobody.
+    quotas = [each for each in PROPERTIES if each.startswith(_QUOTA)]
+    for name in properties:
+        if name.startswith(_QUOTA) and name not in PROPERTIES:
+            raise ConfigError(f"{name} is no quota; there are {', '.join(sorted(quotas))}")
     whole: dict[str, Any] = {
         "": ManagerSettings(path=Path()),
         "quotas": QuotaLimits(),

@@ -154,23 +154,38 @@ class Sweeps:
         core: writes, and waits for what was written.
         executor: does those that nobody waits for on a thread.
         expirer: knows what has expired.
+        leads: whether this process leads a partition.
     """
 
-    def __init__(self, core: ManagerCore, executor: Executor, expirer: Expirer) -> None:
+    def __init__(
+        self,
+        core: ManagerCore,
+        executor: Executor,
+        expirer: Expirer,
+        leads: Callable[[int], bool],
+    ) -> None:
         self._core = core
         self._executor = executor
         self._expirer = expirer
+        self._leads = leads
         self._lock = threading.Lock()
         self._begun: set[Sweep] = set()
         self._stopped = False
 
-    def expiry(self, led: list[Partition], timeout: float | None) -> Sweep:
-        """Returns the work of OffsetManager.expire, for partitions that this process leads.
+    def _there(self) -> list[Partition]:
+        return self._core.core.attached(wait=False)
+
+    def _active(self) -> list[Partition]:
+        return [each for each in self._there() if each.role == "active"]
+
+    def expiry(self, timeout: float | None) -> Sweep:
+        """Returns the work of OffsetManager.expire, for the partitions that are active now.
 
         Raises:
             ClockError: the clock cannot be right.
         """
-        now = self._expirer.now(led)
+        active = self._active()
+        now = self._expirer.now(active)
 
         def expire_one(partition: Partition, written: Written) -> None:
             counted = self._expirer.expire_one(partition, now)
@@ -181,10 +196,12 @@ class Sweeps:
             if self._core.appended is not None:
                 self._core.appended(partition.number)
 
-        return Sweep(led, expire_one, self._core, timeout)
+        return Sweep(active, expire_one, self._core, timeout)
 
-    def removal(self, led: list[Partition], topics: Iterable[str], timeout: float | None) -> Sweep:
-        """Returns the work of OffsetManager.on_topic_deleted.
+    def removal(self, topics: Iterable[str], timeout: float | None) -> Sweep:
+        """Returns the work of OffsetManager.on_topic_deleted, for all partitions that this process leads.
+
+        Those that load refuse it: nobody would come back to what they hold of the topics.
 
         Raises:
             ArgumentTypeError: no list of names.
@@ -198,6 +215,7 @@ class Sweeps:
                 if keys:
                     add_written(written, *core.delete_unanswered(group, keys))
 
+        led = [each for each in self._there() if self._leads(each.number)]
         return Sweep(led, remove_from, core, timeout)
 
     def begin(self, sweep: Sweep) -> Sweep:

@@ -106,6 +106,29 @@ def test_no_call_of_the_same_epoch_opens_it_again(failed, executor, call):
         failed.commit("g", {KEYS[0]: 9})
 
 
+@pytest.mark.parametrize("end", ["stop", "abandon"])
+def test_a_manager_that_ends_before_one_is_opened_again_lets_it_go(failed, end):
+    failed.become_leader(0, 2)
+    partition = failed._open_core.replica(0).partition
+    getattr(failed, end)()
+    assert partition.closed
+
+
+@pytest.mark.parametrize("change", ["become_leader", "become_follower"])
+def test_from_its_election_on_everybody_is_sent_to_ask_later(failed, executor, change):
+    getattr(failed, change)(0, 2)
+    for call in (
+        lambda: failed.commit("g", {KEYS[0]: 9}),
+        lambda: failed.positions(0),
+        lambda: failed.read_into(0, 0, bytearray(100)),
+    ):
+        with pytest.raises(CoordinatorLoadingError):
+            call()
+    assert failed.state(0) is PartitionState.LOADING
+    executor.run()
+    assert failed.positions(0).log_end == 2
+
+
 def test_while_it_is_opened_again_everybody_is_sent_to_ask_later(failed, executor, monkeypatch):
     replica = failed._open_core.replica(0)
     partition = replica.partition
@@ -139,7 +162,7 @@ def test_while_it_is_opened_again_everybody_is_sent_to_ask_later(failed, executo
         with pytest.raises(PartitionFailedError):
             partition.wait(1)
         assert failed.state(0) is PartitionState.LOADING
-        assert failed._active() == []
+        assert failed.expire() == 0
         return opens(number, **given)
 
     monkeypatch.setattr(failed._owned._opener, "open_log_again", ask)
@@ -274,7 +297,7 @@ def test_a_follower_is_opened_again_and_goes_on(tmp_path, fs, executor, warm):
         leader.become_leader(0, epoch)
         transition = follower.become_follower(0, epoch)
         assert not transition.done()
-        with pytest.raises(PartitionFailedError):
+        with pytest.raises(CoordinatorLoadingError):
             follower.append_as_follower(0, epoch, b"")
         executor.run()
         with pytest.raises(NotCoordinatorError):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from offsetlog.errors import (
+    ArgumentTypeError,
+    ConfigError,
     GroupError,
     InvalidArgumentError,
     NotEnoughReplicasError,
     ThrottledError,
 )
-from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.log_manager import LogManager, create
 from offsetlog.manager.settings import QuotaLimits
 from offsetlog.types import TopicPartition
 from tests.manager.watch_model import settings
@@ -64,3 +66,42 @@ def test_a_commit_that_too_few_replicas_would_get_is_charged_to_nobody(manager):
         with pytest.raises(NotEnoughReplicasError):
             manager.commit("g", {KEY: 1}, client="c")
     assert manager.throttle("g", "c") == 0.0
+
+
+@pytest.mark.parametrize("whom", [{"client": 5}, {"principal": b"alice"}, {"client": ["c"]}])
+def test_a_client_that_is_no_name_is_refused_also_without_quotas(tmp_path, manager, whom):
+    with LogManager(settings(tmp_path / "free"), background=False) as free:
+        free.become_leader(0, 1).result(30)
+        for each in (free, manager):
+            for call in (each.commit, each.commit_async):
+                with pytest.raises(ArgumentTypeError, match="must be a str or None, not"):
+                    call("g", {KEY: 1}, **whom)
+            with pytest.raises(ArgumentTypeError):
+                each.throttle("g", **whom)
+            assert each.fetch("g") == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "used_up"),
+    [
+        (QuotaLimits(group_commits=1.0), "the commits of group 'g'"),
+        (QuotaLimits(client_bytes=1.0), "the bytes of client 'c'"),
+        (
+            QuotaLimits(group_bytes=1.0, client_commits=1.0),
+            "the bytes of group 'g' and the commits of client 'c'",
+        ),
+    ],
+)
+def test_a_commit_that_is_throttled_says_by_what(tmp_path, limits, used_up):
+    with LogManager(settings(tmp_path, quotas=limits), background=False) as manager:
+        manager.become_leader(0, 1).result(30)
+        two = {KEY: 1, TopicPartition("t", 1): 1}
+        manager.commit("g", two, client="c", principal="alice")
+        with pytest.raises(ThrottledError) as caught:
+            manager.commit("g", two, client="c", principal="alice")
+        assert f"used up: {used_up}; the next commit" in str(caught.value)
+
+
+def test_a_quota_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"offsets\.quota\.group\.comits is no quota; there are"):
+        create({"log.dir": str(tmp_path), "offsets.quota.group.comits": "5"})

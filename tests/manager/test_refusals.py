@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from offsetlog.errors import ClosedError, FencedLeaderEpochError, PartitionError
+from offsetlog.errors import (
+    ClosedError,
+    FencedLeaderEpochError,
+    LockedError,
+    NotCoordinatorError,
+    PartitionError,
+)
 from offsetlog.manager.base import BaseOffsetManager
 from offsetlog.types import TopicPartition
 from tests.manager.managers import manager_of
@@ -70,3 +76,22 @@ def test_a_log_manager_shows_its_directory_and_whether_it_runs(tmp_path):
     with manager:
         assert repr(manager) == f"<LogManager {tmp_path} started>"
     assert repr(manager) == f"<LogManager {tmp_path} stopped>"
+
+
+def test_a_directory_of_another_process_is_refused_with_what_to_do(tmp_path):
+    with manager_of(tmp_path), pytest.raises(LockedError) as caught:
+        manager_of(tmp_path).start()
+    assert "; a manager's directory is of one process; end that first" in str(caught.value)
+    assert "read_only" not in str(caught.value)
+
+
+def test_what_a_log_partition_refuses_names_its_directory(tmp_path):
+    with manager_of(tmp_path) as manager:
+        manager.become_leader(0, 1).result(10)
+        manager.commit("g", {KEY: 1})
+        manager.resign(0, 1)
+        with pytest.raises(NotCoordinatorError, match=r"does not lead .*\(.*/__consumer_offsets-0\)"):
+            manager.commit("g", {KEY: 1})
+        with pytest.raises(FencedLeaderEpochError) as caught:
+            manager.append_as_follower(0, 0, b"")
+        assert caught.value.path == str(tmp_path / "__consumer_offsets-0")

@@ -11,12 +11,13 @@ from offsetlog.errors import (
     ClockError,
     ClosedError,
     CommitTimeoutError,
+    CoordinatorLoadingError,
     InvalidArgumentError,
     NotCoordinatorError,
     OffsetLogError,
 )
 from offsetlog.types import TopicPartition
-from tests.manager.managers import KEYS, leading
+from tests.manager.managers import KEYS, leading, manager_of
 from tests.manager.manual_executor import ManualExecutor
 
 EXPIRES = MaintenanceConfig(enabled=False, retention_ms=2_000)
@@ -202,3 +203,19 @@ def test_a_timeout_that_is_none_is_refused_before_anything_is_deleted(manager, c
         with pytest.raises(InvalidArgumentError):
             call()
     assert end == [manager.positions(number).log_end for number in range(4)]
+
+
+def test_a_partition_that_loads_refuses_to_forget_a_topic(tmp_path, executor):
+    path = tmp_path / "loads"
+    with leading(path, partitions=2) as manager:
+        for group in groups_of(manager):
+            manager.commit(group, {TopicPartition("t", 0): 1})
+    with manager_of(path, partitions=2, executor=executor) as manager:
+        manager.become_leader(0, 2)
+        executor.run()
+        manager.become_leader(1, 2)
+        with pytest.raises(CoordinatorLoadingError) as caught:
+            manager.on_topic_deleted(["t"])
+        assert caught.value.__notes__ == ["1 positions were deleted"]
+        executor.run()
+        assert manager.on_topic_deleted(["t"]) == 1

@@ -9,10 +9,16 @@ from tests.simulation.planted import Bug, Change
 
 REFUSES_FOLLOWERS = (
     "case OL_ROLE_FOLLOWER:\n"
-    "            return ol_fail(error, OL_NOT_COORDINATOR, "
-    '"this process does not lead the partition");'
+    "            return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,\n"
+    '                                       "this process does not lead the partition");'
 )
 ADMITS_FOLLOWERS = "case OL_ROLE_FOLLOWER:\n            return OL_OK;"
+
+
+def _replace(owner: Any, name: str, value: object) -> None:
+    # A bug planted where nothing is any more would be none.
+    getattr(owner, name)
+    setattr(owner, name, value)
 
 
 def _acknowledge_at_once() -> None:
@@ -26,13 +32,13 @@ def _acknowledge_at_once() -> None:
         starts(self)
         vars(self)["commit_async"] = partial(self.commit_async, durability="process")
 
-    LogManager.start = start  # type: ignore[method-assign]
+    _replace(LogManager, "start", start)
 
 
 def _never_diverge() -> None:
     from offsetlog.replication import leader
 
-    leader.diverging_epoch = lambda request, log: None
+    _replace(leader, "diverging_epoch", lambda request, log: None)
 
 
 def _append_what_comes_late() -> None:
@@ -50,19 +56,18 @@ def _append_what_comes_late() -> None:
         taken = replace(response, leader_epoch=self.leader_epoch)  # type: ignore[type-var]
         return responds(self, request, taken)  # type: ignore[arg-type]
 
-    LogManager.append_as_follower = append  # type: ignore[method-assign,assignment]
-    Follower.on_response = on_response  # type: ignore[method-assign,assignment]
-    Follower._is_late = lambda *_: False  # type: ignore[method-assign]
+    _replace(LogManager, "append_as_follower", append)
+    _replace(Follower, "on_response", on_response)
+    _replace(Follower, "_is_late", lambda *_: False)
 
 
 def _expire_everywhere() -> None:
-    from offsetlog.manager.log_manager import LogManager
+    from offsetlog.manager.sweep import Sweeps
 
-    def active(self: LogManager) -> list[object]:
-        attached = self._open_core.core.attached(wait=False)
-        return [each for each in attached if each.role in ("active", "follower")]
+    def active(self: Sweeps) -> list[Any]:
+        return [each for each in self._there() if each.role in ("active", "follower")]
 
-    LogManager._active = active  # type: ignore[method-assign,assignment]
+    _replace(Sweeps, "_active", active)
 
 
 #: Those that the gate plants.
@@ -121,9 +126,9 @@ def _engine(*changes: tuple[str, str, str], patch: Callable[[], None] | None = N
 
 
 def _never_check_the_lease() -> None:
-    from offsetlog.manager.log_manager import LogManager
+    from offsetlog.manager.leases import Leases
 
-    LogManager._check_lease = lambda self, number: None  # type: ignore[method-assign]
+    _replace(Leases, "check", lambda self, number: None)
 
 
 def _stay_in_sync() -> None:
@@ -136,13 +141,13 @@ def _stay_in_sync() -> None:
             return registers(state, replica, **given)
         return election.ensure_leader(state, **given)
 
-    election.on_replica_registered = on_replica_registered
+    _replace(election, "on_replica_registered", on_replica_registered)
 
 
 def _keep_checkpoints() -> None:
     from offsetlog.manager import log_manager
 
-    log_manager.lower_checkpoints = lambda *_: None
+    _replace(log_manager, "lower_checkpoints", lambda *_: None)
 
 
 #: Those that only the long tests plant.

@@ -211,7 +211,7 @@ class TestArguments:
     def test_topics_are_a_list(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()
         manager.commit(GROUP, {TopicPartition("o", 0): 1})
-        wrong: list[Any] = ["orders", b"orders", 5, None]
+        wrong: list[Any] = ["orders", b"orders", 5, None, [5], ["o", None]]
         for topics in wrong:
             with refused(ArgumentTypeError, case=topics):
                 manager.on_topic_deleted(topics)

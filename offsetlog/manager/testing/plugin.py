@@ -72,9 +72,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     own = getattr(metafunc.module, MODULE_VARIABLE, None)
     harnesses = metafunc.config.stash[_harnesses] if own is None else _listed(own, MODULE_VARIABLE)
     if not harnesses:
-        raise pytest.UsageError(
+        # As an error of collection it would be repeated for each test.
+        pytest.exit(
             f"{metafunc.module.__name__}: no manager to test: name a harness with "
-            f"--offset-manager, or list harnesses in {MODULE_VARIABLE}"
+            f"--offset-manager, or list harnesses in {MODULE_VARIABLE}",
+            returncode=pytest.ExitCode.USAGE_ERROR,
         )
     names = [each.name for each in harnesses]
     metafunc.parametrize(_FIXTURE, harnesses, ids=names, indirect=True, scope="function")

@@ -1,0 +1,40 @@
+"""Until when a leader may answer by its table alone, where its controller grants leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offsetlog.errors import NotCoordinatorError
+
+
+class Leases:
+    """The leases of all partitions of one manager.  Safe to call from any thread.
+
+    Args:
+        count: how many partitions there are.
+        now: returns the time in seconds.
+    """
+
+    def __init__(self, count: int, now: Callable[[], float]) -> None:
+        self._until: list[float | None] = [None] * count
+        self._now = now
+
+    def grant(self, number: int, until: float) -> None:
+        """Lets a partition answer until a time, and not after it."""
+        self._until[number] = until
+
+    def end(self, number: int) -> None:
+        """Forgets the lease of a term: who leads in the next one answers without end, or has another."""
+        self._until[number] = None
+
+    def check(self, number: int) -> None:
+        """Refuses an answer after the lease; to be called after the table was read, and before it is answered.
+
+        Raises:
+            NotCoordinatorError: the lease has ended.
+        """
+        until = self._until[number]
+        if until is not None and self._now() >= until:
+            raise NotCoordinatorError(
+                f"log partition {number}: the lease of the leader has ended; another may lead by now"
+            )
