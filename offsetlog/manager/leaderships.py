@@ -14,7 +14,7 @@ import contextlib
 import enum
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -65,8 +65,12 @@ class Partitions(Protocol):
 
 @dataclass(slots=True)
 class Slot:
-    """One partition.  Guarded by the lock of its Leaderships."""
+    """One partition, guarded by its lock.
 
+    An election writes to the disk under it: a disk that is slow holds up this partition alone.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
     role: Role = Role.NONE
     epoch: int = -1
     token: int = 0
@@ -109,7 +113,6 @@ class Leaderships:
         attend: Callable[[int], None],
     ) -> None:
         self._slots = [Slot() for _ in range(count)]
-        self._lock = threading.Lock()
         self._executor = executor
         self._partitions = partitions
         self._alone = alone
@@ -177,7 +180,7 @@ class Leaderships:
 
     def become_leader(self, number: int, epoch: int) -> PartitionTransition:
         """See OffsetManager.become_leader."""
-        with self._lock:
+        with self._slots[number].lock:
             slot = self._open_slot(number)
             if slot.role is Role.LEADER and slot.epoch == epoch and slot.transition is not None:
                 self._order(number)  # the executor may have refused it before
@@ -222,7 +225,7 @@ class Leaderships:
         return self._step_down(number, epoch, Role.NONE)
 
     def _step_down(self, number: int, epoch: int, role: Role) -> PartitionTransition:
-        with self._lock:
+        with self._slots[number].lock:
             slot = self._open_slot(number)
             if slot.role is role and slot.epoch == epoch and slot.transition is not None:
                 self._order(number)
@@ -285,7 +288,7 @@ class Leaderships:
             StateError, StorageError: it has no role, and is used by nobody.
         """
         number = partition.number
-        with self._lock:
+        with self._slots[number].lock:
             self._open_slot(number)
             if self._partitions.replica(number) is None:
                 self._assume(number, Replica(partition))
@@ -315,7 +318,7 @@ class Leaderships:
         Raises:
             CapacityError: the executor cannot; the call can be repeated.
         """
-        with self._lock:
+        with self._slots[number].lock:
             self._order(number)
 
     def _next_step(self, number: int) -> Callable[[int], None] | None:
@@ -338,13 +341,13 @@ class Leaderships:
         return None
 
     def _work(self, number: int) -> None:
-        with self._lock:
+        with self._slots[number].lock:
             slot = self._slots[number]
             if slot.works:
                 return
             slot.works = True
         while True:
-            with self._lock:
+            with self._slots[number].lock:
                 step = self._next_step(number)
                 if step is None:
                     slot.works = False
@@ -353,7 +356,7 @@ class Leaderships:
         self.settle(number)
 
     def _load(self, number: int) -> None:
-        with self._lock:
+        with self._slots[number].lock:
             slot = self._slots[number]
             replica, token = self._partitions.replica(number), slot.token
         if replica is None:
@@ -367,7 +370,7 @@ class Leaderships:
             failure = raised
         if failure is None:
             return
-        with self._lock:
+        with self._slots[number].lock:
             # What failed has failed for whoever came since, too, unless that change has the log
             # opened again, or begins a load that did not begin.
             began = replica.partition.role != "unloaded"
@@ -382,7 +385,7 @@ class Leaderships:
             transition.fail(failure)
 
     def _drop(self, number: int) -> None:
-        with self._lock:
+        with self._slots[number].lock:
             # Under the lock, so that no change comes in between that wants the table.
             replica = self._partitions.replica(number)
             if replica is None or self._next_step(number) != self._drop:
@@ -405,7 +408,7 @@ class Leaderships:
             replica = self._partitions.open_again(number)
         except Exception as raised:
             failure = raised
-        with self._lock:
+        with self._slots[number].lock:
             slot = self._slots[number]
             slot.opens = False
             transition = slot.transition
@@ -432,7 +435,7 @@ class Leaderships:
 
     def settle(self, number: int) -> bool:
         """Ends the transition of a partition that has reached its role; returns whether one still waits."""
-        with self._lock:
+        with self._slots[number].lock:
             slot = self._slots[number]
             transition, replica = slot.transition, self._partitions.replica(number)
             if transition is None or transition.done():
@@ -459,30 +462,32 @@ class Leaderships:
 
     def close(self) -> list[int]:
         """Ends everything: every replica steps down in its own epoch; returns those that led."""
-        with self._lock:
-            led, transitions = self._end_all()
-            for number in led:
-                replica = self._partitions.replica(number)
-                if replica is not None:
-                    _depose(replica, self.epoch(number))
-        _refuse_all(transitions)
-        return led
+        return self._end_all(self._step_down_at_last)
 
     def abandon(self) -> None:
         """Ends everything and leaves the replicas as they are; who waits is answered."""
-        with self._lock:
-            _, transitions = self._end_all()
-        _refuse_all(transitions)
+        self._end_all(lambda number: None)
 
-    def _end_all(self) -> tuple[list[int], list[PartitionTransition | None]]:
-        # Under the lock.
+    def _step_down_at_last(self, number: int) -> None:
+        replica = self._partitions.replica(number)
+        if replica is not None:
+            _depose(replica, self.epoch(number))
+
+    def _end_all(self, end: Callable[[int], object]) -> list[int]:
+        # Whoever has a lock by now is waited for; whoever takes one later finds the end.
         self._closed = True
-        led = [number for number, slot in enumerate(self._slots) if slot.role is Role.LEADER]
-        transitions = [slot.transition for slot in self._slots]
-        for slot in self._slots:
-            slot.token += 1
-            slot.role, slot.opens = Role.NONE, False
-        return led, transitions
+        led: list[int] = []
+        transitions: list[PartitionTransition | None] = []
+        for number, slot in enumerate(self._slots):
+            with slot.lock:
+                if slot.role is Role.LEADER:
+                    led.append(number)
+                    end(number)
+                transitions.append(slot.transition)
+                slot.token += 1
+                slot.role, slot.opens = Role.NONE, False
+        _refuse_all(transitions)
+        return led
 
 
 def _damage_of(partition: Partition) -> OffsetLogError:

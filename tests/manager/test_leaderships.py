@@ -22,6 +22,7 @@ from offsetlog.errors import (
 )
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.settings import ManagerSettings
 
 from .replicas import KEYS, SMALL_SEGMENTS, Later, partition_of, start
 
@@ -461,3 +462,44 @@ def test_a_change_for_which_there_was_no_thread_can_be_repeated(path, executor, 
     executor.run()
     assert transition.result(0) >= 0
     manager.stop()
+
+
+class SlowElection:
+    """The replica of a log partition whose disk does not answer until the test lets it."""
+
+    def __init__(self, replica) -> None:
+        self._replica = replica
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def become_leader(self, epoch, *, alone):
+        self.began.set()
+        assert self.go_on.wait(30)
+        self._replica.become_leader(epoch, alone=alone)
+
+    def __getattr__(self, name):
+        return getattr(self._replica, name)
+
+
+def test_a_disk_that_is_slow_at_an_election_holds_up_no_other_partition(tmp_path, monkeypatch):
+    settings = ManagerSettings(path=tmp_path, partitions=2, replication_factor=2)
+    with LogManager(settings, background=False) as manager:
+        groups = {manager.partition_for(f"g{number}"): f"g{number}" for number in range(20)}
+        for number, group in groups.items():
+            manager.become_leader(number, 1).result(10)
+            manager.commit(group, {KEYS[0]: 1}, durability="process")
+        slow = SlowElection(manager._open_core.replica(0))
+        replica = manager._replicas.replica
+        monkeypatch.setattr(
+            manager._replicas, "replica", lambda number: replica(number) if number else slow
+        )
+        election = threading.Thread(target=lambda: manager.become_leader(0, 2))
+        election.start()
+        assert slow.began.wait(10)
+        pending = manager.commit_async(groups[1], {KEYS[0]: 2})
+        manager.advance(1, 1, manager.positions(1).log_end)
+        assert pending.result(10)
+        assert manager.become_leader(1, 2).done()
+        assert manager.fetch(groups[1])[KEYS[0]].offset == 2
+        slow.go_on.set()
+        election.join(10)
+        assert manager.leader_epoch(0) == 2

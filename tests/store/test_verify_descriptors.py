@@ -8,7 +8,8 @@ from pathlib import Path
 
 #: Prints how many segments there were.  Each commit fills a segment, and overwrites what an earlier one said.
 #:
-#: A log whose flushes are slow needs up to 128 descriptors for rolled segments (OL_UNFLUSHED_MAX of csrc/log/log_impl.h,
+#: A log whose flushes are slow needs up to 128 descriptors for rolled segments (OL_UNFLUSHED_MAX of
+#: csrc/log/log_impl.h,
 #: of four files each), and up to 256 for segments that left it while they are read (OL_KEPT_FILES_MAX of
 #: csrc/log/segment.h).
 SCRIPT = """
