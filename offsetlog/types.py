@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from io import FileIO
 from typing import Literal, NamedTuple, overload
 from uuid import UUID
+
+#: From the start of a batch to the end of its last offset delta (docs/format/batches.md §2.1).
+_OFFSETS_BYTES = 27
 
 
 class TopicPartition(NamedTuple):
@@ -391,7 +396,7 @@ class FileRange(NamedTuple):
     """A piece of a segment's file, for sendfile.
 
     Attributes:
-        path: the file.  It may be cut or replaced while the piece is sent: what an open file holds stays readable.
+        path: the file, which a cleaner may replace before it is open; see `open`.
         position: of its first byte, where a batch begins.
         size: in bytes; 0 for nothing.
     """
@@ -399,6 +404,41 @@ class FileRange(NamedTuple):
     path: str
     position: int
     size: int
+
+    def open(self, offset: int) -> FileIO | None:
+        """Opens the file, if the piece is there still.
+
+        Args:
+            offset: the log offset that the piece was asked for.
+
+        Returns:
+            The file, for the caller to close.  It holds the piece whatever is cleaned from now on.
+            None where it was replaced, or is gone: the piece is to be asked for again.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            file = FileIO(self.path)
+        except FileNotFoundError:
+            return None
+        try:
+            if self._is_in(file, offset):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        return None
+
+    def _is_in(self, file: FileIO, offset: int) -> bool:
+        # A cleaned file has the same offsets at other positions, and may have lost some.
+        if os.fstat(file.fileno()).st_size < self.position + self.size:
+            return False
+        header = os.pread(file.fileno(), _OFFSETS_BYTES, self.position)
+        base = int.from_bytes(header[:8], "big")
+        last = base + int.from_bytes(header[23:], "big")
+        return base <= offset <= last
 
 
 class PositionChange(NamedTuple):

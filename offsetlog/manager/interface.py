@@ -541,7 +541,8 @@ class OffsetManager(Protocol):
         """Returns the piece of a file that `read_into` would read, for sendfile.
 
         It may end within a batch, after the first one, which it has whole, even if that is larger
-        than `size_max`.  Raises as `read_into`, but TooLargeError.
+        than `size_max`.  Raises as `read_into`, but TooLargeError.  `FileRange.open` opens the
+        file, or says that a cleaner has replaced it since.
         """
 
     # ------------------------------------------------------------------------------------------ watch

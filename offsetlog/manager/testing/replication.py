@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import pytest
 
@@ -22,7 +22,7 @@ from offsetlog.manager.testing.replica_set import (
 )
 from offsetlog.manager.testing.serving import serve
 from offsetlog.manager.testing.site import GROUP, KEYS, ManagerSite
-from offsetlog.types import OffsetAndMetadata
+from offsetlog.types import FileRange, OffsetAndMetadata
 
 
 def _write(manager: OffsetManager, count: int, start: int = 0) -> None:
@@ -282,9 +282,9 @@ class TestReading:
                 buffer = bytearray(1 << 16)
                 size = leader.read_into(partition, offset, buffer, uncommitted=uncommitted)
                 found = leader.file_range(partition, offset, 1 << 16, uncommitted=uncommitted)
-                assert _piece(*found) == buffer[:size]
+                assert _piece(found, offset) == buffer[:size]
         whole = leader.file_range(partition, 0, 1 << 16)
-        first, second, *_ = batches_of(_piece(*whole))
+        first, second, *_ = batches_of(_piece(whole, 0))
         for size_max in (1, len(first), len(first) + len(second) // 2):
             short = leader.file_range(partition, 0, size_max)
             assert (short.path, short.position) == (whole.path, whole.position)
@@ -292,5 +292,10 @@ class TestReading:
         assert leader.file_range(partition, 9, 1 << 16).size == 0
 
 
-def _piece(path: str, position: int, size: int) -> bytes:
-    return Path(path).read_bytes()[position : position + size]
+def _piece(found: FileRange, offset: int) -> bytes:
+    if found.size == 0:
+        return b""
+    file = found.open(offset)
+    assert file is not None
+    with file:
+        return os.pread(file.fileno(), found.size, found.position)
