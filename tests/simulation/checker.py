@@ -36,7 +36,8 @@ class Checker:
         #: that at which the digest was.
         self._seen: dict[tuple[int, int], int] = {}
         self._digested: dict[tuple[int, int], int] = {}
-        self._shipped: dict[bytes, int] = {}
+        #: The batches that leaders have sent, each with the newest epoch in which it was.
+        self.shipped: dict[bytes, int] = {}
         #: (group, "" for all) -> (step, log offset that a call which returned then has shown).
         self._shown: dict[str, list[tuple[int, int]]] = {}
 
@@ -118,11 +119,11 @@ class Checker:
         """A leader of an epoch sends batches to a follower."""
         # One that was cut off may send later what the present leader has sent as well.
         if records:
-            self._shipped[records] = max(epoch, self._shipped.get(records, -1))
+            self.shipped[records] = max(epoch, self.shipped.get(records, -1))
 
     def appended(self, number: int, epoch: int, records: bytes) -> None:
         """A follower that is in an epoch has appended batches."""
-        shipped = self._shipped.get(bytes(records), epoch)
+        shipped = self.shipped.get(bytes(records), epoch)
         if shipped < epoch:
             raise Violation(
                 f"replica {number}: batches of the leader of epoch {shipped} changed it in {epoch}"

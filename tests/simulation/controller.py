@@ -50,11 +50,13 @@ class Controller:
                 self._moves = False
                 self.elections += 1
                 self._world.checker.elected(state.leader_epoch, state.leader)
+                self._world.on_elected(state.leader)
                 in_sync = sorted(state.in_sync)
                 self._world.scheduler.note(
                     f"epoch {state.leader_epoch}: leader {state.leader}, in sync {in_sync}"
                 )
             self.state = state
+            self._world.late.states.append(state)
             self.announce()
         if self.is_due() and not self._may_elect():
             # No lease is granted any more; the election is held on what is known then.

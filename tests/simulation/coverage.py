@@ -17,7 +17,7 @@ FAULTS = (
     "clock jump",
 )
 #: What else must be met, now and then.
-EVENTS = ("disk error", "cleaning", "snapshot", "stop", "truncation", "rewind", "new start", "expiry")
+EVENTS = ("disk error", "late message", "cleaning", "snapshot", "stop", "truncation", "rewind", "new start", "expiry")
 ROLES = ("leader", "follower")
 
 

@@ -23,7 +23,9 @@ class Network:
         self.duplication = 0.0
         self.delay = 0.003
         #: How many messages are so late that others overtake them, and by how many seconds.
-        self.late, self.lateness = scheduler.random.choice(((0.05, 0.5), (0.05, 0.5), (0.25, 1.0)))
+        self.late, self.lateness = scheduler.random.choice(
+            ((0.05, 0.5), (0.05, 0.5), (0.25, 1.0), (0.1, 4.0))
+        )
 
     def send(self, source: int, target: int, name: str, deliver: Callable[[], object]) -> None:
         """Delivers a message later, twice, or never."""

@@ -76,6 +76,8 @@ class Node:
         self._watermark = 0
         #: Whether its next life begins with a cut of its log below W, as after a repair.
         self.rewinds = False
+        #: Calls of its manager as they are, by name, where they are watched.
+        self.unwatched: dict[str, Any] = {}
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -172,6 +174,11 @@ class Node:
             self.world.checker.appended(self.number, manager.leader_epoch(partition), batches)
             return end
 
+        self.unwatched = {
+            "append_as_follower": appends,
+            "truncate_to": truncates,
+            "restart_at": restarts,
+        }
         manager.append_as_follower = append  # type: ignore[method-assign]
         manager.truncate_to = truncate  # type: ignore[method-assign]
         manager.restart_at = restart  # type: ignore[method-assign]
@@ -267,6 +274,8 @@ class Node:
         world, life = self.world, self.life
         other = world.nodes[leader]
 
+        world.late.fetches.append((leader, request))
+
         def ask() -> None:
             if other.host is not None:
                 other.host.on_fetch(request, reply)
@@ -282,6 +291,7 @@ class Node:
         world.network.send(self.number, leader, "", ask)
 
     def propose(self, partition: int, change: InSyncChange) -> None:
+        self.world.late.proposals.append(change)
         self.world.network.send(self.number, CONTROLLER, "", lambda: self.world.controller.on_proposal(change))
 
     def renew(self, partition: int, leader_epoch: int, answer: Any) -> None:

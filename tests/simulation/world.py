@@ -14,6 +14,7 @@ from offsetlog.errors import OffsetLogError
 from tests.simulation.checker import Checker, Violation, look
 from tests.simulation.clients import Clients, fetch_at_last
 from tests.simulation.controller import Controller
+from tests.simulation.late import LateMessages
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Scheduler
@@ -55,6 +56,7 @@ class World:
         self.network = Network(self.scheduler, self.coverage, self._role)
         self.nodes = [Node(number, self, root) for number in range(3)]
         self.checker = Checker()
+        self.late = LateMessages(self)
         self.controller = Controller(self)
         self.checker.elected(self.controller.state.leader_epoch, self.controller.state.leader)
         self.begins_at = self.scheduler.random.choice((0, 0, 1000))
@@ -75,6 +77,7 @@ class World:
         self.scheduler.after(0.1, "", self._client)
         self.scheduler.after(0.5, "", self._fault)
         self.scheduler.after(1.0, "", self._upkeep)
+        self.scheduler.after(1.0, "", self.late.deliver_one)
         self._order_what_no_run_lacks()
         self._go_until(self._has_had_enough, 200.0)
         self._heal()
@@ -271,11 +274,18 @@ class World:
         else:
             self._look_after(kind, node)
 
-    def _fail_once(self, node: Node) -> None:
+    def on_elected(self, number: int) -> None:
+        """A leader is elected; some find that they cannot store it."""
+        draw = self.scheduler.random
+        if not self.is_calm and draw.random() < 0.06 and number >= 0 and self.nodes[number].is_up:
+            self._fail_once(self.nodes[number], within=6)
+
+    def _fail_once(self, node: Node, within: int = 30) -> None:
         """One of the next operations of a disk fails, or one of its next flushes."""
         draw, fs = self.scheduler.random, node.fs
         if draw.random() < 0.5:
-            fs.fail_at(fs.operations + draw.randint(1, 30), errno.EIO)
+            why = draw.choice((errno.EIO, errno.ENOSPC))
+            fs.fail_at(fs.operations + draw.randint(1, within), why)
         else:
             fs.fail_flush(fs.flushes + draw.randint(1, 4), errno.EIO)
         self.coverage["disk error", node.role] += 1
