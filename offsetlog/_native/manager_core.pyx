@@ -8,8 +8,10 @@ cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint64_t
 
+from cpython.dict cimport PyDict_CheckExact, PyDict_Next
 from cpython.object cimport PyObject
-from cpython.dict cimport PyDict_Next
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_Check, PyUnicode_GET_LENGTH
 
 from offsetlog._native.buffers cimport (
     NAME_GROUP,
@@ -36,13 +38,13 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.parking cimport Parking, PendingWrite, new_write
 from offsetlog._native.partition cimport Partition
-from offsetlog._native.quotas cimport Quotas
+from offsetlog._native.quotas cimport Quotas, check_client
 from offsetlog._native.replica cimport Replica
 from offsetlog._native.status cimport check
 from offsetlog._native.store_core cimport StoreCore, commit_named
 from offsetlog._native.tickets cimport new_position
 
-from offsetlog._native.quotas import check_client, client_name
+from offsetlog._native.quotas import client_name
 from offsetlog.errors import (
     ClosedError,
     ConditionError,
@@ -76,15 +78,32 @@ cdef object stopped_before():
     return NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count")
 
 
-# Nothing of a commit is checked yet.
-@cython.boundscheck(True)
+# Nothing of a commit is checked yet: what is no commit raises TypeError.
 cdef int64_t size_of_commit(object group, object offsets) except -1:
     cdef int64_t nbytes = 0
-    for key, value in offsets.items():
-        nbytes += RECORD_BYTES + len(group) + len(key[0])
-        if isinstance(value, tuple) and len(value) > 1:
-            nbytes += len(value[1])
+    cdef Py_ssize_t cursor = 0
+    cdef PyObject *key
+    cdef PyObject *value
+    if not PyDict_CheckExact(offsets):
+        offsets = dict(offsets.items())
+    # No Python code runs on the way, which could change the dictionary.
+    while PyDict_Next(offsets, &cursor, &key, &value):
+        nbytes += RECORD_BYTES + size_of_text(group) + size_of_first(<object>key, 0)
+        if PyTuple_Check(<object>value) and PyTuple_GET_SIZE(<object>value) > 1:
+            nbytes += size_of_first(<object>value, 1)
     return nbytes
+
+
+cdef inline Py_ssize_t size_of_text(object text) except -1:
+    if not PyUnicode_Check(text):
+        raise TypeError("no text")
+    return PyUnicode_GET_LENGTH(text)
+
+
+cdef inline Py_ssize_t size_of_first(object parts, Py_ssize_t at) except -1:
+    if not PyTuple_Check(parts) or PyTuple_GET_SIZE(parts) <= at:
+        raise TypeError("no tuple")
+    return size_of_text(<object>PyTuple_GET_ITEM(parts, at))
 
 
 cdef class ManagerCore:

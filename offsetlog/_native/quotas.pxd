@@ -66,3 +66,6 @@ cdef class Quotas:
     cpdef double throttle(self, object group, object client) except -1.0
     cdef int64_t now(self) except -1
     cdef int64_t given_now(self) except -1
+
+
+cpdef int check_client(object client, object principal) except -1

@@ -84,12 +84,13 @@ cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
 
 
 
-def check_client(client, principal):
+cpdef int check_client(object client, object principal) except -1:
     """Refuses what is no name of a client or of its user; raises ArgumentTypeError."""
     if not (client is None or PyUnicode_Check(client)):
         raise ArgumentTypeError(f"the client must be a str or None, not {type(client).__name__}")
     if not (principal is None or PyUnicode_Check(principal)):
         raise ArgumentTypeError(f"the principal must be a str or None, not {type(principal).__name__}")
+    return 0
 
 
 def client_name(client, principal):
