@@ -469,6 +469,8 @@ class ReplicaHost:
                 return
             try:
                 self._fetch()
+            except CoordinatorLoadingError:
+                pass  # the log is opened again, and `_begin` fetches then
             except OffsetLogError as failure:
                 self._fail(failure)
 

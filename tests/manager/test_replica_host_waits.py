@@ -173,3 +173,32 @@ def test_a_failure_that_no_call_of_the_host_met_is_reported(tmp_path, executor, 
     assert [type(each) for each in wire.failures] == [PartitionFailedError]
     assert host.failure is wire.failures[0]
     manager.abandon()
+
+
+def test_a_fetch_that_is_repeated_while_the_log_is_opened_again_is_no_failure(
+    tmp_path, executor, wire
+):
+    fs = FaultFileSystem(tmp_path)
+    manager = start(tmp_path / "failing", executor, fs=fs)
+    host = ReplicaHost(manager, 0, 0, 1, (0, 1), wire, executor)
+    host.on_state(state(0, 1, 1))
+    executor.run()
+    manager.commit("g", {KEYS[0]: 1})
+    host.on_state(state(1, 2, 2))
+    executor.run()
+    assert wire.fetches  # and a timer that repeats it
+    manager.become_leader(0, 3)
+    manager.commit("g", {KEYS[0]: 2})
+    fs.fail_flush(fs.flushes + 1, errno.EIO)
+    with pytest.raises(OffsetLogError):
+        partition_of(manager).flush()
+    host.on_state(state(1, 4, 3))
+    before = len(wire.fetches)
+    executor.pass_time(10)
+    assert not wire.failures
+    assert len(wire.fetches) == before
+    executor.run()
+    executor.pass_time(1)
+    assert wire.fetches[-1].current_leader_epoch == 4
+    assert not wire.failures
+    manager.abandon()
