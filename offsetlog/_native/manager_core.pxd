@@ -40,7 +40,7 @@ cdef class ManagerCore:
     cdef int admit(self, object group, object offsets, object client, object principal) except -1
     cdef int admit_write(self, int32_t number) except -1
     cdef int64_t limit_of(self, object timeout) except -2
-    cdef int report_written(self, int32_t number) except -1
+    cpdef int report_written(self, int32_t number) except -1
     cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, int64_t timeout_ms) except -1
     cdef object waited(self, written *write, object timeout)

@@ -28,6 +28,7 @@ class ManagerCore:
         for_watermark: list[Parking],
         for_disk: list[Parking],
     ) -> None: ...
+    def report_written(self, number: int) -> int: ...
     def commit(
         self,
         group: str,

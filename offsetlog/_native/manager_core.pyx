@@ -177,7 +177,8 @@ cdef class ManagerCore:
         # Before anything is written: a timeout that is none changes nothing.
         return self.timeout_ms if timeout is None else take_timeout(timeout)
 
-    cdef int report_written(self, int32_t number) except -1:
+    cpdef int report_written(self, int32_t number) except -1:
+        """Lets those who listen know that something was written to a partition."""
         if self.appended is not None:
             self.appended(number)
         # W of a leader without followers is the log end.

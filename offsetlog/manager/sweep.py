@@ -193,8 +193,7 @@ class Sweeps:
                 return
             deleted = counted["positions_expired"]
             add_written(written, deleted, counted["end_offset"], counted["term"])
-            if self._core.appended is not None:
-                self._core.appended(partition.number)
+            self._core.report_written(partition.number)
 
         return Sweep(active, expire_one, self._core, timeout)
 
