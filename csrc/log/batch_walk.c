@@ -150,13 +150,23 @@ static int next_piece(ol_batch_walk *walk, ol_error *error) {
     return pass_over(walk, &damage, error);
 }
 
+static bool is_whole_batch(const uint8_t *data, const uint8_t *end) {
+    ol_batch batch;
+    ol_error ignored;
+    return ol_batch_parse(data, (size_t)(end - data), &batch, &ignored) == OL_OK &&
+           ol_batch_check_crc(&batch, &ignored) == OL_OK;
+}
+
 /* Out of line: the log end may have moved since the piece was read, and the first batch may begin
  * low. */
 static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const uint8_t *end,
                              ol_error *error) {
     set_bounds(walk);
-    /* The tail that a crash left after the end of a log is no batch that follows. */
-    if (ol_batch_next_offset(batch) == ol_log_end(walk->log)) end = batch->data + batch->size;
+    /* The tail that a crash left after the end of a log is no batch that follows.  A whole one is:
+     * then it is this batch that says wrongly where the log ends. */
+    const uint8_t *next = batch->data + batch->size;
+    bool is_last = ol_batch_next_offset(batch) == ol_log_end(walk->log);
+    if (is_last && !is_whole_batch(next, end)) end = next;
     return ol_batch_refuse_offsets(&walk->bounds, batch,
                                    ol_batch_judge_offsets(&walk->bounds, batch, end), error);
 }

@@ -280,4 +280,32 @@ OL_TEST(a_torn_tail_says_nothing_of_the_base_offset_of_the_last_batch) {
     remove_fixture();
 }
 
+/* One bit makes a batch in the middle end where the log does. */
+OL_TEST(a_batch_that_seems_to_be_the_last_one_hides_none_after_it) {
+    const char *directory = fresh_directory();
+    uint8_t log[14 * 200];
+    size_t size = 0, damaged = 0;
+    for (int i = 0; i < 14; i++) {
+        if (i == 5) damaged = size;
+        size += put_position(log + size, i, OL_KEY_OFFSET_COMMIT, false, i);
+    }
+    ol_store_i64(log + damaged, 5 ^ 8);
+    write_segment(directory, 0, log, size);
+    ol_partition_options options = fixture_options(directory);
+    options.log.clean = true;
+    options.log.recovery_point = 14;
+    for (int writable = 0; writable < 2; writable++) {
+        options.log.writable = options.log.create = writable;
+        ol_partition *partition = open_partition(&options, true);
+        OL_CHECK(ol_partition_is_read_only(partition));
+        OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 13);
+        ol_load_progress progress;
+        ol_partition_progress(partition, &progress);
+        OL_CHECK_INT(progress.records, 13);
+        OL_CHECK(progress.problems >= 1);
+        ol_partition_abandon(partition);
+    }
+    remove_fixture();
+}
+
 OL_TEST_MAIN()
