@@ -272,7 +272,20 @@ int ol_log_store_epochs(ol_log *log, ol_error *error) {
     return status;
 }
 
+/* An epoch that could not be stored has not begun: records of the one before it may follow. */
+static void withdraw_epoch(ol_log *log, int32_t epoch, int32_t before) {
+    pthread_mutex_lock(&log->epochs.lock);
+    ol_leader_epochs *epochs = &log->epochs.cache;
+    if (ol_leader_epochs_newest(epochs) == epoch) {
+        epochs->count--;
+        log->epochs.changed = true;
+    }
+    pthread_mutex_unlock(&log->epochs.lock);
+    log->tail.newest_epoch = before;
+}
+
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
+    int32_t before = log->tail.newest_epoch;
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     bool changed = false;
@@ -288,7 +301,9 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     pthread_mutex_unlock(&log->epochs.lock);
     if (status != OL_OK) return status;
     log->tail.newest_epoch = epoch;
-    return ol_log_store_epochs(log, error);
+    status = ol_log_store_epochs(log, error);
+    if (status != OL_OK && changed) withdraw_epoch(log, epoch, before);
+    return status;
 }
 
 static int64_t time_of_batches(const ol_log *log) {

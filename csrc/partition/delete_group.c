@@ -83,10 +83,11 @@ static int delete_locked(ol_partition *partition, ol_slice group, bool only_empt
 
 int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
                               ol_commit_result *result, ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    /* Under the lock: what is in flight now settles that nothing was found. */
     *result = (ol_commit_result){.base_offset = -1,
                                  .rests_on = -1,
                                  .end_offset = ol_log_end(partition->log)};
-    pthread_mutex_lock(&partition->writer);
     int status = delete_locked(partition, group, only_empty, result, error);
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);

@@ -189,7 +189,7 @@ class Leaderships:
                 raise older_epoch(number, epoch, self.epoch(number), must_be_above=True)
             replica = self._partitions.replica(number)
             fails = self._must_open(number, replica)
-            if fails:
+            if fails and not slot.opens:
                 self._partitions.set_aside(number)
             failure = None if replica is None or fails else self._elect(number, replica, epoch)
             role, known = (Role.LEADER, epoch) if failure is None else (Role.NONE, slot.epoch)
@@ -242,9 +242,9 @@ class Leaderships:
                 raise PartitionFailedError(
                     f"log partition {number} failed; it is opened again in the next leader epoch"
                 )
-            if opens:
+            if opens and not slot.opens:
                 self._partitions.set_aside(number)
-            elif replica is not None and not fails:
+            elif not opens and replica is not None and not fails:
                 replica.become_follower(epoch)
             former, transition = self._begin(number, role, epoch, opens=opens)
         _supersede(former, epoch)
@@ -352,8 +352,21 @@ class Leaderships:
                 if step is None:
                     slot.works = False
                     break
-            step(number)
+            try:
+                step(number)
+            except BaseException as failure:
+                self._give_up(number, failure)
+                raise
         self.settle(number)
+
+    def _give_up(self, number: int, failure: BaseException) -> None:
+        # Whatever a step raises, the next change finds nobody at work.
+        slot = self._slots[number]
+        with slot.lock:
+            slot.works = False
+            slot.failed_token, transition = slot.token, slot.transition
+        if transition is not None and isinstance(failure, Exception):
+            transition.fail(failure)
 
     def _load(self, number: int) -> None:
         with self._slots[number].lock:
@@ -429,7 +442,8 @@ class Leaderships:
             try:
                 self._assume(number, replica)
             except OffsetLogError:
-                self._partitions.use(replica)  # it failed again, and says so
+                with contextlib.suppress(OffsetLogError):
+                    self._partitions.use(replica)  # it failed again, and says so
             return failure
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from offsetlog.errors import NotCoordinatorError
 
@@ -24,8 +25,9 @@ class Leases:
         self._until[number] = until
 
     def end(self, number: int) -> None:
-        """Forgets the lease of a term: who leads in the next one answers without end, or has another."""
-        self._until[number] = None
+        """Ends the lease of a term; who leads in the next one has none until it is granted."""
+        if self._until[number] is not None:
+            self._until[number] = -inf
 
     def check(self, number: int) -> None:
         """Refuses an answer after the lease; to be called after the table was read, and before it is answered.

@@ -378,7 +378,7 @@ class LogManager:
 
         A host whose controller grants leases (`offsetlog.replication.lease`) makes fetches linearizable so: a leader
         that was cut off does not answer with what another leader has replaced.  A partition for which nothing was
-        granted in its epoch answers without end.
+        ever granted answers without end; one that was granted a lease needs another in each epoch.
         """
         if epoch == self.leader_epoch(partition):
             self._leases.grant(partition, until)

@@ -185,6 +185,9 @@ class ReplicaHost:
         self._fetch_number = 0
         self._flushes = self._is_woken = self._stopped = False
         self._failure: OffsetLogError | None = None
+        if self._config.renew is not None:
+            # Before it leads for the first time: it answers nothing until it is granted a lease.
+            manager.grant(partition, manager.leader_epoch(partition), 0.0)
         self._ticks()
 
     # ------------------------------------------------------------------------------------------ state

@@ -510,3 +510,66 @@ def test_an_election_that_cannot_be_stored_ends_the_leadership_before_it(
         assert manager.fetch("g")[KEYS[0]].offset == 7
         manager.commit_async("g", {KEYS[0]: 9})
         assert manager.end_offset_for_epoch(0, 1).end_offset == end
+
+
+def test_an_election_that_comes_as_the_log_is_open_again_keeps_it(failed, executor, monkeypatch):
+    opens, later = failed._replicas.open_again, []
+
+    def open_again(number):
+        fresh = opens(number)
+        if not later:
+            # Before this thread has the lock of the partition.
+            election = threading.Thread(
+                target=lambda: later.append(failed.become_leader(number, 3))
+            )
+            election.start()
+            election.join(30)
+        return fresh
+
+    monkeypatch.setattr(failed._replicas, "open_again", open_again)
+    failed.become_leader(0, 2)
+    executor.run()
+    assert [each.done() for each in later] == [True]
+    assert failed.state(0) is PartitionState.ACTIVE
+    assert failed.fetch("g")[KEYS[0]].offset in (7, 8)
+    failed.commit("g", {KEYS[0]: 9})
+    assert failed.become_leader(0, 4).epoch == 4
+
+
+def test_a_step_that_raises_leaves_nobody_at_work(failed, executor, monkeypatch):
+    def fail(number):
+        raise RuntimeError("nobody knows why")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(failed._leaderships, "_assume_or_follow", lambda *_: fail(0))
+        transition = failed.become_leader(0, 2)
+        with pytest.raises(RuntimeError):
+            executor.run()
+    with pytest.raises(RuntimeError):
+        transition.result(0)
+    failed.become_leader(0, 3)
+    executor.run()
+    assert failed.state(0) is PartitionState.ACTIVE
+
+
+def test_an_epoch_that_could_not_be_stored_begins_where_it_is_elected_at_last(
+    tmp_path, fs, executor
+):
+    leader = start(tmp_path / "leader", executor)
+    with start(tmp_path / "data", executor, fs=fs) as follower:
+        leader.become_leader(0, 5)
+        leader.commit("g", {KEYS[0]: 7})
+        follower.become_follower(0, 5)
+        executor.run()
+        copy(leader, follower, 5)
+        fs.fill(fs.operations + 1)
+        with pytest.raises(DiskFullError):
+            follower.become_leader(0, 6)
+        fs.fill(0)
+        for number in range(5):
+            leader.commit("g", {KEYS[0]: 100 + number})
+        copy(leader, follower, 5)
+        assert follower.last_epoch(0) == 5
+        follower.become_leader(0, 6)
+        assert follower.end_offset_for_epoch(0, 5).end_offset == 6
+    leader.abandon()

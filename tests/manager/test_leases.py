@@ -68,3 +68,33 @@ def test_a_log_partition_that_was_never_written_needs_a_lease_as_well(tmp_path, 
         for call in (lambda: manager.delete("g", [KEYS[0]]), lambda: manager.delete_group("g")):
             with pytest.raises(NotCoordinatorError, match="lease"):
                 call()
+
+
+def test_leadership_that_ends_after_the_read_refuses_the_fetch(tmp_path, executor, monkeypatch):
+    with leading(tmp_path / "data", executor=executor) as manager:
+        manager.commit("g", {KEYS[0]: 7}, durability="process")
+        manager.grant(0, 1, 5.0)
+        executor.time = 6.0
+        read = fetch_columns.fetch_keys
+
+        def read_late(*given):
+            found = read(*given)
+            manager.become_follower(0, 2)
+            return found
+
+        monkeypatch.setattr(fetch_columns, "fetch_keys", read_late)
+        with pytest.raises(NotCoordinatorError, match="lease"):
+            manager.fetch("g", [KEYS[0]])
+
+
+def test_each_epoch_needs_a_lease_of_its_own_once_one_was_granted(tmp_path, executor):
+    with leading(tmp_path / "data", executor=executor) as manager:
+        manager.commit("g", {KEYS[0]: 7}, durability="process")
+        manager.grant(0, 1, 5.0)
+        manager.resign(0, 1)
+        manager.become_leader(0, 2)
+        executor.run()
+        with pytest.raises(NotCoordinatorError, match="lease"):
+            manager.fetch("g")
+        manager.grant(0, 2, 5.0)
+        assert manager.fetch("g")[KEYS[0]].offset == 7
