@@ -47,6 +47,7 @@ from offsetlog._native.tickets cimport new_position
 from offsetlog._native.quotas import client_name
 from offsetlog.errors import (
     ClosedError,
+    CommitTimeoutError,
     ConditionError,
     ConfigError,
     GenerationError,
@@ -246,7 +247,13 @@ cdef class ManagerCore:
     cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1:
         if refused.rests_on is not None:
             end_offset, term = refused.rests_on
-            self.wait(number, end_offset, term, ANSWER_REPLICAS, timeout_ms)
+            try:
+                self.wait(number, end_offset, term, ANSWER_REPLICAS, timeout_ms)
+            except CommitTimeoutError:
+                raise CommitTimeoutError(
+                    f"the record at log offset {end_offset - 1} of log partition {number}, which the call depends on, was "
+                    f"not replicated within {timeout_ms} ms; the call wrote nothing"
+                ) from None
         return 0
 
     cdef object park_settled(self, int32_t number, object refused, int64_t timeout_ms):

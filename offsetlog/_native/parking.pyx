@@ -250,6 +250,8 @@ cdef str late_text(PendingWrite write):
     seconds = f"{write.timeout_ms / 1000.0:g} s"
     if write.refusal is not None:
         return f"{record}, which the call depends on, was not replicated within {seconds}; the call wrote nothing"
+    if write.count == 0:
+        return f"{record}, which was in flight, was not answered within {seconds}; the call wrote nothing"
     return f"{record} was not answered within {seconds}; it stays, and may yet count"
 
 

@@ -632,8 +632,7 @@ cdef class StoreCore:
                 return None
         status = ol_partition_try_lock_state(self.slots[number], &state, &error)
         if status != OL_OK:
-            if status != OL_WOULD_BLOCK:
-                check(status, &error)
+            # The lock is taken, or the partition refuses: that way says why.
             return self.fetch_one_waiting(number, group_name, topic_name, <int32_t>wide)
         # Nothing of Python happens under the lock; what is lent is copied.
         name = ol_table_name(state.table, group_name, ol_table_group_hash(state.table, group_name), topic_name)

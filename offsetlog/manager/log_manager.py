@@ -183,7 +183,9 @@ class LogManager:
             for_watermark=self._for_watermark,
             for_disk=self._for_disk,
         )
-        self._sweeps = Sweeps(core, self._executor, expirer, self._leads)
+        self._sweeps = Sweeps(
+            core, self._executor, expirer, self._leads, self._owned.failure_of
+        )
         self._replicas = ReplicasInUse(core, self._owned, self._gave_up)
         self._leaderships = Leaderships(
             count,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from copy import copy
 
 from offsetlog import arguments
 from offsetlog._native import fetch_columns
@@ -14,7 +15,7 @@ from offsetlog._native.completion import Completion
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.parking import PendingWrite
 from offsetlog._native.partition import Partition
-from offsetlog.errors import ClosedError
+from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance.retention import Expirer
 from offsetlog.manager.executor import Executor
 
@@ -40,6 +41,7 @@ class Sweep(Completion[int]):
         work: does one of them, and adds what it wrote, also where it raises then.
         core: waits for what was written.
         timeout: seconds that it is waited for then, None as configured.
+        refused: why other partitions are left out.
 
     Raises:
         InvalidArgumentError: the timeout is negative or no number.
@@ -53,6 +55,7 @@ class Sweep(Completion[int]):
         work: Callable[[Partition, Written], object],
         core: ManagerCore,
         timeout: float | None,
+        refused: Iterable[BaseException] = (),
     ) -> None:
         super().__init__()
         core.check_timeout(timeout)
@@ -63,7 +66,7 @@ class Sweep(Completion[int]):
         self._timeout = timeout
         self._lock = threading.Lock()
         self._deleted = 0
-        self._failures: list[BaseException] = []
+        self._failures: list[BaseException] = [copy(failure) for failure in refused]
         self._unanswered = 1  # the work itself
 
     # ------------------------------------------------------------------------------- on this thread
@@ -155,6 +158,7 @@ class Sweeps:
         executor: does those that nobody waits for on a thread.
         expirer: knows what has expired.
         leads: whether this process leads a partition.
+        failure_of: why a partition that is there is not open, None where it is.
     """
 
     def __init__(
@@ -163,11 +167,13 @@ class Sweeps:
         executor: Executor,
         expirer: Expirer,
         leads: Callable[[int], bool],
+        failure_of: Callable[[int], OffsetLogError | None],
     ) -> None:
         self._core = core
         self._executor = executor
         self._expirer = expirer
         self._leads = leads
+        self._failure_of = failure_of
         self._lock = threading.Lock()
         self._begun: set[Sweep] = set()
         self._stopped = False
@@ -200,7 +206,8 @@ class Sweeps:
     def removal(self, topics: Iterable[str], timeout: float | None) -> Sweep:
         """Returns the work of OffsetManager.on_topic_deleted, for all partitions that this process leads.
 
-        Those that load refuse it: nobody would come back to what they hold of the topics.
+        Those that load, or are not open, refuse it: nobody would come back to what they hold of
+        the topics.
 
         Raises:
             ArgumentTypeError: no list of names.
@@ -214,8 +221,10 @@ class Sweeps:
                 if keys:
                     add_written(written, *core.delete_unanswered(group, keys))
 
-        led = [each for each in self._there() if self._leads(each.number)]
-        return Sweep(led, remove_from, core, timeout)
+        led = [number for number in range(core.core.count) if self._leads(number)]
+        there = [each for each in self._there() if each.number in led]
+        refused = [failure for number in led if (failure := self._failure_of(number)) is not None]
+        return Sweep(there, remove_from, core, timeout, refused)
 
     def begin(self, sweep: Sweep) -> Sweep:
         """Has it done by the executor, and returns it.

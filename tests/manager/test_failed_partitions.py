@@ -114,6 +114,16 @@ def test_a_manager_that_ends_before_one_is_opened_again_lets_it_go(failed, end):
     assert partition.closed
 
 
+def asked_of_leaders(manager, change):
+    if change != "become_leader":
+        return ()
+    return (
+        lambda: manager.fetch("g"),
+        lambda: manager.fetch("g", KEYS[:1]),
+        lambda: manager.on_topic_deleted(["t"]),
+    )
+
+
 @pytest.mark.parametrize("change", ["become_leader", "become_follower"])
 def test_from_its_election_on_everybody_is_sent_to_ask_later(failed, executor, change):
     getattr(failed, change)(0, 2)
@@ -121,6 +131,7 @@ def test_from_its_election_on_everybody_is_sent_to_ask_later(failed, executor, c
         lambda: failed.commit("g", {KEYS[0]: 9}),
         lambda: failed.positions(0),
         lambda: failed.read_into(0, 0, bytearray(100)),
+        *asked_of_leaders(failed, change),
     ):
         with pytest.raises(CoordinatorLoadingError):
             call()
