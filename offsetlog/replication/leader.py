@@ -54,6 +54,8 @@ def diverging_epoch(request: FetchRequest, log: LeaderLog) -> EpochEnd | None:
     """
     if request.last_fetched_epoch == NO_EPOCH:
         return None
+    if _is_unknown(request, log.log_start()):
+        return EpochEnd(request.last_fetched_epoch, request.fetch_offset)
     end = log.end_offset_for_epoch(request.last_fetched_epoch)
     if end.epoch == NO_EPOCH:
         # The follower's epoch is newer than all that are known here.  KRaft names its own newest
@@ -61,6 +63,16 @@ def diverging_epoch(request: FetchRequest, log: LeaderLog) -> EpochEnd | None:
         end = EpochEnd(request.current_leader_epoch, log.log_end())
     is_diverging = end.epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset
     return end if is_diverging else None
+
+
+def _is_unknown(request: FetchRequest, start: int) -> bool:
+    # The follower ends where this log begins: the epoch of its last record is not in this log any
+    # more, and nothing tells whether that record is the one that was here.  It removes its records,
+    # which lie below this log, or the bare epoch, and asks again; until then its position does not
+    # count.  A record of this leader's own epoch is known to be right.
+    return 0 < start == request.fetch_offset and (
+        request.last_fetched_epoch < request.current_leader_epoch
+    )
 
 
 def answer_fetch(

@@ -205,3 +205,18 @@ def test_an_earlier_life_of_a_replica_is_refused():
     response = ask(request_of(1, incarnation=6), log, view)
     assert response == refused(FetchError.NOT_LEADER_OR_FOLLOWER)
     assert ask(request_of(1), log, view).error == FetchError.NONE
+
+
+# ------------------------------------------------------------- where the log of the leader begins
+
+
+@pytest.mark.parametrize(
+    ("epoch", "found"), [(1, EpochEnd(1, 2)), (4, EpochEnd(4, 2)), (EPOCH, None), (-1, None)]
+)
+def test_what_lies_below_the_leaders_log_is_not_taken_for_right(epoch, found):
+    """The epochs of records that were removed are not known any more (seed 4357 of the cluster)."""
+    log = log_of(3, 3, start=2)
+    view = view_of(log)
+    answer = ask(request_of(2, last_fetched_epoch=epoch), log, view)
+    assert answer.diverging_epoch == found
+    assert view.positions()[2] == (-1 if found else 2)
