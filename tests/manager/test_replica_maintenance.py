@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -365,6 +366,8 @@ def test_a_follower_that_stops_at_any_operation_of_its_maintenance(scratch, fed,
     points = range(1, fs.operations + 1)
     count = min(by_depth(gate=25, long=fs.operations), fs.operations)
     for stop_at in sorted(draw.sample(points, count)):
+        if stop_at % 10 == 0:
+            gc.collect()    # the file systems of former runs, which keep their files open
         root, disk = scratch / "run", scratch / "disk"
         shutil.copytree(source, root)
         fs = FaultFileSystem(root)
