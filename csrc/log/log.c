@@ -273,19 +273,18 @@ int ol_log_store_epochs(ol_log *log, ol_error *error) {
 }
 
 /* An epoch that could not be stored has not begun: records of the one before it may follow. */
-static void withdraw_epoch(ol_log *log, int32_t epoch, int32_t before) {
+static void withdraw_epoch(ol_log *log, int32_t epoch) {
     pthread_mutex_lock(&log->epochs.lock);
     ol_leader_epochs *epochs = &log->epochs.cache;
     if (ol_leader_epochs_newest(epochs) == epoch) {
         epochs->count--;
         log->epochs.changed = true;
     }
+    log->tail.newest_epoch = ol_leader_epochs_newest(epochs);
     pthread_mutex_unlock(&log->epochs.lock);
-    log->tail.newest_epoch = before;
 }
 
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
-    int32_t before = log->tail.newest_epoch;
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     bool changed = false;
@@ -302,7 +301,7 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     if (status != OL_OK) return status;
     log->tail.newest_epoch = epoch;
     status = ol_log_store_epochs(log, error);
-    if (status != OL_OK && changed) withdraw_epoch(log, epoch, before);
+    if (status != OL_OK && changed) withdraw_epoch(log, epoch);
     return status;
 }
 

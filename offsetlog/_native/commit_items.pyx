@@ -115,7 +115,8 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
 
 
 cdef object resting(object failure, const ol_commit_result *result):
-    # What refused it may be cut off yet: a manager answers when W has settled it (docs/architecture.md §7).
+    # The value that refused it may yet be cut off: a manager answers when W has settled it
+    # (docs/architecture.md §7).
     if result.rests_on >= 0:
         failure.rests_on = (result.rests_on, result.term)
     return failure

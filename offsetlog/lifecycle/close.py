@@ -221,7 +221,7 @@ def _write_checkpoints(core: StoreCore, directory: LogDirectory) -> None:
         facts = {each.number: each.log_facts() for each in written}
         flushed = {number: known["flushed"] for number, known in facts.items()}
         directory.write_checkpoint(RECOVERY_POINTS, flushed)
-        # What lies below W on another replica only is no evidence that something is missing here.
+        # A record that only another replica has below W is no evidence that one is missing here.
         watermarks = {
             each.number: min(facts[each.number]["watermark"], flushed[each.number])
             for each in written

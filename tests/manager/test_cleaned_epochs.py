@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from offsetlog.config import MaintenanceConfig
-from offsetlog.manager.log_manager import LogManager
-from offsetlog.manager.settings import ManagerSettings
 from offsetlog.types import EpochEnd, TopicPartition
+
+from .managers import manager_of
 
 KEY = TopicPartition("t", 0)
 
 
-def manager_of(path, replicas):
-    settings = ManagerSettings(
-        path=path,
-        partitions=1,
-        replication_factor=replicas,
-        durability="process",
-        maintenance=MaintenanceConfig(enabled=False),
-    )
-    return LogManager(settings, background=False)
-
-
 def test_the_first_batch_of_an_epoch_stays_when_none_of_its_records_does(tmp_path):
-    with manager_of(tmp_path / "leader", 1) as leader:
+    with manager_of(tmp_path / "leader", durability="process") as leader:
         for epoch in (2, 5):
             leader.become_leader(0, epoch).result(5)
             for value in range(3):
@@ -32,7 +20,7 @@ def test_the_first_batch_of_an_epoch_stays_when_none_of_its_records_does(tmp_pat
         buffer = bytearray(1 << 20)
         batches = memoryview(buffer)[: leader.read_into(0, 0, buffer)]
         ends = [leader.end_offset_for_epoch(0, epoch) for epoch in range(7)]
-    with manager_of(tmp_path / "follower", 3) as follower:
+    with manager_of(tmp_path / "follower", replication_factor=3) as follower:
         follower.become_follower(0, 5).result(5)
         follower.append_as_follower(0, 5, batches)
         assert [follower.end_offset_for_epoch(0, epoch) for epoch in range(7)] == ends

@@ -16,33 +16,14 @@ from offsetlog.replication import messages
 from offsetlog.types import TopicPartition
 from tests.manager.manual_executor import ManualExecutor
 from tests.manager.watch_model import settings
+from tests.manager.wire import Wire
 
 KEY = TopicPartition("t", 0)
 
 
-class Network:
-    """Keeps what is sent."""
-
-    def __init__(self):
-        self.fetches = []
-        self.failures = []
-
-    def fetch(self, leader, request, answer):
-        self.fetches.append(request)
-
-    def propose(self, partition, change):
-        pass
-
-    def renew(self, partition, leader_epoch, answer):
-        pass
-
-    def failed(self, partition, failure):
-        self.failures.append(failure)
-
-
 @pytest.fixture
 def parts(tmp_path):
-    fs, executor, network = FaultFileSystem(str(tmp_path)), ManualExecutor(), Network()
+    fs, executor, network = FaultFileSystem(str(tmp_path)), ManualExecutor(), Wire()
     given = settings(tmp_path, replication_factor=3)
     manager = LogManager(given, executor=executor, fs=fs, background=False)
     manager.start()

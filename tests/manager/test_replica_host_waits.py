@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import tracemalloc
-from typing import Any
 
 import pytest
 from faults import FaultFileSystem
@@ -16,26 +15,7 @@ from offsetlog.replication.messages import FetchError, FetchRequest, PartitionSt
 
 from .manual_executor import ManualExecutor
 from .replicas import KEYS, partition_of, start
-
-
-class Wire:
-    """Keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.fetches: list[FetchRequest] = []
-        self.failures: list[Any] = []
-
-    def fetch(self, leader, request, answer):
-        self.fetches.append(request)
-
-    def propose(self, partition, change):
-        pass
-
-    def renew(self, partition, leader_epoch, answer):
-        pass
-
-    def failed(self, partition, failure):
-        self.failures.append(failure)
+from .wire import Wire
 
 
 @pytest.fixture
@@ -158,13 +138,21 @@ def test_a_follower_that_asks_again_and_again_has_one_fetch_that_waits(manager, 
     assert answers == [0, 99]  # the first was answered at once: W moved with it
 
 
-def test_a_failure_that_no_call_of_the_host_met_is_reported(tmp_path, executor, wire):
+@pytest.fixture
+def failing(tmp_path, executor, wire):
+    """A leader in epoch 1 that has written something, its host, and its disk."""
     fs = FaultFileSystem(tmp_path)
     manager = start(tmp_path / "failing", executor, fs=fs)
     host = ReplicaHost(manager, 0, 0, 1, (0, 1), wire, executor)
     host.on_state(state(0, 1, 1))
     executor.run()
     manager.commit("g", {KEYS[0]: 1})
+    yield manager, host, fs
+    manager.abandon()
+
+
+def test_a_failure_that_no_call_of_the_host_met_is_reported(failing, executor, wire):
+    manager, host, fs = failing
     fs.fail_flush(fs.flushes + 1, errno.EIO)
     with pytest.raises(OffsetLogError):
         partition_of(manager).flush()  # as a thread of the manager does
@@ -172,18 +160,12 @@ def test_a_failure_that_no_call_of_the_host_met_is_reported(tmp_path, executor, 
     executor.pass_time(5)
     assert [type(each) for each in wire.failures] == [PartitionFailedError]
     assert host.failure is wire.failures[0]
-    manager.abandon()
 
 
 def test_a_fetch_that_is_repeated_while_the_log_is_opened_again_is_no_failure(
-    tmp_path, executor, wire
+    failing, executor, wire
 ):
-    fs = FaultFileSystem(tmp_path)
-    manager = start(tmp_path / "failing", executor, fs=fs)
-    host = ReplicaHost(manager, 0, 0, 1, (0, 1), wire, executor)
-    host.on_state(state(0, 1, 1))
-    executor.run()
-    manager.commit("g", {KEYS[0]: 1})
+    manager, host, fs = failing
     host.on_state(state(1, 2, 2))
     executor.run()
     assert wire.fetches  # and a timer that repeats it
@@ -201,4 +183,3 @@ def test_a_fetch_that_is_repeated_while_the_log_is_opened_again_is_no_failure(
     executor.pass_time(1)
     assert wire.fetches[-1].current_leader_epoch == 4
     assert not wire.failures
-    manager.abandon()

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import RECOVERY_POINTS, TOPIC
 from offsetlog.lifecycle.close import _write_checkpoints
-from offsetlog.manager.log_manager import LogManager
-from offsetlog.manager.settings import ManagerSettings
 from offsetlog.types import TopicPartition
 
-BY_HAND = MaintenanceConfig(enabled=False)
-
-
-def manager_of(path, replicas):
-    settings = ManagerSettings(
-        path=path,
-        partitions=1,
-        replication_factor=replicas,
-        durability="process",
-        maintenance=BY_HAND,
-    )
-    return LogManager(settings, background=False)
+from .managers import manager_of
 
 
 def batches_of(path):
     """Three batches of three records, at log offsets 0, 3 and 6."""
-    with manager_of(path, 1) as leader:
+    with manager_of(path, durability="process") as leader:
         leader.become_leader(0, 1).result(5)
         for value in range(3):
             leader.commit("g", {TopicPartition("t", number): value for number in range(3)})
@@ -48,7 +34,7 @@ CUTS = [
 @pytest.mark.parametrize(("left", "offset", "end"), CUTS)
 def test_a_crash_after_a_cut_finds_nothing_missing(tmp_path, left, offset, end):
     batches = batches_of(tmp_path / "leader")
-    follower = manager_of(tmp_path / "follower", 3)
+    follower = manager_of(tmp_path / "follower", replication_factor=3)
     follower.start()
     follower.become_follower(0, 1).result(5)
     for number in left:
@@ -59,7 +45,7 @@ def test_a_crash_after_a_cut_finds_nothing_missing(tmp_path, left, offset, end):
     assert follower.truncate_to(0, 1, offset) == end
     assert follower._directory.read_checkpoint(RECOVERY_POINTS)[TOPIC, 0] <= end
     follower.abandon()
-    with manager_of(tmp_path / "follower", 3) as again:
+    with manager_of(tmp_path / "follower", replication_factor=3) as again:
         again.become_follower(0, 2).result(5)
         assert again.positions(0).log_end == end
         # It is not taken for a log that has lost something, which is opened read-only.

@@ -45,16 +45,18 @@ def _append_what_comes_late() -> None:
     from dataclasses import replace
 
     from offsetlog.manager.log_manager import LogManager
-    from offsetlog.replication.follower import Follower
+    from offsetlog.replication.follower import Action, Follower
+    from offsetlog.replication.messages import FetchRequest, FetchResponse
 
     appends, responds = LogManager.append_as_follower, Follower.on_response
 
     def append(self: LogManager, partition: int, epoch: int, batches: bytes) -> int:
         return appends(self, partition, self.leader_epoch(partition), batches)
 
-    def on_response(self: Follower, request: object, response: object) -> object:
-        taken = replace(response, leader_epoch=self.leader_epoch)  # type: ignore[type-var]
-        return responds(self, request, taken)  # type: ignore[arg-type]
+    def on_response(
+        self: Follower, request: FetchRequest, response: FetchResponse
+    ) -> list[Action]:
+        return responds(self, request, replace(response, leader_epoch=self.leader_epoch))
 
     _replace(LogManager, "append_as_follower", append)
     _replace(Follower, "on_response", on_response)

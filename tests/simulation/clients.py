@@ -49,7 +49,7 @@ class Clients:
         self.operations = 0
         self.acknowledged = 0
         self.values = 0
-        #: What callbacks have found.
+        #: Violations that callbacks have found.
         self.violations: list[Violation] = []
         #: By group the newest generation that anybody has heard of.
         self._generations: dict[str, int] = {}

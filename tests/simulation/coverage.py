@@ -16,7 +16,7 @@ FAULTS = (
     "slow disk",
     "clock jump",
 )
-#: What else must be met, now and then.
+#: Other events that the runs must meet now and then.
 EVENTS = ("disk error", "late message", "cleaning", "snapshot", "stop", "truncation", "rewind", "new start", "expiry")
 ROLES = ("leader", "follower")
 

@@ -20,7 +20,7 @@ from offsetlog.replication.messages import (
 from tests.simulation.truth import Violation
 
 PARTITION = 0
-#: Of so many of the last fetches one is sent again.
+#: A fetch that is sent again is one of the last so many.
 FETCHES = 300
 
 

@@ -70,7 +70,7 @@ class Node:
         self.host: ReplicaHost | None = None
         self.executor: NodeExecutor | None = None
         self.clock_ms = EPOCH_MS
-        #: What the replica has said to be on disk, and no truncation has cut since.
+        #: The log offset up to which the replica has reported the disk to hold its log, less later cuts.
         self._kept = 0
         #: W of its present life, which does not go back but with a truncation.
         self._watermark = 0
@@ -179,9 +179,8 @@ class Node:
             "truncate_to": truncates,
             "restart_at": restarts,
         }
-        manager.append_as_follower = append  # type: ignore[method-assign]
-        manager.truncate_to = truncate  # type: ignore[method-assign]
-        manager.restart_at = restart  # type: ignore[method-assign]
+        watched = {"append_as_follower": append, "truncate_to": truncate, "restart_at": restart}
+        vars(manager).update(watched)
         manager.listen_to_writes(lambda _: self.host.on_written() if self.host is not None else None)
 
     def reported(self, positions: LogPositions) -> None:
@@ -198,7 +197,7 @@ class Node:
         return partition is not None and partition.role == "active"
 
     def _keep_checkpoints(self) -> None:
-        # What a thread of the manager does each minute.
+        # A thread of the manager does this each minute.
         assert self.executor is not None
         if self.manager is not None:
             with contextlib.suppress(OffsetLogError):

@@ -62,7 +62,7 @@ class Reader:
         known = set(reported)
         for place in world.checker.truth.changes:
             if place not in known and not any(gap.start <= place[1] < gap.end for gap in gaps):
-                raise Violation(f"nobody was told of the change at {place}; the gaps are {gaps}")
+                raise Violation(f"the change at {place} was not reported; the gaps are {gaps}")
 
 
 class WatchedWorld(World):

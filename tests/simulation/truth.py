@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tests.simulation.batches import (
     Batch,
+    Position,
     Record,
     decode,
     generation_of,
@@ -109,11 +110,11 @@ class Truth:
         for group in sorted(groups):
             self.versions[group].append((end, self.states[group].copy()))
 
-    def _admit(self, record: Record, known: object) -> None:
+    def _admit(self, record: Record, known: Position | None) -> None:
         operation = self._now
         if operation is not None and operation.admits is not None:
             group, key = key_of(record)
-            if not operation.admits(key, known):  # type: ignore[arg-type]
+            if not operation.admits(key, known):
                 raise Violation(f"{operation} removed {key} of {group}, which was {known}")
 
     # --------------------------------------------------------------------------------------- checks

@@ -1,4 +1,4 @@
-"""What nobody closed and a garbage collection finds is let go while its file system is still there."""
+"""A garbage collection lets go of open objects while their file system is still there."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "cleaner_findings.h"
+#include "flip_bit.h"
 #include "golden_batches.h"
 #include "history/state_at.h"
 #include "epoch_of.h"
@@ -14,15 +15,6 @@ static char *segment_path(world *w, int64_t base) {
     static char path[400];
     snprintf(path, sizeof path, "%s/%020lld.log", w->directory, (long long)base);
     return path;
-}
-
-static void flip(const char *path, off_t position) {
-    uint8_t byte;
-    int file = open(path, O_RDWR);
-    OL_CHECK(file >= 0 && pread(file, &byte, 1, position) == 1);
-    byte ^= 0x10;
-    OL_CHECK(pwrite(file, &byte, 1, position) == 1);
-    close(file);
 }
 
 static uint8_t *read_all(const char *path, size_t *size) {
@@ -65,7 +57,7 @@ OL_TEST(a_damaged_segment_is_left_alone) {
         append_marker(&w, 900, OL_CONTROL_COMMIT);
         append_position(&w, -1, "g", 8, 4);
         roll_world(&w);
-        flip(segment_path(&w, damaged), position == 0 ? 30 : 110);
+        flip_bit(segment_path(&w, damaged), position == 0 ? 30 : 110);
         size_t size, size_after;
         uint8_t *bytes = read_all(segment_path(&w, damaged), &size);
         ol_clean_options options = clean_options(&w);
@@ -87,7 +79,7 @@ OL_TEST(a_damaged_segment_is_left_alone) {
         /* Everything else went on, but the tombstone and the marker above it stay. */
         OL_CHECK(!has_batch(&w, 0, NULL) && !has_batch(&w, 2, NULL) && !has_batch(&w, above, NULL) && !has_batch(&w, value, NULL));
         OL_CHECK(has_batch(&w, tombstone, NULL) && has_batch(&w, above + 1, NULL));
-        flip(segment_path(&w, damaged), position == 0 ? 30 : 110);
+        flip_bit(segment_path(&w, damaged), position == 0 ? 30 : 110);
         options.first_dirty = -1;
         for (int i = 0; i < 4; i++) clean_damaged(&w, &options);
         OL_CHECK(!has_batch(&w, tombstone, NULL) && !has_batch(&w, above + 1, NULL) && !has_batch(&w, damaged, NULL));
@@ -112,12 +104,12 @@ OL_TEST(a_marker_that_cannot_be_read_decides_nothing) {
     append_marker(&w, 901, OL_CONTROL_COMMIT);
     append_position(&w, -1, "g", 9, 2);
     roll_world(&w);
-    flip(segment_path(&w, damaged), 70);
+    flip_bit(segment_path(&w, damaged), 70);
     ol_clean_options options = clean_options(&w);
     ol_clean_report report = clean_damaged(&w, &options);
     OL_CHECK_INT(report.quarantined, 1);
     OL_CHECK(has_batch(&w, plain, NULL) && has_batch(&w, value, NULL) && has_batch(&w, later, NULL));
-    flip(segment_path(&w, damaged), 70);
+    flip_bit(segment_path(&w, damaged), 70);
     options.first_dirty = -1;
     report = clean_damaged(&w, &options);
     OL_CHECK(has_batch(&w, plain, NULL) && !has_batch(&w, value, NULL) && has_batch(&w, later, NULL));
@@ -135,13 +127,13 @@ OL_TEST(offsets_that_cannot_be_are_damage) {
     append_position(&w, -1, "g", 0, 4);
     roll_world(&w);
     /* No checksum covers a base offset. */
-    flip(segment_path(&w, 0), 7);
+    flip_bit(segment_path(&w, 0), 7);
     ol_clean_options options = clean_options(&w);
     ol_clean_report report = clean_with(&w, &options);
     OL_CHECK_INT(report.quarantined, 1);
     OL_CHECK_INT(report.quarantine[0].segment_base, 0);
     OL_CHECK_INT(report.records.superseded, 0);
-    flip(segment_path(&w, 0), 7);
+    flip_bit(segment_path(&w, 0), 7);
     OL_CHECK_INT(clean_with(&w, &options).quarantined, 0);
     close_world(&w);
 }
@@ -153,7 +145,7 @@ static off_t rotting_position;
 
 static int open_and_rot(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
     if (rotting_path[0] != 0 && strstr(path, ".log.cleaned") != NULL) {
-        flip(rotting_path, rotting_position);
+        flip_bit(rotting_path, rotting_position);
         rotting_path[0] = 0;
     }
     return ol_fs_posix()->open(fs, path, mode, file, error);
@@ -191,7 +183,7 @@ OL_TEST(bytes_that_rot_between_the_passes_are_left_as_they_are) {
     OL_CHECK(size == size_after && memcmp(bytes, left, size) == 0);
     free(bytes);
     free(left);
-    flip(segment_path(&w, 0), rotting_position);
+    flip_bit(segment_path(&w, 0), rotting_position);
     options.first_dirty = -1;
     OL_CHECK_INT(clean_with(&w, &options).quarantined, 0);
     OL_CHECK(!has_batch(&w, 0, NULL) && has_batch(&w, 1, NULL));
@@ -237,7 +229,7 @@ OL_TEST(many_damaged_segments_are_reported_and_everything_else_is_cleaned) {
     roll_world(&w);
     size_t count = segments_of(&w, bases);
     OL_CHECK(count > 25);
-    for (size_t i = 1; i + 1 < count; i += 2) flip(segment_path(&w, bases[i]), 90);
+    for (size_t i = 1; i + 1 < count; i += 2) flip_bit(segment_path(&w, bases[i]), 90);
     ol_clean_options options = clean_options(&w);
     options.map_bytes = OL_CLEAN_MAP_BYTES_MIN;
     ol_clean_report report = clean_damaged(&w, &options);

@@ -1,9 +1,9 @@
 /* An election that fails has ended the leadership before it: nothing more is written in the epoch of
  * that, and the call can be repeated. */
 #include <errno.h>
-#include <fcntl.h>
 
 #include "epoch_of.h"
+#include "flip_bit.h"
 #include "partition_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -21,15 +21,6 @@ static void advance(ol_partition *partition) {
     ol_error error;
     int32_t epoch = epoch_of(partition);
     OL_CHECK_OK(ol_partition_advance(partition, epoch, INT64_MAX, &error), &error);
-}
-
-static void flip_bit(const char *path, off_t position) {
-    uint8_t byte;
-    int file = open(path, O_RDWR);
-    OL_CHECK(file >= 0 && pread(file, &byte, 1, position) == 1);
-    byte ^= 4;
-    OL_CHECK(pwrite(file, &byte, 1, position) == 1);
-    close(file);
 }
 
 /* It leads no more, and writes nothing. */
