@@ -45,6 +45,7 @@ from offsetlog.verify.side_files import (
     check_indexes,
     check_manifest,
     check_snapshot,
+    cut_offsets,
     read_optional,
     read_topic_id,
     snapshot_offsets,
@@ -283,13 +284,22 @@ class PartitionCheck:
                 position,
                 self.replay.next_offset,
             )
-        elif following is None and after is None:
+        elif after is None and (following is None or self._was_being_cut()):
+            following = None
             self.tail = Tail(
                 path, position, size - position, zeros, damage, self.replay.next_offset
             )
         else:
             self.place.failure("batch", damage, path)
         return following
+
+    def _was_being_cut(self) -> bool:
+        # Then the batches after this place are those that the cut was to remove
+        # (csrc/log/truncate.c).
+        directory = self.files.directory
+        return directory is not None and any(
+            offset <= self.replay.next_offset for offset in cut_offsets(self.fs, directory)
+        )
 
     def _check_bounds(self) -> None:
         for segment, later in itertools.pairwise(self.segments):

@@ -28,6 +28,8 @@ BATCHES = np.dtype(BATCH_FIELDS)
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+#: A truncation that is under way, or was when the power went (csrc/log/truncate.c).
+CUT = re.compile(r"offsetlog\.cut-(\d{1,19})")
 EPOCHS = "leader-epoch-checkpoint"
 
 Producer = tuple[int, int, int, int, int]
@@ -256,6 +258,11 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
         for name in fs.list(directory)
         if (found := SNAPSHOT.fullmatch(name))
     }
+
+
+def cut_offsets(fs: FileSystem, directory: Path) -> list[int]:
+    """Returns where the truncations of a partition directory were to cut that are not finished."""
+    return [int(found[1]) for name in fs.list(directory) if (found := CUT.fullmatch(name))]
 
 
 def check_snapshot(
