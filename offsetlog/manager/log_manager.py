@@ -184,7 +184,7 @@ class LogManager:
             for_disk=self._for_disk,
         )
         self._sweeps = Sweeps(
-            core, self._executor, expirer, self._leads, self._owned.failure_of
+            core, self._executor, expirer, self._leads, self._owned.failure_of, self._leases.check
         )
         self._replicas = ReplicasInUse(core, self._owned, self._gave_up)
         self._leaderships = Leaderships(

@@ -159,6 +159,7 @@ class Sweeps:
         expirer: knows what has expired.
         leads: whether this process leads a partition.
         failure_of: why a partition that is there is not open, None where it is.
+        check_lease: refuses what a table alone answers, where another process may lead by now.
     """
 
     def __init__(
@@ -168,12 +169,14 @@ class Sweeps:
         expirer: Expirer,
         leads: Callable[[int], bool],
         failure_of: Callable[[int], OffsetLogError | None],
+        check_lease: Callable[[int], object],
     ) -> None:
         self._core = core
         self._executor = executor
         self._expirer = expirer
         self._leads = leads
         self._failure_of = failure_of
+        self._check_lease = check_lease
         self._lock = threading.Lock()
         self._begun: set[Sweep] = set()
         self._stopped = False
@@ -220,6 +223,8 @@ class Sweeps:
                 keys = [key for key in found if key.topic in gone]
                 if keys:
                     add_written(written, *core.delete_unanswered(group, keys))
+            # After the read, as for a fetch: the table may be that of a former leader.
+            self._check_lease(partition.number)
 
         led = [number for number in range(core.core.count) if self._leads(number)]
         there = [each for each in self._there() if each.number in led]

@@ -219,3 +219,12 @@ def test_a_partition_that_loads_refuses_to_forget_a_topic(tmp_path, executor):
         assert caught.value.__notes__ == ["1 positions were deleted"]
         executor.run()
         assert manager.on_topic_deleted(["t"]) == 1
+
+
+def test_a_leader_without_its_lease_does_not_say_that_nothing_is_left_of_a_topic(manager, clock):
+    for number in range(4):
+        manager.grant(number, manager.leader_epoch(number), 5.0)
+    assert manager.on_topic_deleted(["nobody's"], timeout=0) == 0
+    clock.pass_time(5)
+    with pytest.raises(NotCoordinatorError, match="lease"):
+        manager.on_topic_deleted(["nobody's"], timeout=0)

@@ -152,6 +152,17 @@ def _keep_checkpoints() -> None:
     _replace(log_manager, "lower_checkpoints", lambda *_: None)
 
 
+def _keep_deleted_topics() -> None:
+    from offsetlog.manager.sweep import Sweeps
+
+    removes = Sweeps.removal
+
+    def removal(self: Sweeps, topics: Any, timeout: float | None) -> Any:
+        return removes(self, [], timeout)
+
+    _replace(Sweeps, "removal", removal)
+
+
 #: Those that only the long tests plant.
 MORE = {
     "a wait outlives its term": _engine(
@@ -203,6 +214,10 @@ MORE = {
             "if (false) {\n        status = collect_pos",
         ),
     ),
+    "a delete counts one too many": _engine(
+        ("partition/commit/commit.c", ".written = work->count,", ".written = work->count + 1,"),
+    ),
+    "a deleted topic keeps its positions": Bug(patch=_keep_deleted_topics),
     "the lease is never checked": Bug(patch=_never_check_the_lease),
     "a restarted replica stays in sync": Bug(patch=_stay_in_sync),
     "a cut leaves a recovery point above the log": Bug(patch=_keep_checkpoints),

@@ -55,8 +55,8 @@ class Checker:
         """The controller has elected a leader: nobody else writes in its epoch."""
         self.leaders[epoch] = number
 
-    def acknowledged(self, operation: Operation, node: Any, step: int) -> None:
-        """All replicas in sync have what a call wrote."""
+    def acknowledged(self, operation: Operation, node: Any, step: int, answer: object) -> None:
+        """All replicas in sync have what a call wrote, and it has returned an answer."""
         positions = node.manager.positions(0)
         if positions.watermark < operation.end:
             raise Violation(f"{operation} was acknowledged with W at {positions.watermark}")
@@ -64,6 +64,8 @@ class Checker:
         if operation.end <= floor:
             raise Violation(f"{operation} was acknowledged below {floor}, which was shown before")
         operation.returned = step
+        operation.answer = answer if isinstance(answer, int) else None
+        self.truth.check_answer(operation)
         self._show(operation.group, step, operation.end)
 
     def _floor(self, group: str, step: int) -> int:

@@ -193,7 +193,12 @@ class Clients:
     def _delete(self, node: Node, group: str) -> None:
         assert node.manager is not None
         keys = KEYS if self._random.random() < 0.5 else (self._random.choice(KEYS), GONE)
-        operation = self._operation("delete", group, effect=operations.removes(keys))
+        operation = self._operation(
+            "delete",
+            group,
+            effect=operations.removes(keys),
+            answers=lambda before: sum(key in before.positions for key in keys),
+        )
         delete = partial(node.manager.delete_async, group, keys, timeout=PATIENCE)
         pending = self._write(node, operation, delete)
         self._await(node, operation, pending, nothing=operations.lacks(keys))
@@ -201,6 +206,8 @@ class Clients:
     def _delete_group(self, node: Node, group: str) -> None:
         assert node.manager is not None
         operation = self._operation("delete of all", group, effect=operations.removes_all)
+        # It returns how many records it wrote.
+        operation.answers = lambda _: operation.end - operation.start
         delete = partial(node.manager.delete_group_async, group, timeout=PATIENCE)
         pending = self._write(node, operation, delete)
         self._await(node, operation, pending, nothing=lambda state: state == GroupState())
@@ -208,7 +215,12 @@ class Clients:
     def _fence(self, node: Node, group: str) -> None:
         assert node.manager is not None
         offsets = self._offsets(KEYS[:1]) if self._random.random() < 0.5 else {}
-        operation = self._operation("fence", group, effect=operations.fences(offsets))
+        operation = self._operation(
+            "fence",
+            group,
+            effect=operations.fences(offsets),
+            answers=lambda before: (before.generation or 0) + 1,
+        )
         fence = partial(node.manager.fence_async, group, offsets, timeout=PATIENCE)
         pending = self._write(node, operation, fence)
         self._generations[group] = self._generations.get(group, 0) + 1
@@ -220,8 +232,16 @@ class Clients:
         def admits(key: TopicPartition | None, known: Position | None) -> bool:
             return key is not None and key.topic == GONE.topic
 
-        operation = self._operation("delete of a topic", "", admits=admits)
-        self._write(node, operation, partial(node.manager.on_topic_deleted, [GONE.topic]))
+        settled, was_active = node.manager.positions(PARTITION).applied, node.is_active
+        operation = self._operation(
+            "delete of a topic", "", admits=admits, clears=GONE, settled=settled
+        )
+        deleted = self._write(node, operation, partial(node.manager.on_topic_deleted, [GONE.topic]))
+        if deleted == 0 and was_active and node.is_active:
+            for each in GROUPS:
+                nothing = self._operation("delete of a topic", each)
+                text = f"{nothing} found nothing"
+                self._show(node, nothing, text, operations.lacks((GONE,)))
 
     def _expire(self, node: Node, group: str) -> None:
         # Any group may go, and a follower does nothing.
@@ -295,7 +315,8 @@ class Clients:
         if self._is_answered(node, pending):
             self._note(node, f"{operation} is acknowledged")
             self.acknowledged += 1
-            self._world.checker.acknowledged(operation, node, self._world.scheduler.steps)
+            step = self._world.scheduler.steps
+            self._world.checker.acknowledged(operation, node, step, pending.result(0))
 
     def _wrote_nothing(
         self,
@@ -305,13 +326,13 @@ class Clients:
         pending: Any,
     ) -> None:
         try:
-            pending.result(0)
+            answer = pending.result(0)
         except OffsetLogError as failure:
             self._world.coverage[type(failure).__name__, node.role] += 1
             self._is_refused(node, operation, failure)
             return
-        if nothing is None:
-            raise Violation(f"{operation} wrote nothing, and was not refused")
+        if nothing is None or answer != 0:
+            raise Violation(f"{operation} wrote nothing, was not refused, and returned {answer}")
         self._show(node, operation, f"{operation} found nothing", nothing)
 
     def _is_refused(self, node: Node, operation: Operation, failure: OffsetLogError) -> None:

@@ -37,6 +37,10 @@ class Operation:
         invoked: the step in which it was called.
         effect: changes the state of the group in place; None where the records say it.
         condition: whether it may have an effect in a state.
+        answers: the result of the call, by the state before it; None where it has none.
+        answer: the result that it returned, None before.
+        clears: the key that it removes from all groups; for calls without `effect`.
+        settled: W when that was called: what was committed below it is removed.
         admits: whether a tombstone is one that the call may write; for calls without `effect`.
         epoch: the leader epoch in which it wrote, -1 if it wrote nothing.
         start: the log offset of its first record.
@@ -52,6 +56,10 @@ class Operation:
     invoked: int
     effect: Callable[[GroupState], None] | None = None
     condition: Callable[[GroupState], bool] | None = None
+    answers: Callable[[GroupState], int] | None = None
+    answer: int | None = None
+    clears: TopicPartition | None = None
+    settled: int = 0
     admits: Callable[[TopicPartition | None, Position | None], bool] | None = None
     epoch: int = -1
     start: int = -1

@@ -125,6 +125,7 @@ class Truth:
             raise Violation(f"{operation} does not begin where it was written")
         if operation.effect is None:
             operation.took_effect = True
+            self._check_cleared(operation)
             return
         found = self.states[operation.group]
         wanted = before.copy()
@@ -135,6 +136,29 @@ class Truth:
                 raise Violation(f"{operation} had its effect, though its condition did not hold")
         elif not (operation.failed and _same(found, before)):
             raise Violation(f"{operation} changed {before} to {found}, and not to {wanted}")
+        self.check_answer(operation)
+
+    def check_answer(self, operation: Operation) -> None:
+        """Compares what a call returned with the state that it found, once both are known."""
+        if operation.answer is None or operation.answers is None or not operation.took_effect:
+            return
+        assert operation.before is not None
+        wanted = operation.answers(operation.before)
+        if operation.answer != wanted:
+            raise Violation(f"{operation} returned {operation.answer}, and not {wanted}")
+
+    def _check_cleared(self, operation: Operation) -> None:
+        key = operation.clears
+        if key is None or operation.failed:
+            return
+        for group, state in self.states.items():
+            settled = self._at(group, operation.settled).positions.get(key)
+            if settled is not None and state.positions.get(key) == settled:
+                raise Violation(f"{operation} left {settled} of group {group}")
+
+    def _at(self, group: str, offset: int) -> GroupState:
+        versions = self.versions[group]
+        return versions[bisect_right(versions, offset, key=lambda version: version[0]) - 1][1]
 
     def find(self, group: str, floor: int, holds: Callable[[GroupState], bool]) -> int | None:
         """Returns from which log offset on the state was as a call saw it, at or above a floor.
