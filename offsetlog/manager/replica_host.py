@@ -551,8 +551,8 @@ class ReplicaHost:
         return self._manager.state(self._partition) is ReplicaState.FAILED
 
     def _flush_again(self) -> None:
-        # A flush of an older epoch failed, and its log is open again by now, or will be. Who began
-        # on the new one meanwhile waits for that flush.
+        # A flush of an older epoch failed, and its log is open again by now, or will be. A role
+        # that began on the new one meanwhile waits for that flush.
         try:
             if self._view is not None:
                 self._flush()

@@ -132,7 +132,7 @@ class Checker:
             )
 
     def replica(self, node: Any) -> None:
-        """What is below W of a replica is one truth, and its state is that of all others there."""
+        """A replica has one truth below its W, and there the state of all others."""
         replica = node.core.replica(0)
         if replica is None:
             return

@@ -1,4 +1,4 @@
-"""What clients ask for, as a change of a group's state: the checker's model of each call."""
+"""The checker's model of each call of a client: how it changes the state of a group."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Reader:
     def check(self, world: WatchedWorld) -> None:
         """Each change of the truth was reported once and in order, or a gap that holds it was.
 
-        What was reported is below some W: no replica's log ever has another truth there.
+        A reported change is below some W: no replica's log ever has another truth there.
         """
         reported: list[Place] = []
         gaps: list[LogGap] = []

@@ -258,7 +258,7 @@ class World:
         self.scheduler.after(0.3 + draw.random(), "", self._fault)
 
     def _upkeep(self) -> None:
-        """What brokers do unasked, and their operators."""
+        """Does something that brokers do unasked, or their operators."""
         if self.is_calm:
             return
         draw = self.scheduler.random
