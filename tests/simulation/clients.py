@@ -32,8 +32,6 @@ RARE = "grey"
 GROUPS = (*BUSY, RARE)
 #: Seconds after which a call is answered in any case.
 PATIENCE = 2.0
-#: As `answer` in `offsetlog._native.manager_core`.
-REPLICAS = 2
 #: Refusals of which each says that nothing was written.
 REFUSALS = (ConditionError, GenerationError, GroupNotEmptyError)
 
