@@ -23,7 +23,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 #: What every program of these tests begins with.
 PRELUDE = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors

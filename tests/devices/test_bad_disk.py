@@ -233,6 +233,8 @@ def test_a_file_cut_short_under_a_store_that_writes(tmp_path, durability):
         for offset in range(100):
             store.commit_one(group, "t", 0, offset)
         [active] = (PATH / "{TOPIC}-1").glob("*.log")
+        # An extension that is under way at the moment of the cut hides it (docs/next.md).
+        time.sleep(0.5)
         os.truncate(active, 0)
         for offset in range(3):
             try:
