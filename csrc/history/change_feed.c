@@ -321,6 +321,18 @@ static bool may_have_missed(const pass *work) {
     return !work->has_batch && !work->begins_at_segment;
 }
 
+/* Whether the first batch at or above `start` shows that the walk's place may be wrong: bytes were
+ * passed over on the way to it, or it begins above, and nobody knows of a gap there. */
+static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
+    const ol_change_feed *feed = work->feed;
+    if (!may_have_missed(work)) return false;
+    if (work->walk.passed_over > 0) return true;
+    /* Only its records show where a compressed message set begins. */
+    if (batch->record_count < 0 || batch->base_offset <= start) return false;
+    /* What is missing of a gap that is known needs no second look. */
+    return start < feed->known_from || batch->base_offset > feed->known_below;
+}
+
 /* Something is missing of what may belong to transactions that were open at the feed's offset, and
  * takes effect above it.  The pass begins again after each such gap: the second one stands for all
  * that is left up to the offset. */
@@ -409,13 +421,9 @@ static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error
         int64_t next = ol_batch_next_offset(&batch);
         if (next <= start) continue;
         if (next > work->until) return OL_END;      /* W lies within it */
-        /* Only its records show where a compressed message set begins. */
-        bool has_base = batch.record_count >= 0;
-        /* What is missing of a gap that is known needs no second look. */
-        bool is_known = start >= feed->known_from && batch.base_offset <= feed->known_below;
-        bool is_late = has_base && batch.base_offset > start && !is_known;
-        if (is_late && may_have_missed(work)) return OL_OUT_OF_RANGE;
+        if (is_astray(work, &batch, start)) return OL_OUT_OF_RANGE;
         work->has_batch = true;
+        bool has_base = batch.record_count >= 0;
         if (has_base && meet_damage(work, expected, batch.base_offset)) return OL_OK;
         status = give_batch(work, &batch, expected, start, error);
         if (status != OL_END) return status;

@@ -472,6 +472,49 @@ OL_TEST(a_feed_that_begins_after_bytes_that_are_no_batch_finds_what_follows_them
     remove_fixture();
 }
 
+/* The second batch says that it is six bytes longer; after the third come bytes that are no batch, and what an earlier log of
+ * the same offsets left. */
+static void lead_astray(void) {
+    char path[400];
+    uint8_t bytes[4096];
+    snprintf(path, sizeof path, "%s/00000000000000000000.log", fixture_directory);
+    FILE *file = fopen(path, "r+b");
+    OL_CHECK(file != NULL);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    size_t second = OL_BATCH_LOG_OVERHEAD + (size_t)ol_load_i32(bytes + OL_BATCH_AT_LENGTH);
+    ol_store_i32(bytes + second + OL_BATCH_AT_LENGTH, ol_load_i32(bytes + second + OL_BATCH_AT_LENGTH) + 6);
+    memset(bytes + size, 0xff, 40);
+    size += 40;
+    for (int64_t offset = 8; offset < 11; offset++) size += put_commit(bytes + size, offset, 0, 1, 0);
+    OL_CHECK(size < sizeof bytes && fseek(file, 0, SEEK_SET) == 0);
+    OL_CHECK(fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+OL_TEST(a_damaged_header_does_not_lead_a_feed_to_what_is_no_part_of_the_log) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, false);
+    append(partition, 0, 2, 3, 0);      /* 0 to 2 */
+    append(partition, 3, 4, 5, 0);      /* 3 to 7, which become unreadable */
+    append(partition, 8, 5, 6, 0);      /* 8 to 13 */
+    close_partition(partition);
+    lead_astray();
+    options.log.writable = options.log.create = false;
+    partition = open_partition(&options, true);
+    for (size_t capacity = 1; capacity < 12; capacity += 5) {
+        heard *all = hear_from(partition, 0, NULL, 0, capacity);
+        OL_CHECK_INT(all->count, 9);
+        for (size_t i = 0; i < all->count; i++) OL_CHECK_INT(all->rows[i].log_offset, (int64_t)(i < 3 ? i : i + 5));
+        OL_CHECK_INT(all->gap_count, 1);
+        OL_CHECK(all->gaps[0].from == 3 && all->gaps[0].below == 8 && all->gaps[0].is_damage);
+        free(all);
+    }
+    heard *rest = hear_from(partition, 8, NULL, 0, 10);
+    OL_CHECK_INT(rest->count, 6);
+    free(rest);
+    ol_partition_abandon(partition);
+    remove_fixture();
+}
+
 /* ------------------------------------------------------------------------------------------------ W and truncation */
 
 OL_TEST(nothing_at_or_above_w_is_given_and_a_cut_is_noticed) {
