@@ -197,10 +197,30 @@ static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **da
     return status == OL_IO && *got > 0 ? OL_OK : status;
 }
 
+/* The bytes of the segment that count: those that the writer published, or all that the file of
+ * another writer has. */
+static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
+    *limit = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
+    return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
+}
+
+/* The walk has come to where the segment has no bytes: to its end, or by a damaged size far above
+ * it.  Whoever reads on meets the damage then, at the batch that led there. */
+static int end_walk(ol_log_reader *reader, int64_t previous, ol_error *error) {
+    int64_t limit = 0;
+    int status = find_limit(reader, &limit, error);
+    if (status != OL_OK) return status;
+    reader->positioned = true;
+    if (reader->position <= limit) return OL_END;
+    reader->position = previous;
+    return OL_OK;
+}
+
 /* Walks from an index position to the batch that holds the offset.  OL_END: it is above the offsets
  * of the segment. */
 static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
     bool trusted = reader->position == 0;
+    int64_t previous = reader->position;
     for (;;) {
         const uint8_t *data = NULL;
         size_t got = 0;
@@ -216,10 +236,12 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
             continue;
         }
         trusted = true;
+        if (got == 0) return end_walk(reader, previous, error);
         if (!right || next_offset_at(data) > reader->offset) {
             reader->positioned = true;
-            return right || got > 0 ? OL_OK : OL_END;
+            return OL_OK;
         }
+        previous = reader->position;
         reader->position += (int64_t)size;
     }
 }
@@ -484,13 +506,6 @@ static int own_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     }
     return size == 0 ? refuse_bytes(reader, segment_size, error)
                      : give_piece(reader, data, size, last, piece);
-}
-
-/* The bytes of the segment that count: those that the writer published, or all that the file of
- * another writer has. */
-static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
-    *limit = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
-    return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
 }
 
 /* A search in the file that the reader has. */

@@ -200,6 +200,13 @@ static void check_feed(ol_partition *partition, const ol_digest *loaded) {
     ol_state_destroy(&mirror.state);
 }
 
+/* A load that begins in the middle of a segment finds its place by the headers before it, and may see less of a damaged one
+ * than a feed, which then begins at the segment's base. */
+static bool begins_at_segment(const ol_log *log) {
+    ol_log_segment_info first;
+    return !ol_log_segment_at(log, 0, &first) || ol_log_start(log) == first.base_offset;
+}
+
 static opened open_and_load(uint8_t flags, bool writable) {
     opened result = {0};
     ol_partition_options options = options_of(flags, writable);
@@ -223,7 +230,7 @@ static opened open_and_load(uint8_t flags, bool writable) {
     ol_state_digest(state, true, &result.digest);
     ol_partition_unlock_state(result.partition);
     result.loaded = true;
-    check_feed(result.partition, &result.digest);
+    if (result.sound || begins_at_segment(ol_partition_log(result.partition))) check_feed(result.partition, &result.digest);
     return result;
 }
 

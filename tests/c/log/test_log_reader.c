@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -238,6 +239,48 @@ OL_TEST(a_bad_place_is_reported_and_can_be_passed) {
     ol_log_reader_close(reader);
     fixture_close(log);
     fixture_remove(p.root);
+}
+
+/* One bit of the fourth batch's length, by which the walk to a place in the segment goes. */
+static void open_after_damage(place *p, size_t at, uint8_t mask, bool writable) {
+    char path[OL_PATH_MAX];
+    size_t size;
+    place_make(p);
+    append_many(p->log, 50, 100);
+    fixture_close(p->log);
+    fixture_join(path, p->path, "00000000000000000000.log");
+    uint8_t *bytes = fixture_read(path, &size);
+    fixture_batch plain = fixture_plain(100, 0);
+    bytes[3 * fixture_batch_size(&plain) + at] ^= mask;
+    fixture_write(path, bytes, size);
+    free(bytes);
+    fixture_join(path, p->path, "00000000000000000000.index");
+    OL_CHECK(unlink(path) == 0 || errno == ENOENT);
+    p->options.recovery_point = 50;
+    p->options.writable = writable;
+    p->log = fixture_open(&p->options, NULL);
+}
+
+OL_TEST(a_reader_that_damage_leads_past_the_end_meets_the_damage_and_not_the_end) {
+    static const uint8_t masks[] = {0x01, 0x10, 0x40};
+    for (size_t i = 0; i < 2 * sizeof masks; i++) {
+        place p;
+        ol_error error;
+        ol_log_reader *reader;
+        ol_log_piece piece;
+        bool is_end = true;
+        open_after_damage(&p, OL_BATCH_AT_LENGTH, masks[i / 2], i % 2 == 0);
+        fixture_batch plain = fixture_plain(100, 0);
+        OL_CHECK_OK(ol_log_reader_open(p.log, 20, &reader, &error), &error);
+        OL_CHECK_INT(ol_log_reader_next(reader, 1 << 20, &piece, &error), OL_CORRUPT);
+        OL_CHECK_INT(error.position, 3 * fixture_batch_size(&plain));
+        OL_CHECK_OK(ol_log_reader_skip(reader, error.position, &is_end, &error), &error);
+        OL_CHECK(!is_end);
+        OL_CHECK_INT(next_base(reader, 1 << 20, NULL), 4);
+        ol_log_reader_close(reader);
+        fixture_close(p.log);
+        fixture_remove(p.root);
+    }
 }
 
 static void change_byte(const char *path, int64_t position, uint8_t mask) {
