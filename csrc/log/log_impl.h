@@ -215,6 +215,9 @@ int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NOD
 /* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there
  * is none. */
 ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
+/* Lists the directory of a read-only log again: somebody rolled or cleaned it.  Fails as
+ * ol_log_open. */
+int ol_log_list_again(ol_log *log, ol_error *error) OL_NODISCARD;
 /* The first segment with a base above `base`; referenced, or NULL. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
 int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;

@@ -204,16 +204,15 @@ static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
     return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
 }
 
-/* The walk has come to where the segment has no bytes: to its end, or by a damaged size far above
- * it.  Whoever reads on meets the damage then, at the batch that led there. */
+/* The walk has come to the segment's end, or by a damaged size far above it: then whoever reads on
+ * meets the damage, at the batch that led there. */
 static int end_walk(ol_log_reader *reader, int64_t previous, ol_error *error) {
     int64_t limit = 0;
     int status = find_limit(reader, &limit, error);
-    if (status != OL_OK) return status;
+    bool is_end = reader->position <= limit;
+    if (!is_end) reader->position = previous;
     reader->positioned = true;
-    if (reader->position <= limit) return OL_END;
-    reader->position = previous;
-    return OL_OK;
+    return status == OL_OK && is_end ? OL_END : status;
 }
 
 /* Walks from an index position to the batch that holds the offset.  OL_END: it is above the offsets
@@ -244,40 +243,6 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
         previous = reader->position;
         reader->position += (int64_t)size;
     }
-}
-
-/* Lists the directory of a read-only log again: somebody rolled or cleaned it. */
-static int list_again(ol_log_reader *reader, ol_error *error) {
-    ol_log *log = reader->log;
-    ol_log_options options = {
-        .fs = log->fs,
-        .directory = log->directory,
-        .config = log->config,
-        .clean = true,
-        .being_written = true,
-        .recovery_point = ol_log_flushed(log),
-        .log_start_offset = -1,
-        .replicated = true,
-    };
-    ol_log *fresh = NULL;
-    ol_log_recovery recovery;
-    int status = ol_log_open(&options, &fresh, &recovery, error);
-    if (status != OL_OK) return status;
-    pthread_mutex_lock(&log->list.lock);
-    ol_segment **segments = log->list.segments;
-    size_t count = log->list.count;
-    size_t capacity = log->list.capacity;
-    log->list.segments = fresh->list.segments;
-    log->list.count = fresh->list.count;
-    log->list.capacity = fresh->list.capacity;
-    fresh->list.segments = segments;
-    fresh->list.count = count;
-    fresh->list.capacity = capacity;
-    pthread_mutex_unlock(&log->list.lock);
-    int64_t end = ol_log_end(fresh);
-    if (end > ol_log_end(log)) atomic_store(&log->shared.end, end);
-    ol_log_abandon(fresh);
-    return OL_OK;
 }
 
 /* Finds the segment that holds reader->offset, or the first one after it. */
@@ -630,7 +595,7 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
         /* Recovery leaves out a file that the directory has. */
         if (i + 1 == READER_TRIES) return status;
         leave_segment(reader);
-        status = list_again(reader, error);
+        status = ol_log_list_again(reader->log, error);
         if (status != OL_OK) return status;
     }
     return status;

@@ -1,0 +1,33 @@
+/* log/list_again.c: the segments of a read-only log, after somebody rolled or cleaned it. */
+#include "log/log_impl.h"
+
+int ol_log_list_again(ol_log *log, ol_error *error) {
+    ol_log_options options = {
+        .fs = log->fs,
+        .directory = log->directory,
+        .config = log->config,
+        .clean = true,
+        .being_written = true,
+        .recovery_point = ol_log_flushed(log),
+        .log_start_offset = -1,
+        .replicated = true,
+    };
+    ol_log *fresh = NULL;
+    ol_log_recovery recovery;
+    int status = ol_log_open(&options, &fresh, &recovery, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->list.lock);
+    ol_segment **segments = log->list.segments;
+    size_t count = log->list.count, capacity = log->list.capacity;
+    log->list.segments = fresh->list.segments;
+    log->list.count = fresh->list.count;
+    log->list.capacity = fresh->list.capacity;
+    fresh->list.segments = segments;
+    fresh->list.count = count;
+    fresh->list.capacity = capacity;
+    pthread_mutex_unlock(&log->list.lock);
+    int64_t end = ol_log_end(fresh);
+    if (end > ol_log_end(log)) atomic_store(&log->shared.end, end);
+    ol_log_abandon(fresh);
+    return OL_OK;
+}
