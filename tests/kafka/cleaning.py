@@ -95,14 +95,20 @@ def complaints_in(text: str) -> list[str]:
 
 
 def wait_until_cleaned(broker: KafkaBroker, partitions: Collection[int], seconds: float = DEADLINE_SECONDS) -> None:
-    """Waits until the cleaner has been through each of these partitions since the broker was started.
+    """Waits until the cleaner has been through each of these partitions since the broker was started, and is done.
+
+    Done is what its checkpoint says: that follows the line in the log. A cleaner that is stopped in between, or in a
+    clean after that one, leaves segments that it wrote again below a checkpoint that is as it was, and then the next
+    open doubts them with reason.
 
     Raises KafkaFailed when the cleaner complains, or when time is up.
     """
     end = time.monotonic() + seconds
     while True:
         text = broker.log_text()
+        checkpoint = checkpoint_of(broker.log_dir)
         missing = set(partitions) - {clean.partition for clean in cleans_in(text)}
+        missing |= {each for each in partitions if checkpoint.get(each, -1) < _active_base(broker.log_dir, each)}
         complaints = complaints_in(text)
         if complaints:
             raise KafkaFailed("\n".join(["Kafka's cleaner complains:", *complaints[:10]]))
@@ -111,6 +117,11 @@ def wait_until_cleaned(broker: KafkaBroker, partitions: Collection[int], seconds
         if broker.pid is None or time.monotonic() > end:
             raise KafkaFailed(f"Kafka's cleaner did not come to {sorted(missing)}: {broker.complaints()}")
         time.sleep(0.05)
+
+
+def _active_base(log_dir: Path, partition: int) -> int:
+    """Returns the log offset at which the active segment of a partition of the offsets topic begins."""
+    return max(int(path.stem) for path in (log_dir / f"{OFFSETS_TOPIC}-{partition}").glob("*.log"))
 
 
 def let_clean(packages: KafkaPackages, broker: KafkaBroker) -> None:
