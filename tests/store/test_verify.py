@@ -59,7 +59,10 @@ def check_agree(ways: list[Way]) -> set[str]:
     """What was compared agreed; beside a cleaner that never rests not every way can be gone.  Returns those gone."""
     assert len({(way.digest, way.end) for way in ways if way.digest is not None}) == 1
     names = names_of(ways)
-    assert names[:2] == ["live", "replay"]
+    assert names[0] == "live"
+    for way in ways:
+        # On a machine with other work the cleaner may always be faster than a reader: then it says so.
+        assert way.digest is not None or way.note, way
     return set(names)
 
 
@@ -410,7 +413,7 @@ def test_no_false_alarm_beside_cleaning(small, path):
     compared: set[str] = set()
     with beside(clean, snapshot, *(partial(commit_at_random, small, seed) for seed in range(2))):
         end = 0
-        while end < 5_000 or cleanings < 5 or "cleaned" not in compared:
+        while end < 5_000 or cleanings < 5 or not compared >= {"replay", "cleaned"}:
             found = small.verify()
             assert found == []
             compared |= check_agree(found.ways)
