@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -59,10 +60,10 @@ def check_agree(ways: list[Way]) -> set[str]:
     """What was compared agreed; beside a cleaner that never rests not every way can be gone.  Returns those gone."""
     assert len({(way.digest, way.end) for way in ways if way.digest is not None}) == 1
     names = names_of(ways)
-    assert names[0] == "live"
-    for way in ways:
-        # On a machine with other work the cleaner may always be faster than a reader: then it says so.
-        assert way.digest is not None or way.note, way
+    if "replay" not in names:
+        # On a machine with other work the cleaner may be faster than every reader: then, and only then, it is left out.
+        assert "the log was cleaned faster than it could be read" in [way.note for way in ways if way.name == "replay"]
+    assert names[: 1 + ("replay" in names)] == ["live", "replay"][: 1 + ("replay" in names)]
     return set(names)
 
 
@@ -413,7 +414,9 @@ def test_no_false_alarm_beside_cleaning(small, path):
     compared: set[str] = set()
     with beside(clean, snapshot, *(partial(commit_at_random, small, seed) for seed in range(2))):
         end = 0
+        until = time.monotonic() + 300
         while end < 5_000 or cleanings < 5 or not compared >= {"replay", "cleaned"}:
+            assert time.monotonic() < until, f"{end} offsets, {cleanings} cleanings, compared: {compared}"
             found = small.verify()
             assert found == []
             compared |= check_agree(found.ways)
