@@ -20,6 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "base": set(),
     "format": {"base"},
     "fs": {"base"},
+    "wire": {"format"},
     "testing": {"fs"},
     "table": {"base"},
     "log": {"format", "fs"},

@@ -68,6 +68,7 @@ RULE: dict[str, set[str]] = {
     # The contract's tests know the interface, and no manager.
     "manager.testing": {*NATIVE, "manager.interface"},
     "manager.interface": VALUES,
+    "protocol": NATIVE,
     "store": STORE - {"opening"},
     "opening": STORE,
     "": STORE,

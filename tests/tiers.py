@@ -26,6 +26,7 @@ TIER_OF_FOLDER = {
     "simulation": "gate",
     "manager": "gate",
     "replication": "gate",
+    "protocol": "gate",
     "conformance": "gate",
     "cli": "gate",
     ".": "gate",

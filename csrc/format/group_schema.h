@@ -1,59 +1,13 @@
-/* format/group_schema: the fields of every record of __consumer_offsets, as data.
+/* format/group_schema: the fields of every record of __consumer_offsets
+ * (docs/format/records.md §3, docs/format/brokers.md §15.1).
  *
- * The tables (docs/format/records.md §3, docs/format/brokers.md §15.1) use the field names of
- * Kafka's own tools; one bounded decoder walks them for any record.  They are constant, so that
- * other rooms can walk them, too: to write a record from a dictionary, walk its schema and call
- * ol_schema_writer (format/group_schema_encode.h) in the order of the decoder's events.  The
- * engine's own path for offset commits is format/offset_record; their schemas are here for dumps.
- *
- * Ownership: events borrow from the decoded bytes.  Locks: none.
+ * The engine's own path for offset commits is format/offset_record; their schemas are here for
+ * dumps.
  */
 #ifndef OL_FORMAT_GROUP_SCHEMA_H
 #define OL_FORMAT_GROUP_SCHEMA_H
 
-#include "base/base.h"
-#include "base/status.h"
-
-typedef enum ol_field_kind {
-    OL_FIELD_NONE = 0,
-    OL_FIELD_BOOLEAN,
-    OL_FIELD_I8,
-    OL_FIELD_I16,
-    OL_FIELD_U16,
-    OL_FIELD_I32,
-    OL_FIELD_I64,
-    OL_FIELD_UUID,              /* 16 bytes */
-    OL_FIELD_STRING,
-    OL_FIELD_BYTES,
-    OL_FIELD_ARRAY,
-    OL_FIELD_STRUCT,
-} ol_field_kind;
-
-enum {
-    OL_SCHEMA_DEPTH_MAX = 8,    /* nesting of structs and arrays; the tables stay below it */
-    OL_SCHEMA_NEVER = INT16_MAX,
-};
-
-typedef struct ol_field {
-    const char *name;           /* NULL ends a list of fields */
-    ol_field_kind kind;
-    ol_field_kind element;      /* of an array: any kind but an array */
-    bool nullable;
-    bool tagged;                /* in the struct's tags, not in its place */
-    uint8_t tag;
-    int16_t first_version;
-    int16_t removed_in;         /* the first version without it; 0: none */
-    /* of a struct, or of each element of an array of structs; else NULL */
-    const struct ol_field *fields;
-} ol_field;
-
-typedef struct ol_schema {
-    const char *name;
-    const ol_field *fields;
-    int16_t first_version;
-    int16_t last_version;
-    int16_t flexible_from;      /* the first version with compact sizes and tags; OL_SCHEMA_NEVER */
-} ol_schema;
+#include "format/schema.h"
 
 /* NULL for an unknown type (9, 18, above 23, below 0).  Keys have the one version 0. */
 const ol_schema *ol_schema_of_key(int16_t key_type);
@@ -62,42 +16,5 @@ const ol_schema *ol_schema_of_value(int16_t key_type);
 /* The subscription and assignment bytes that a consumer puts into a member of GroupMetadata. */
 const ol_schema *ol_schema_of_subscription(void);
 const ol_schema *ol_schema_of_assignment(void);
-
-static inline bool ol_field_in_version(const ol_field *field, int16_t version) {
-    return version >= field->first_version &&
-           (field->removed_in == 0 || version < field->removed_in);
-}
-
-/* The decoder's events, in the order of the bytes.  A function may be NULL; one that does not
- * return OL_OK has filled the error and ends the walk with that status.  `field` is that of the
- * table: the array's for its elements, NULL for the outermost struct.  A tagged field is reported
- * only where it is present.
- *
- * Slices are borrowed from the decoded bytes and are never NULL: null is reported as `null_value`.
- */
-typedef struct ol_schema_visitor {
-    int (*begin_struct)(void *context, const ol_field *field, ol_error *error);
-    int (*end_struct)(void *context, const ol_field *field, ol_error *error);
-    int (*begin_array)(void *context, const ol_field *field, int32_t count, ol_error *error);
-    int (*end_array)(void *context, const ol_field *field, ol_error *error);
-    int (*integer)(void *context, const ol_field *field, int64_t value, ol_error *error);
-    /* UUID, STRING, BYTES */
-    int (*bytes)(void *context, const ol_field *field, ol_slice value, ol_error *error);
-    int (*null_value)(void *context, const ol_field *field, ol_error *error);
-    int (*unknown_tag)(void *context, uint32_t tag, ol_slice value, ol_error *error);
-    void *context;
-} ol_schema_visitor;
-
-/* Walks `bytes`, which begin after the two bytes of the key's type or the value's version.  *used
- * (may be NULL) is the end of the last known field; bytes after it are ignored
- * (docs/format/records.md §3.1).
- *
- * OL_UNSUPPORTED: the schema does not have this version.  OL_CORRUPT: a field is cut, is null
- * against the schema, or does not fill its tag exactly; counts are judged by the remaining bytes
- * before any event of the array.  Events before a failure stay valid.  No allocation; the work is
- * linear in the bytes.
- */
-int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes,
-                     const ol_schema_visitor *visitor, size_t *used, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,17 +1,7 @@
 /* format/group_schema_tables.c: a list of fields per struct, in wire order, shared ones first. */
 #include "format/group_schema.h"
+#include "format/schema_table_internal.h"
 
-/* A field that is in every version, in its place, and never null; differences follow it. */
-#define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
-#define NULLABLE .nullable = true
-#define SINCE(version) .first_version = version
-#define REMOVED_IN(version) .removed_in = version
-#define TAG(number) .tagged = true, .tag = number
-#define ARRAY_OF(field_name, element_kind) \
-    FIELD(field_name, ARRAY), .element = OL_FIELD_##element_kind
-#define ARRAY_OF_STRUCTS(field_name, list) ARRAY_OF(field_name, STRUCT), .fields = list
-#define STRUCT_OF(field_name, list) FIELD(field_name, STRUCT), .fields = list
-#define END {.name = NULL}
 
 /* ----------------------------------------------------------------------------------------- keys */
 

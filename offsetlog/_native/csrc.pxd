@@ -95,6 +95,7 @@ cdef extern from "base/crc32c.h" nogil:
 
 
 cdef extern from "base/bytes.h" nogil:
+    void ol_store_i32(uint8_t *p, int32_t v) noexcept
     bint ol_slice_equal(ol_slice a, ol_slice b) noexcept
 
 
@@ -1261,7 +1262,10 @@ cdef extern from "log/files/producers.h" nogil:
     int ol_producers_decode(ol_producers *producers, ol_slice bytes, ol_error *error) noexcept
 
 
-cdef extern from "format/group_schema.h" nogil:
+cdef extern from "format/schema.h" nogil:
+    enum:
+        OL_SCHEMA_NEVER
+
     ctypedef enum ol_field_kind:
         OL_FIELD_NONE
         OL_FIELD_BOOLEAN
@@ -1277,9 +1281,12 @@ cdef extern from "format/group_schema.h" nogil:
         ol_field_kind element
         bint nullable
         bint tagged
+        bint null_by_default
         uint8_t tag
         int16_t first_version
         int16_t removed_in
+        int16_t nullable_from
+        int64_t default_value
         const ol_field *fields
 
     ctypedef struct ol_schema:
@@ -1289,8 +1296,6 @@ cdef extern from "format/group_schema.h" nogil:
         int16_t last_version
         int16_t flexible_from
 
-    const ol_schema *ol_schema_of_key(int16_t key_type) noexcept
-    const ol_schema *ol_schema_of_value(int16_t key_type) noexcept
     bint ol_field_in_version(const ol_field *field, int16_t version) noexcept
 
     ctypedef struct ol_schema_visitor:
@@ -1308,7 +1313,12 @@ cdef extern from "format/group_schema.h" nogil:
                          size_t *used, ol_error *error) noexcept
 
 
-cdef extern from "format/group_schema_encode.h" nogil:
+cdef extern from "format/group_schema.h" nogil:
+    const ol_schema *ol_schema_of_key(int16_t key_type) noexcept
+    const ol_schema *ol_schema_of_value(int16_t key_type) noexcept
+
+
+cdef extern from "format/schema_encode.h" nogil:
     ctypedef struct ol_schema_writer:
         pass
 
@@ -1322,6 +1332,58 @@ cdef extern from "format/group_schema_encode.h" nogil:
     int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_error *error) noexcept
     int ol_schema_put_null(void *writer, const ol_field *field, ol_error *error) noexcept
     int ol_schema_writer_finish(ol_schema_writer *writer, size_t *size, ol_error *error) noexcept
+
+
+cdef extern from "wire/value_pool.h" nogil:
+    ctypedef struct ol_value:
+        int64_t number
+        const uint8_t *bytes
+        ol_value *values
+
+    ctypedef struct ol_value_pool:
+        size_t limit
+
+    int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values, ol_error *error) noexcept
+    void ol_value_pool_clear(ol_value_pool *pool) noexcept
+    void ol_value_pool_free(ol_value_pool *pool) noexcept
+    ol_value ol_value_integer(int64_t number) noexcept
+    ol_value ol_value_bytes(ol_slice bytes) noexcept
+
+
+cdef extern from "wire/message.h" nogil:
+    size_t ol_message_width(const ol_field *fields) noexcept
+    int ol_message_read(const ol_schema *schema, int16_t version, ol_slice bytes, ol_value_pool *pool, ol_value **message,
+                        size_t *used, ol_error *error) noexcept
+    size_t ol_message_size_max(const ol_schema *schema, int16_t version, const ol_value *message) noexcept
+    int ol_message_write(const ol_schema *schema, int16_t version, const ol_value *message, uint8_t *bytes, size_t capacity,
+                         size_t *size, ol_error *error) noexcept
+
+
+cdef extern from "wire/api.h" nogil:
+    ctypedef struct ol_api:
+        int16_t key
+        int16_t advertised_from
+        const char *name
+        const ol_schema *request
+        const ol_schema *response
+
+    size_t ol_api_count() noexcept
+    const ol_api *ol_api_at(size_t index) noexcept
+
+
+cdef extern from "wire/header.h" nogil:
+    enum:
+        OL_RESPONSE_HEADER_MAX
+
+    ctypedef struct ol_request_header:
+        const ol_api *api
+        int16_t api_key
+        int16_t api_version
+        int32_t correlation_id
+        ol_slice client_id
+
+    int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used, ol_error *error) noexcept
+    size_t ol_response_header_write(const ol_request_header *header, uint8_t *bytes) noexcept
 
 
 cdef extern from "base/string_dictionary.h" nogil:

@@ -10,7 +10,8 @@
 #include "base/hash.h"
 #include "base/java_string.h"
 #include "format/offset_record.h"
-#include "format/group_schema_encode.h"
+#include "format/group_schema.h"
+#include "format/schema_encode.h"
 
 static const char *const seeds[] = {
     "01" "000100086d792d67726f757000066f726465727300000003",

@@ -7,7 +7,7 @@
 #include "format/batch.h"
 #include "base/bytes.h"
 #include "format/offset_record.h"
-#include "format/group_schema_encode.h"
+#include "format/schema_encode.h"
 #include "schema_json.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 
 #include "format/group_schema.h"
-#include "format/group_schema_encode.h"
+#include "format/schema_encode.h"
 #include "ol_test.h"
 
 enum { TYPES = 24, BYTES_MAX = 1 << 16, TEXT_MAX = 1 << 18 };

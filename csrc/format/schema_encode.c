@@ -1,5 +1,5 @@
-/* format/group_schema_encode.c: writes values, structs, arrays and tags. */
-#include "format/group_schema_encode.h"
+/* format/schema_encode.c: writes values, structs, arrays and tags. */
+#include "format/schema_encode.h"
 
 #include "base/bytes.h"
 
@@ -98,7 +98,7 @@ static ol_field_kind kind_here(ol_schema_writer *w, const ol_field *field) {
 }
 
 static bool may_be_null(ol_schema_writer *w, const ol_field *field) {
-    return field->nullable && !top(w)->is_array;
+    return ol_field_may_be_null(field, w->version) && !top(w)->is_array;
 }
 
 /* --------------------------------------------------------------------------------------- values */

@@ -1,4 +1,4 @@
-/* format/group_schema_encode: encodes a record from the events of ol_schema_decode.
+/* format/schema_encode: encodes a record from the events of ol_schema_decode.
  *
  * To write a record: start, begin_struct(NULL), one call for each field that the version has in the
  * order of the schema (arrays: begin_array, the elements, end_array), then only the wanted tagged
@@ -8,10 +8,10 @@
  * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  A
  * failure sticks: later calls return it again.
  */
-#ifndef OL_FORMAT_GROUP_SCHEMA_ENCODE_H
-#define OL_FORMAT_GROUP_SCHEMA_ENCODE_H
+#ifndef OL_FORMAT_SCHEMA_ENCODE_H
+#define OL_FORMAT_SCHEMA_ENCODE_H
 
-#include "format/group_schema.h"
+#include "format/schema.h"
 
 typedef struct ol_schema_frame {
     const ol_field *field;

@@ -1,5 +1,5 @@
-/* format/group_schema.c: the bounded decoder over the tables of fields. */
-#include "format/group_schema.h"
+/* format/schema.c: the bounded decoder over the tables of fields. */
+#include "format/schema.h"
 
 #include "base/bytes.h"
 
@@ -34,6 +34,26 @@ static int refuse(const decoder *d, const ol_field *field, const char *reason) {
 
 static size_t left(const decoder *d) { return (size_t)(d->limit - d->p); }
 
+/* The bytes of a value of fixed size; 0 for the others. */
+static const uint8_t widths[] = {
+    [OL_FIELD_BOOLEAN] = 1, [OL_FIELD_I8] = 1,  [OL_FIELD_I16] = 2,  [OL_FIELD_U16] = 2,
+    [OL_FIELD_I32] = 4,     [OL_FIELD_I64] = 8, [OL_FIELD_UUID] = UUID_SIZE, [OL_FIELD_STRUCT] = 0,
+};
+
+/* The fewest bytes that a value can have. */
+static size_t size_min(const decoder *d, ol_field_kind kind, const ol_field *fields) {
+    if (kind == OL_FIELD_STRING) return d->flexible ? 1 : 2;
+    if (kind == OL_FIELD_BYTES || kind == OL_FIELD_ARRAY) return d->flexible ? 1 : 4;
+    if (kind != OL_FIELD_STRUCT) return widths[kind];
+    size_t size = d->flexible;    /* the count of tags */
+    for (const ol_field *field = fields; field->name != NULL; field++) {
+        if (field->tagged || !ol_field_in_version(field, d->version)) continue;
+        bool presence_alone = field->kind == OL_FIELD_STRUCT && field->nullable;
+        size += presence_alone ? 1 : size_min(d, field->kind, field->fields);
+    }
+    return size > 0 ? size : 1;
+}
+
 /* The size of a string, of bytes or of an array, -1 for null.  Wide enough for any encoded
  * value. */
 static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int64_t *size) {
@@ -53,15 +73,12 @@ static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int6
     if (kind == OL_FIELD_STRING && *size > STRING_SIZE_MAX) {
         return refuse(d, field, "is longer than a string can be");
     }
-    /* Also for arrays: an element has at least one byte. */
-    if (*size > (int64_t)left(d)) return refuse(d, field, "passes the end of the bytes");
+    size_t unit = kind == OL_FIELD_ARRAY ? size_min(d, field->element, field->fields) : 1;
+    if (*size > (int64_t)(left(d) / unit)) return refuse(d, field, "passes the end of the bytes");
     return OL_OK;
 }
 
 static int decode_integer(decoder *d, const ol_field *field, ol_field_kind kind) {
-    static const uint8_t widths[] = {[OL_FIELD_BOOLEAN] = 1, [OL_FIELD_I8] = 1,
-                                     [OL_FIELD_I16] = 2,     [OL_FIELD_U16] = 2,
-                                     [OL_FIELD_I32] = 4,     [OL_FIELD_I64] = 8};
     size_t width = widths[kind];
     if (left(d) < width) return refuse(d, field, "is cut");
     const uint8_t *p = d->p;
@@ -116,7 +133,8 @@ static int decode_array(decoder *d, const ol_field *field, int depth) {
     int status = read_size(d, field, OL_FIELD_ARRAY, &count);
     if (status != OL_OK) return status;
     if (count < 0) {
-        return field->nullable ? REPORT(d, null_value, field) : refuse(d, field, "is null");
+        return ol_field_may_be_null(field, d->version) ? REPORT(d, null_value, field)
+                                                       : refuse(d, field, "is null");
     }
     if (count > INT32_MAX) return refuse(d, field, "has more elements than an array can have");
     status = REPORT(d, begin_array, field, (int32_t)count);
@@ -135,7 +153,7 @@ static int decode_field(decoder *d, const ol_field *field, int depth) {
         int8_t presence = (int8_t)*d->p++;
         if (field->tagged ? presence == 0 : presence < 0) return REPORT(d, null_value, field);
     }
-    return decode_one(d, field, field->kind, field->nullable, depth);
+    return decode_one(d, field, field->kind, ol_field_may_be_null(field, d->version), depth);
 }
 
 static const ol_field *field_of_tag(const decoder *d, const ol_field *fields, uint32_t tag) {

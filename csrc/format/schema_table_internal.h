@@ -1,0 +1,25 @@
+/* format/schema_table_internal: the words in which tables of fields are written.
+ * Only sources of tables include it.
+ */
+#ifndef OL_FORMAT_SCHEMA_TABLE_INTERNAL_H
+#define OL_FORMAT_SCHEMA_TABLE_INTERNAL_H
+
+#include "format/schema.h"
+
+/* A field that is in every version, in its place, and never null; differences follow it. */
+#define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
+#define NULLABLE .nullable = true
+#define NULLABLE_FROM(version) .nullable = true, .nullable_from = version
+#define SINCE(version) .first_version = version
+#define REMOVED_IN(version) .removed_in = version
+#define TAG(number) .tagged = true, .tag = number
+/* Of an integer; without it, what bytes do not have is 0, "", empty or false. */
+#define DEFAULT(value) .default_value = value
+#define DEFAULT_NULL .null_by_default = true
+#define ARRAY_OF(field_name, element_kind) \
+    FIELD(field_name, ARRAY), .element = OL_FIELD_##element_kind
+#define ARRAY_OF_STRUCTS(field_name, list) ARRAY_OF(field_name, STRUCT), .fields = list
+#define STRUCT_OF(field_name, list) FIELD(field_name, STRUCT), .fields = list
+#define END {.name = NULL}
+
+#endif

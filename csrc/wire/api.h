@@ -1,0 +1,34 @@
+/* wire/api: the requests of Kafka's protocol that the server knows, and the schemas of both sides.
+ *
+ * All is constant.  Locks: none.
+ */
+#ifndef OL_WIRE_API_H
+#define OL_WIRE_API_H
+
+#include "format/schema.h"
+
+/* The API whose answers differ from all others (docs/format/wire.md §11.1). */
+enum { OL_API_VERSIONS = 18 };
+
+/* The schemas have the versions that are read and answered, both the same.  Clients are advised of
+ * those from `advertised_from` on: older ones come from clients that do not ask. */
+typedef struct ol_api {
+    int16_t key;
+    int16_t advertised_from;
+    const char *name;
+    const ol_schema *request;
+    const ol_schema *response;
+} ol_api;
+
+/* NULL: no such API. */
+const ol_api *ol_api_of_key(int16_t key);
+
+/* In ascending order of their keys. */
+size_t ol_api_count(void);
+const ol_api *ol_api_at(size_t index);
+
+static inline bool ol_api_has_version(const ol_api *api, int16_t version) {
+    return version >= api->request->first_version && version <= api->request->last_version;
+}
+
+#endif

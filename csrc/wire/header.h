@@ -1,0 +1,32 @@
+/* wire/header: the headers of requests and responses (docs/format/wire.md §11.1).
+ *
+ * The four bytes of the size before a header are the connection's, and not seen here.
+ * Ownership: the client id is borrowed from the request.  Locks: none.
+ */
+#ifndef OL_WIRE_HEADER_H
+#define OL_WIRE_HEADER_H
+
+#include "wire/api.h"
+
+typedef struct ol_request_header {
+    const ol_api *api;          /* NULL: unknown */
+    int16_t api_key;
+    int16_t api_version;
+    int32_t correlation_id;
+    ol_slice client_id;         /* null is a value */
+} ol_request_header;
+
+enum { OL_RESPONSE_HEADER_MAX = 5 };
+
+/* *used is the size of the header.  Unknown tags are passed over.
+ *
+ * OL_CORRUPT: cut.  OL_UNSUPPORTED: an API, or a version of it, that the server does not know.  A
+ * broker closes the connection, but answers ApiVersions in version 0 with the versions that there
+ * are: key, version and correlation id are set. */
+int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used,
+                           ol_error *error) OL_NODISCARD;
+
+/* Writes the header of the response and returns its size, OL_RESPONSE_HEADER_MAX at most. */
+size_t ol_response_header_write(const ol_request_header *header, uint8_t *bytes);
+
+#endif

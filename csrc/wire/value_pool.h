@@ -1,0 +1,56 @@
+/* wire/value_pool: memory for the values of messages, given back all at once.
+ *
+ * Ownership: the pool owns its blocks; a value lives until the next clear or free.  Blocks do not
+ * move, so values may point to each other.  Zeroed memory with a limit is an empty pool.
+ * Locks: none; one thread at a time.
+ */
+#ifndef OL_WIRE_VALUE_POOL_H
+#define OL_WIRE_VALUE_POOL_H
+
+#include "base/base.h"
+#include "base/status.h"
+
+/* One value of a message.  `number` is
+ *
+ *   of a boolean or an integer   the value
+ *   of a string, bytes, a UUID   the size of `bytes`; -1: null
+ *   of an array                  the number of elements, which follow each other at `values`;
+ *                                -1: null
+ *   of a struct                  1, its fields follow each other at `values` in the order of their
+ *                                table; 0: null, or a tag that is not there
+ *
+ * Bytes are borrowed: from the message that was read, or from whoever made the value. */
+typedef struct ol_value {
+    int64_t number;
+    union {
+        const uint8_t *bytes;
+        struct ol_value *values;
+    };
+} ol_value;
+
+typedef struct ol_value_block ol_value_block;
+
+typedef struct ol_value_pool {
+    ol_value_block *blocks;     /* the newest, from which values are taken, first */
+    size_t count;               /* values taken since the last clear */
+    size_t limit;               /* how many may be */
+} ol_value_pool;
+
+/* `count` zeroed values that follow each other; never NULL on success.  OL_LIMIT: more values than
+ * the pool may give; OL_NO_MEMORY.  Nothing changed on failure. */
+int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
+                       ol_error *error) OL_NODISCARD;
+
+/* Gives all values back; keeps one block of ordinary size for the next message. */
+void ol_value_pool_clear(ol_value_pool *pool);
+void ol_value_pool_free(ol_value_pool *pool);
+
+static inline ol_value ol_value_integer(int64_t number) { return (ol_value){.number = number}; }
+static inline ol_value ol_value_bytes(ol_slice bytes) {
+    return (ol_value){.number = bytes.data != NULL ? (int64_t)bytes.size : -1, .bytes = bytes.data};
+}
+static inline ol_slice ol_value_slice(const ol_value *value) {
+    return value->number < 0 ? ol_slice_null() : ol_slice_of(value->bytes, (size_t)value->number);
+}
+
+#endif

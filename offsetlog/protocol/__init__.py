@@ -1,0 +1,37 @@
+"""Kafka's protocol: bytes to messages and back, in every version that the server serves.
+
+The tables of fields stand in csrc/wire; one codec in C is driven by them.  A message is a named
+tuple whose class is made from its table (`offsetlog.protocol.messages`).  A class has the fields of
+all versions, so code that handles a message need not ask for its version
+(docs/format/wire.md §11.3).
+"""
+
+from __future__ import annotations
+
+from offsetlog._native.messages import (
+    APIS,
+    Api,
+    Field,
+    Request,
+    decode,
+    decode_request,
+    decode_response,
+    encode,
+    encode_request,
+    encode_response,
+    fields_of,
+)
+
+__all__ = [
+    "APIS",
+    "Api",
+    "Field",
+    "Request",
+    "decode",
+    "decode_request",
+    "decode_response",
+    "encode",
+    "encode_request",
+    "encode_response",
+    "fields_of",
+]
