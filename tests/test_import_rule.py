@@ -40,7 +40,7 @@ ON_EXECUTORS = {
     "_native.rewriting",
     "_native.scan",
 }
-EVERYTHING = {*STORE, *EXECUTORS, "", "spark", "cli"}
+EVERYTHING = {*STORE, *EXECUTORS, "", "spark", "cli", "manager", "coordinator", "protocol", "server"}
 
 #: A package or module, without "offsetlog." -> the packages and modules that it may import besides
 #: itself.  A module belongs to the longest name here that it begins with; "" is offsetlog/__init__.
@@ -69,6 +69,9 @@ RULE: dict[str, set[str]] = {
     "manager.testing": {*NATIVE, "manager.interface"},
     "manager.interface": VALUES,
     "protocol": NATIVE,
+    # Pure: the manager's errors and records, and no manager.
+    "coordinator": {*NATIVE, "protocol"},
+    "server": {*STORE - {"opening", "store"}, "manager", "manager.interface", "coordinator", "protocol"},
     "store": STORE - {"opening"},
     "opening": STORE,
     "": STORE,

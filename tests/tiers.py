@@ -27,6 +27,8 @@ TIER_OF_FOLDER = {
     "manager": "gate",
     "replication": "gate",
     "protocol": "gate",
+    "coordinator": "gate",
+    "server": "gate",
     "conformance": "gate",
     "cli": "gate",
     ".": "gate",

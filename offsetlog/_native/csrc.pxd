@@ -1316,6 +1316,7 @@ cdef extern from "format/schema.h" nogil:
 cdef extern from "format/group_schema.h" nogil:
     const ol_schema *ol_schema_of_key(int16_t key_type) noexcept
     const ol_schema *ol_schema_of_value(int16_t key_type) noexcept
+    const ol_schema *ol_schema_of_subscription() noexcept
 
 
 cdef extern from "format/schema_encode.h" nogil:

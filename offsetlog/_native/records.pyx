@@ -55,6 +55,7 @@ from offsetlog._native.csrc cimport (
     ol_schema,
     ol_schema_decode,
     ol_schema_of_key,
+    ol_schema_of_subscription,
     ol_schema_of_value,
     ol_schema_visitor,
     ol_slice,
@@ -300,6 +301,19 @@ def decode_value(int key_type, bytes value not None):
     if key_type not in KINDS:
         raise ValueError(f"key type {key_type} is not known")
     return _decode_value(ol_slice_of(<const char *>value, <size_t>len(value)), <int16_t>key_type)
+
+
+def decode_subscription(bytes value not None):
+    """The fields of what a consumer sends as its metadata, named as Kafka does; of a newer version those that are known.
+
+    Raises:
+        CorruptionError: the bytes are cut, or no subscription.
+        UnsupportedVersionError: the version is negative.
+    """
+    cdef ol_slice raw = ol_slice_of(<const char *>value, <size_t>len(value))
+    cdef const ol_schema *schema = ol_schema_of_subscription()
+    version = min(_leading_number(raw, "subscription"), schema.last_version)
+    return _decode_struct(schema, version, ol_slice_of(raw.data + 2, raw.size - 2))
 
 
 # -------------------------------------------------------------------------------------------------------------- one .log file

@@ -1,0 +1,339 @@
+"""A classic group: its members, its state, and the rules that need neither time nor a log.
+
+The rules are those of docs/format/coordinator.md §5.8-5.11.  `Membership` calls them in the order in
+which requests come.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from offsetlog import error_codes
+from offsetlog._native.records import decode_subscription
+from offsetlog.coordinator.call import Call
+from offsetlog.coordinator.group_record import GroupRecord, MemberRecord
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import CorruptionError, UnsupportedVersionError
+
+#: The protocol type of consumers, whose subscriptions can be read.
+CONSUMER = "consumer"
+
+#: What a member offers: names with the bytes that its leader gets, the preferred one first.
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class GroupState(enum.Enum):
+    """The state of a classic group, under the names that DescribeGroups gives."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member; times in milliseconds.
+
+    Attributes:
+        awaiting_join: its JoinGroup, which is answered when the rebalance completes.
+        awaiting_sync: its SyncGroup, which is answered when the leader's assignment is stored.
+        is_new: it waits in its first JoinGroup, and cannot send heartbeats yet.
+        heartbeat_satisfied: it was heard of since its timer was set.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout: int
+    session_timeout: int
+    protocols: Protocols
+    assignment: bytes = b""
+    awaiting_join: Call | None = None
+    awaiting_sync: Call | None = None
+    is_new: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place when it is restarted."""
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it sent for a protocol; b"" where it does not offer that."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """The first of its protocols that is among the candidates."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroup:
+    """A classic group as its coordinator knows it.
+
+    What a record holds changes only by `apply`; the rest is the rebalance that runs, which a
+    coordinator that loads the group begins again.
+
+    Attributes:
+        previous_state: the state before this one; a rebalance out of EMPTY waits for more members.
+        has_record: whether the log has a record of the group.
+        pending_ids: member ids that were given out, and have not joined yet.
+        pending_sync: members that have not asked for the assignment of this generation yet.
+        new_member_added: whether a member came while the first rebalance waits for more.
+        remaining_delay, last_delay: for how many ms that rebalance may yet be put off, and for how
+            many it was put off last.
+    """
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.DEAD
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp: int = -1
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending_ids: set[str] = field(default_factory=set)
+    pending_sync: set[str] = field(default_factory=set)
+    subscribed_topics: frozenset[str] | None = None
+    new_member_added: bool = False
+    remaining_delay: int = 0
+    last_delay: int = 0
+    has_record: bool = False
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def transition_to(self, state: GroupState) -> None:
+        """Enters a state."""
+        self.previous_state = self.state
+        self.state = state
+
+    def is_in(self, *states: GroupState) -> bool:
+        """Whether the group is in one of these states."""
+        return self.state in states
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin: none is being prepared."""
+        return self.is_in(
+            GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY
+        )
+
+    @property
+    def rebalance_timeout(self) -> int:
+        """The longest that any member allows, in ms."""
+        return max((each.rebalance_timeout for each in self.members.values()), default=0)
+
+    @property
+    def awaiting_join(self) -> int:
+        """How many members wait for the rebalance to complete."""
+        return sum(each.awaiting_join is not None for each in self.members.values())
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing: every member waits, and no id that was given out is unused."""
+        return not self.pending_ids and self.awaiting_join == len(self.members)
+
+    def not_yet_rejoined(self) -> list[Member]:
+        """The members that have not joined the rebalance."""
+        return [each for each in self.members.values() if each.awaiting_join is None]
+
+    def accepts(self, member_id: str, size_max: int) -> bool:
+        """Whether a member may join a group of at most `size_max` members."""
+        if self.is_in(GroupState.EMPTY, GroupState.DEAD):
+            return True
+        member = self.members.get(member_id)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            is_waiting = member is not None and member.awaiting_join is not None
+            return is_waiting or self.awaiting_join < size_max
+        return member is not None or len(self.members) < size_max
+
+    # ---------------------------------------------------------------------------------------- members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Adds a member; the first one leads."""
+        assert member.member_id not in self.members
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.pending_ids.discard(member.member_id)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Removes a member, or an id that was given out; another member leads, if it led."""
+        member = self.members.pop(member_id, None)
+        self.pending_ids.discard(member_id)
+        self.pending_sync.discard(member_id)
+        if member is not None and member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Makes a member that has joined lead; whether there is one."""
+        leader = self.members.get(self.leader) if self.leader is not None else None
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        if leader is None:
+            return False
+        joined = next((each for each in self.members.values() if each.awaiting_join is not None), None)
+        if joined is not None:
+            self.leader = joined.member_id
+        return joined is not None
+
+    def replace_static(self, member: Member, old_id: str) -> None:
+        """Gives a static member's place to its next life, which has another member id."""
+        old = self.members[old_id]
+        assert old.group_instance_id == member.group_instance_id is not None
+        # In its place: members are listed in the order in which they came.
+        self.members = {
+            (member.member_id if each == old_id else each): (member if each == old_id else kept)
+            for each, kept in self.members.items()
+        }
+        self.static_members[member.group_instance_id] = member.member_id
+        if old_id in self.pending_sync:
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(member.member_id)
+        if self.leader == old_id:
+            self.leader = member.member_id
+
+    def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
+        """Why a request of this member is refused; None: it is not."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return error_codes.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return error_codes.FENCED_INSTANCE_ID
+        return None if member_id in self.members else error_codes.UNKNOWN_MEMBER_ID
+
+    # -------------------------------------------------------------------------------------- protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols may join."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and protocols)
+        if protocol_type != self.protocol_type:
+            return False
+        common = self.candidates()
+        return not self.members or any(name in common for name, _ in protocols)
+
+    def candidates(self) -> frozenset[str]:
+        """The protocols that all members support."""
+        offered = [{name for name, _ in each.protocols} for each in self.members.values()]
+        return frozenset(set.intersection(*offered)) if offered else frozenset()
+
+    def elected_protocol(self) -> str:
+        """The protocol with the most votes; of several the one that was voted for first."""
+        candidates = self.candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            vote = member.vote(candidates)
+            votes[vote] = votes.get(vote, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER or not self.members or self.protocol is None:
+            return None if self.members else frozenset()
+        found: set[str] = set()
+        for member in self.members.values():
+            try:
+                found.update(decode_subscription(member.metadata(self.protocol))["topics"])
+            except (CorruptionError, UnsupportedVersionError):
+                return None
+        return frozenset(found)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic; also where that cannot be known of a consumer group."""
+        if self.subscribed_topics is not None:
+            return topic in self.subscribed_topics
+        return self.protocol_type == CONSUMER
+
+    # ---------------------------------------------------------------------------------------- records
+
+    def begin_generation(self) -> None:
+        """The members that have joined are those of the next generation."""
+        self.generation += 1
+        self.protocol = self.elected_protocol()
+        self.subscribed_topics = self._read_subscriptions()
+        self.pending_sync = set(self.members)
+        self.transition_to(GroupState.COMPLETING_REBALANCE)
+
+    def record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupRecord:
+        """The record of the group as it is, with other assignments where they are given."""
+        given = assignments if assignments is not None else self.assignments()
+        return GroupRecord(
+            self.protocol_type,
+            self.generation,
+            self.protocol,
+            self.leader,
+            now_ms,
+            tuple(
+                self._member_record(each, given.get(each.member_id, b""))
+                for each in self.members.values()
+            ),
+        )
+
+    def assignments(self) -> dict[str, bytes]:
+        """What each member reads, as its leader said."""
+        return {each.member_id: each.assignment for each in self.members.values()}
+
+    def _member_record(self, member: Member, assignment: bytes) -> MemberRecord:
+        return MemberRecord(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout,
+            member.session_timeout,
+            member.metadata(self.protocol),
+            assignment,
+        )
+
+    def apply(self, record: GroupRecord) -> None:
+        """Takes over what a record says: the only way in which that part of the group changes.
+
+        A group of which the log says something for the first time while its members join already
+        keeps them: the record says nothing of them.
+        """
+        self.has_record = True
+        self.current_state_timestamp = record.current_state_timestamp
+        if not record.members and record.generation == self.generation and self.state is not GroupState.EMPTY:
+            return
+        members = {}
+        for each in record.members:
+            member = self.members.get(each.member_id) or _member_of(each, record.protocol)
+            member.assignment = each.assignment
+            members[each.member_id] = member
+        self.members = members
+        self.static_members = {
+            each.group_instance_id: each.member_id
+            for each in members.values()
+            if each.group_instance_id is not None
+        }
+        self.protocol_type = record.protocol_type
+        self.generation = record.generation
+        self.protocol = record.protocol
+        self.leader = record.leader
+        self.subscribed_topics = self._read_subscriptions()
+        self.transition_to(GroupState.STABLE if members else GroupState.EMPTY)
+
+
+def _member_of(record: MemberRecord, protocol: str | None) -> Member:
+    return Member(
+        record.member_id,
+        record.group_instance_id,
+        record.client_id,
+        record.client_host,
+        record.rebalance_timeout,
+        record.session_timeout,
+        ((protocol or "", record.subscription),),
+    )

@@ -1,0 +1,419 @@
+"""The coordinator of the groups in the log partitions that this process leads.
+
+It is pure: requests, time, and what became of records come in; answers and records go out, through
+two ports.  The groups change by records alone, in the order of the log: while a record of a group is
+on its way to W, the group's next request waits (docs/architecture.md §7a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from offsetlog import error_codes
+from offsetlog.coordinator.call import Call
+from offsetlog.coordinator.classic_group import ClassicGroup, GroupState
+from offsetlog.coordinator.group_record import GroupRecord
+from offsetlog.coordinator.membership import (
+    SYNC_WITH_PROTOCOL,
+    Membership,
+    MembershipConfig,
+    Refusals,
+    Timer,
+    Write,
+    join_refusal,
+    leave_answer,
+    leaving,
+)
+from offsetlog.coordinator.timers import Timers
+from offsetlog.error_codes import ErrorCode
+from offsetlog.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeaveGroupResponseMember,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorConfig(MembershipConfig):
+    """Settings of a coordinator (docs/format/configuration.md §10.1); times in milliseconds."""
+
+    commit_timeout: int = 5000
+
+
+class Ports(Protocol):
+    """Where a coordinator's answers and records go."""
+
+    def answer(self, call: Call, message: Any) -> None:
+        """Sends the answer of a call; once for each."""
+
+    def append(self, partition: int, group_id: str, record: GroupRecord) -> None:
+        """Appends the record of a group; `Coordinator.written` says how it went."""
+
+    def now_ms(self) -> int:
+        """The time of day, ms since 1970."""
+
+    def new_id(self) -> str:
+        """The random part of a member id: a UUID as text."""
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether the group has positions, so that it is there without a record."""
+
+
+#: From this version on a commit to a group that is not there says so.
+COMMIT_WITH_MISSING_GROUP = 9
+
+#: A request, or a deadline, that waits for a record of its group.
+Step = Callable[[float], Write | None]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    step: Step
+    refusals: Callable[[ErrorCode], Refusals]
+    deadline: float
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    # A group, the record of it that is on its way, and what waits for that.
+    group: ClassicGroup
+    in_flight: Write | None = None
+    waiting: deque[_Waiting] = field(default_factory=deque)
+
+
+class Coordinator:
+    """Groups by log partition; see the module for what it is.
+
+    A partition is loading between `begin_load` and `loaded`; requests for a partition that is
+    neither loading nor loaded are answered NOT_COORDINATOR.  Times are seconds of any steady clock.
+    Not for several threads at a time.
+    """
+
+    def __init__(
+        self, config: CoordinatorConfig, ports: Ports, partition_for: Callable[[str], int]
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._partition_for = partition_for
+        self._timers = Timers()
+        self._membership = Membership(
+            config, self._timers, ports.new_id, ports.now_ms, self._answer
+        )
+        self._loading: set[int] = set()
+        self._partitions: dict[int, dict[str, _Slot]] = {}
+
+    # -------------------------------------------------------------------------------------- partitions
+
+    def begin_load(self, partition: int) -> None:
+        """The partition is led from now on, and not yet known: requests are answered so."""
+        self._loading.add(partition)
+
+    def loaded(
+        self, partition: int, records: Iterable[tuple[str, GroupRecord]], now: float
+    ) -> None:
+        """The partition is known: the newest record of each of its groups."""
+        slots = self._partitions[partition] = {}
+        self._loading.discard(partition)
+        for group_id, record in records:
+            slot = slots[group_id] = _Slot(ClassicGroup(group_id))
+            slot.group.apply(record)
+            self._take(slot, self._membership.begin_sessions(slot.group, now), now)
+
+    def resign(self, partition: int) -> None:
+        """The partition is led by another process: all that waits is answered so."""
+        self._loading.discard(partition)
+        for slot in self._partitions.pop(partition, {}).values():
+            self._refuse_waiting(slot, error_codes.NOT_COORDINATOR)
+            self._membership.end(slot.group, error_codes.NOT_COORDINATOR)
+
+    def refusal(self, group_id: str) -> ErrorCode | None:
+        """The error of any request for a group; None: its partition is led here and known."""
+        partition = self._partition_for(group_id)
+        if partition in self._partitions:
+            return None
+        if partition in self._loading:
+            return error_codes.COORDINATOR_LOAD_IN_PROGRESS
+        return error_codes.NOT_COORDINATOR
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """The group of this name; one that only has positions is empty.  None: there is none."""
+        slot = self._slot(group_id)
+        if slot is not None:
+            return slot.group
+        return ClassicGroup(group_id) if self._ports.has_offsets(group_id) else None
+
+    def groups(self) -> list[ClassicGroup]:
+        """All groups that have records."""
+        return [
+            slot.group
+            for slots in self._partitions.values()
+            for slot in slots.values()
+            if slot.group.has_record
+        ]
+
+    def _slot(self, group_id: str) -> _Slot | None:
+        return self._partitions[self._partition_for(group_id)].get(group_id)
+
+    # ---------------------------------------------------------------------------------------- requests
+
+    def join(self, request: JoinGroupRequest, call: Call, now: float) -> None:
+        """Handles a JoinGroup."""
+        error = self._join_refusal(request)
+        if error is not None:
+            self._answer(call, join_refusal(call, error, request.member_id))
+            return
+        slot = self._slot(request.group_id)
+        is_new = slot is None
+        if slot is None:
+            slot = self._new_slot(request.group_id)
+        self._run(
+            slot,
+            lambda now: self._join(slot, request, call, now, is_new=is_new),
+            lambda error: [(call, join_refusal(call, error, request.member_id))],
+            now,
+        )
+
+    def _join_refusal(self, request: JoinGroupRequest) -> ErrorCode | None:
+        if not request.group_id:
+            return error_codes.INVALID_GROUP_ID
+        refusal = self.refusal(request.group_id)
+        if refusal is not None:
+            return refusal
+        config = self._config
+        session = request.session_timeout_ms
+        if not config.min_session_timeout <= session <= config.max_session_timeout:
+            return error_codes.INVALID_SESSION_TIMEOUT
+        if request.member_id and self.group(request.group_id) is None:
+            return error_codes.UNKNOWN_MEMBER_ID
+        return None
+
+    def _new_slot(self, group_id: str) -> _Slot:
+        slot = _Slot(ClassicGroup(group_id))
+        self._partitions[self._partition_for(group_id)][group_id] = slot
+        return slot
+
+    def _join(
+        self, slot: _Slot, request: JoinGroupRequest, call: Call, now: float, *, is_new: bool
+    ) -> Write | None:
+        write = self._membership.join(slot.group, request, call, now)
+        if write is not None or not is_new or self._ports.has_offsets(request.group_id):
+            return write
+
+        # A first record, so that the group is there when another coordinator takes over.
+        def done(error: ErrorCode | None, now: float) -> None:
+            if error is not None:
+                self._answer(call, join_refusal(call, error, ""))
+
+        return Write(
+            GroupRecord(current_state_timestamp=self._ports.now_ms()),
+            done,
+            lambda error: [],    # the answer does not wait for it
+        )
+
+    def sync(self, request: SyncGroupRequest, call: Call, now: float) -> None:
+        """Handles a SyncGroup."""
+
+        def refused(error: ErrorCode) -> Refusals:
+            return [(call, SyncGroupResponse(error_code=error.code))]
+
+        error = self._known_refusal(request.group_id)
+        is_unnamed = request.protocol_type is None or request.protocol_name is None
+        if call.version >= SYNC_WITH_PROTOCOL and is_unnamed:
+            error = error_codes.INCONSISTENT_GROUP_PROTOCOL
+        slot = self._slot(request.group_id) if error is None else None
+        if slot is None:
+            self._refuse(refused(error or error_codes.UNKNOWN_MEMBER_ID))
+            return
+        membership = self._membership
+        self._run(slot, lambda now: membership.sync(slot.group, request, call, now), refused, now)
+
+    def heartbeat(self, request: HeartbeatRequest, call: Call, now: float) -> None:
+        """Handles a Heartbeat: it changes nothing that a record holds, and never waits."""
+        error = self._known_refusal(request.group_id)
+        slot = self._slot(request.group_id) if error is None else None
+        if slot is not None:
+            self._membership.heartbeat(slot.group, request, call, now)
+            return
+        if error is error_codes.COORDINATOR_LOAD_IN_PROGRESS:
+            error = error_codes.NONE    # members are to stay while their coordinator loads
+        answer = HeartbeatResponse(error_code=(error or error_codes.UNKNOWN_MEMBER_ID).code)
+        self._answer(call, answer)
+
+    def leave(self, request: LeaveGroupRequest, call: Call, now: float) -> None:
+        """Handles a LeaveGroup."""
+
+        def refused(error: ErrorCode) -> Refusals:
+            return [(call, LeaveGroupResponse(error_code=error.code))]
+
+        error = self._known_refusal(request.group_id)
+        if error is not None:
+            self._refuse(refused(error))
+            return
+        slot = self._slot(request.group_id)
+        if slot is None:
+            unknown = tuple(
+                LeaveGroupResponseMember(
+                    each.member_id, each.group_instance_id, error_codes.UNKNOWN_MEMBER_ID.code
+                )
+                for each in leaving(request, call)
+            )
+            self._answer(call, leave_answer(unknown, call))
+            return
+        membership = self._membership
+        self._run(slot, lambda now: membership.leave(slot.group, request, call, now), refused, now)
+
+    def _known_refusal(self, group_id: str) -> ErrorCode | None:
+        if not group_id:
+            return error_codes.INVALID_GROUP_ID
+        return self.refusal(group_id)
+
+    # ----------------------------------------------------------------------------------------- offsets
+
+    def commit_refusal(
+        self, request: OffsetCommitRequest, version: int, now: float
+    ) -> ErrorCode | None:
+        """Why a commit is refused; None: it is not, and the member was heard of.
+
+        The rules are those of docs/format/coordinator.md §5.1; whether topics exist is decided
+        before, and the size of metadata after.
+        """
+        refusal = self.refusal(request.group_id)
+        if refusal is not None:
+            return refusal
+        group = self.group(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation < 0:
+                return None
+            is_new_error = version >= COMMIT_WITH_MISSING_GROUP
+            return error_codes.GROUP_ID_NOT_FOUND if is_new_error else error_codes.ILLEGAL_GENERATION
+        if group.state is GroupState.EMPTY and generation < 0:
+            return None
+        refusal = _member_refusal(group, request)
+        if refusal is None and request.member_id in group.members:
+            self._membership.touch(group, request.member_id, now)
+        return refusal
+
+    # ---------------------------------------------------------------------------------------- in order
+
+    def _run(
+        self, slot: _Slot, step: Step, refusals: Callable[[ErrorCode], Refusals], now: float
+    ) -> None:
+        if slot.in_flight is not None:
+            deadline = now + self._config.commit_timeout / 1000
+            slot.waiting.append(_Waiting(step, refusals, deadline))
+            return
+        self._take(slot, step(now), now)
+
+    def _take(self, slot: _Slot, write: Write | None, now: float) -> None:
+        # What waits goes on until a step needs a record.
+        while write is None and slot.waiting:
+            write = slot.waiting.popleft().step(now)
+        slot.in_flight = write
+        if write is None:
+            return
+        group_id = slot.group.group_id
+        self._timers.set(Timer(group_id, "write"), now + self._config.commit_timeout / 1000)
+        self._ports.append(self._partition_for(group_id), group_id, write.record)
+
+    def written(
+        self, partition: int, group_id: str, error: ErrorCode | None, now: float
+    ) -> None:
+        """The record of a group is below W, or failed with an error."""
+        slot = self._partitions.get(partition, {}).get(group_id)
+        if slot is None or slot.in_flight is None:
+            return    # resigned meanwhile: all that waited was answered
+        write, slot.in_flight = slot.in_flight, None
+        self._timers.cancel(Timer(group_id, "write"))
+        if error is None:
+            slot.group.apply(write.record)
+        self._take(slot, write.done(error, now), now)
+
+    def _on_write_time(self, slot: _Slot, now: float) -> None:
+        # It is answered, and not undone: the record may yet pass W.
+        error = error_codes.COORDINATOR_NOT_AVAILABLE
+        if slot.in_flight is None:
+            return
+        self._refuse(slot.in_flight.refusals(error))
+        for each in slot.waiting:
+            if each.deadline <= now:
+                self._refuse(each.refusals(error))
+        slot.waiting = deque(each for each in slot.waiting if each.deadline > now)
+        latest = now + self._config.commit_timeout / 1000
+        next_one = min((each.deadline for each in slot.waiting), default=latest)
+        self._timers.set(Timer(slot.group.group_id, "write"), min(next_one, latest))
+
+    # ------------------------------------------------------------------------------------------- time
+
+    def next_deadline(self) -> float | None:
+        """When `tick` may have something to do next; None: there is nothing."""
+        return self._timers.next()
+
+    def tick(self, now: float) -> None:
+        """Handles the deadlines that have come."""
+        for key in self._timers.due(now):
+            assert isinstance(key, Timer)
+            partition = self._partition_for(key.group_id)
+            slot = self._partitions.get(partition, {}).get(key.group_id)
+            if slot is not None:
+                self._on_timer(slot, key, now)
+
+    def _on_timer(self, slot: _Slot, timer: Timer, now: float) -> None:
+        if timer.kind == "write":
+            self._on_write_time(slot, now)
+            return
+        membership = self._membership
+
+        def step(now: float) -> Write | None:
+            return membership.on_timer(slot.group, timer, now)
+
+        if slot.in_flight is not None:
+            # Nobody waits for it, and it must not be lost.
+            slot.waiting.append(_Waiting(step, lambda error: [], math.inf))
+        else:
+            self._take(slot, step(now), now)
+
+    # ---------------------------------------------------------------------------------------- answers
+
+    def _answer(self, call: Call, message: Any) -> None:
+        if not call.answered:
+            call.answered = True
+            self._ports.answer(call, message)
+
+    def _refuse(self, refusals: Refusals) -> None:
+        for call, message in refusals:
+            self._answer(call, message)
+
+    def _refuse_waiting(self, slot: _Slot, error: ErrorCode) -> None:
+        if slot.in_flight is not None:
+            self._refuse(slot.in_flight.refusals(error))
+        for each in slot.waiting:
+            self._refuse(each.refusals(error))
+        slot.waiting.clear()
+        self._timers.cancel(Timer(slot.group.group_id, "write"))
+
+
+def _member_refusal(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode | None:
+    if group.state is GroupState.DEAD:
+        return error_codes.COORDINATOR_NOT_AVAILABLE
+    generation = request.generation_id_or_member_epoch
+    is_anonymous = generation < 0 and not request.member_id and request.group_instance_id is None
+    if is_anonymous:
+        return error_codes.UNKNOWN_MEMBER_ID
+    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    if refusal is not None:
+        return refusal
+    if generation != group.generation:
+        return error_codes.ILLEGAL_GENERATION
+    is_completing = group.state is GroupState.COMPLETING_REBALANCE
+    return error_codes.REBALANCE_IN_PROGRESS if is_completing else None

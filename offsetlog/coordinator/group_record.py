@@ -1,0 +1,107 @@
+"""The record of a classic group: the part of its state that a coordinator finds again in the log."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import Any
+
+from offsetlog._native.encoding import encode_value
+from offsetlog._native.records import decode_value
+
+#: The key type of the record (docs/format/records.md §3.4).
+KEY_TYPE = 2
+#: The version that brokers write (docs/format/brokers.md §15.1); older ones are read.
+VALUE_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member as the record holds it; times in milliseconds."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout: int
+    session_timeout: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group as of one record (docs/format/records.md §3.4).
+
+    Attributes:
+        protocol_type: "" for a group that never had a member.
+        generation: of the members.
+        protocol: the one they agreed on; None without members.
+        leader: its member id; None without members.
+        current_state_timestamp: ms since 1970 of the record; -1: a record of an old broker.
+        members: in the order in which they came.
+    """
+
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp: int = -1
+    members: tuple[MemberRecord, ...] = ()
+
+    def to_value(self) -> bytes:
+        """The value of the record, as brokers write it."""
+        fields: dict[str, Any] = {
+            "protocolType": self.protocol_type,
+            "generation": self.generation,
+            "protocol": self.protocol,
+            "leader": self.leader,
+            "currentStateTimestamp": self.current_state_timestamp,
+            "members": [
+                {
+                    "memberId": member.member_id,
+                    "groupInstanceId": member.group_instance_id,
+                    "clientId": member.client_id,
+                    "clientHost": member.client_host,
+                    "rebalanceTimeout": member.rebalance_timeout,
+                    "sessionTimeout": member.session_timeout,
+                    "subscription": member.subscription,
+                    "assignment": member.assignment,
+                }
+                for member in self.members
+            ],
+        }
+        return encode_value(KEY_TYPE, VALUE_VERSION, fields)
+
+    @classmethod
+    def from_value(cls, value: bytes) -> GroupRecord:
+        """Reads the value of a record of any version.
+
+        Raises:
+            CorruptionError: it is cut or of an unknown version.
+        """
+        fields = decode_value(KEY_TYPE, value)["data"]
+        return cls(
+            fields["protocolType"],
+            fields["generation"],
+            fields["protocol"],
+            fields["leader"],
+            fields.get("currentStateTimestamp", -1),
+            tuple(_member(each) for each in fields["members"]),
+        )
+
+
+def _member(fields: dict[str, Any]) -> MemberRecord:
+    session_timeout = fields["sessionTimeout"]
+    rebalance_timeout = fields.get("rebalanceTimeout", -1)
+    return MemberRecord(
+        fields["memberId"],
+        fields.get("groupInstanceId"),
+        fields["clientId"],
+        fields["clientHost"],
+        # Version 0 has none, and an upgraded broker wrote -1.
+        session_timeout if rebalance_timeout == -1 else rebalance_timeout,
+        session_timeout,
+        b64decode(fields["subscription"]),
+        b64decode(fields["assignment"]),
+    )

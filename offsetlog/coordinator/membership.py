@@ -1,0 +1,694 @@
+"""Joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
+
+Nothing here looks at a clock, draws a number or writes: time and ids are given, answers are
+collected, and a record is returned to the caller, who says how it went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from offsetlog import error_codes
+from offsetlog.coordinator.call import Call
+from offsetlog.coordinator.classic_group import ClassicGroup, GroupState, Member, Protocols
+from offsetlog.coordinator.group_record import GroupRecord
+from offsetlog.coordinator.timers import Timers
+from offsetlog.error_codes import ErrorCode
+from offsetlog.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
+    LeaveGroupResponse,
+    LeaveGroupResponseMember,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+#: From this version on a new member gets its id first, and joins with it.
+JOIN_WITH_REQUIRED_ID = 4
+#: From this version on a static leader that comes back is asked to skip the assignment.
+JOIN_WITH_SKIPPED_ASSIGNMENT = 9
+#: From this version on a SyncGroup names the protocol.
+SYNC_WITH_PROTOCOL = 5
+#: From this version on a LeaveGroup names any number of members.
+LEAVE_OF_MEMBERS = 3
+
+
+#: After this time the record of a group that lost its last member is written again, if it failed.
+EMPTY_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipConfig:
+    """Settings of classic groups (docs/format/configuration.md §10.1); times in milliseconds."""
+
+    initial_rebalance_delay: int = 3000
+    min_session_timeout: int = 6000
+    max_session_timeout: int = 1_800_000
+    max_size: int = 2**31 - 1
+    new_member_join_timeout: int = 300_000
+
+
+class Timer(NamedTuple):
+    """A deadline of a group.  member_id: whose session; "" for the join or the sync of all."""
+
+    group_id: str
+    kind: str
+    member_id: str = ""
+
+
+#: Calls with the answer that each gets if it has to be given an error.
+Refusals = list[tuple[Call, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A record that a group needs, and who waits for it.
+
+    Attributes:
+        record: the group from now on.
+        done: called once with None when the record has been applied, or with the error with which
+            it failed; `now` in seconds.  It answers, and may return the next record.
+        refusals: the calls that wait, and their answers if they have to be given an error before.
+    """
+
+    record: GroupRecord
+    done: Callable[[ErrorCode | None, float], Write | None]
+    refusals: Callable[[ErrorCode], Refusals]
+
+
+class Membership:
+    """The handlers of classic groups.
+
+    Args:
+        config: the settings.
+        timers: the deadlines of all groups, under keys of class Timer.
+        new_id: makes the random part of a member id.
+        now_ms: the time of day for records, ms since 1970.
+        answer: called with each call and its answer.
+    """
+
+    def __init__(
+        self,
+        config: MembershipConfig,
+        timers: Timers,
+        new_id: Callable[[], str],
+        now_ms: Callable[[], int],
+        answer: Callable[[Call, Any], None],
+    ) -> None:
+        self._config = config
+        self._timers = timers
+        self._new_id = new_id
+        self._now_ms = now_ms
+        self._answer = answer
+
+    # ------------------------------------------------------------------------------------------- join
+
+    def join(
+        self, group: ClassicGroup, request: JoinGroupRequest, call: Call, now: float
+    ) -> Write | None:
+        """Handles a JoinGroup of a group that exists."""
+        member_id = request.member_id
+        if group.state is GroupState.DEAD:
+            self._refuse_join(call, error_codes.COORDINATOR_NOT_AVAILABLE, member_id)
+            return None
+        if not group.accepts(member_id, self._config.max_size):
+            self._refuse_join(call, error_codes.GROUP_MAX_SIZE_REACHED, "")
+            return None
+        if not group.supports(request.protocol_type, protocols_of(request)):
+            self._refuse_join(call, error_codes.INCONSISTENT_GROUP_PROTOCOL, member_id)
+            return None
+        if not member_id:
+            return self._join_new(group, request, call, now)
+        if member_id in group.pending_ids:
+            return self._join_with_given_id(group, request, call, now)
+        refusal = group.refusal_of(member_id, request.group_instance_id)
+        if refusal is not None:
+            self._refuse_join(call, refusal, member_id)
+            return None
+        return self._join_again(group, group.members[member_id], request, call, now)
+
+    def _refuse_join(self, call: Call, error: ErrorCode, member_id: str) -> None:
+        self._answer(call, join_refusal(call, error, member_id))
+
+    def _join_new(
+        self, group: ClassicGroup, request: JoinGroupRequest, call: Call, now: float
+    ) -> Write | None:
+        instance_id = request.group_instance_id
+        member_id = f"{call.client_id if instance_id is None else instance_id}-{self._new_id()}"
+        old_id = None if instance_id is None else group.static_members.get(instance_id)
+        if old_id is not None:
+            return self._replace_static(group, old_id, member_id, request, call, now)
+        if instance_id is None and call.version >= JOIN_WITH_REQUIRED_ID:
+            group.pending_ids.add(member_id)
+            self._set_session(group, member_id, request.session_timeout_ms, now)
+            self._refuse_join(call, error_codes.MEMBER_ID_REQUIRED, member_id)
+            return None
+        return self._add(group, member_id, request, call, now)
+
+    def _join_with_given_id(
+        self, group: ClassicGroup, request: JoinGroupRequest, call: Call, now: float
+    ) -> Write | None:
+        if request.group_instance_id is not None:
+            # An id is given out only to members without an instance id.
+            self._refuse_join(call, error_codes.UNKNOWN_SERVER_ERROR, request.member_id)
+            return None
+        return self._add(group, request.member_id, request, call, now)
+
+    def _join_again(
+        self,
+        group: ClassicGroup,
+        member: Member,
+        request: JoinGroupRequest,
+        call: Call,
+        now: float,
+    ) -> Write | None:
+        is_same = member.protocols == protocols_of(request)
+        if group.state is GroupState.EMPTY:
+            self._refuse_join(call, error_codes.UNKNOWN_MEMBER_ID, member.member_id)
+            return None
+        if group.state is GroupState.COMPLETING_REBALANCE and is_same:
+            # It may not have received the first answer.
+            self._answer(call, self._joined(group, member))
+            return None
+        is_leader = group.leader == member.member_id
+        if group.state is GroupState.STABLE and is_same and not is_leader:
+            self._answer(call, self._joined(group, member))
+            return None
+        self._update(member, request, call)
+        return self._rebalance_or_complete(group, now)
+
+    def _add(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        call: Call,
+        now: float,
+    ) -> Write | None:
+        member = _new_member(member_id, request, call)
+        is_first_rebalance = group.previous_state is GroupState.EMPTY
+        if group.state is GroupState.PREPARING_REBALANCE and is_first_rebalance:
+            group.new_member_added = True
+        group.add(member, request.protocol_type)
+        # It cannot send heartbeats while it waits, and may be gone without anyone noticing.
+        self._set_session(group, member_id, self._config.new_member_join_timeout, now)
+        return self._rebalance_or_complete(group, now)
+
+    def _update(self, member: Member, request: JoinGroupRequest, call: Call) -> None:
+        member.protocols = protocols_of(request)
+        member.session_timeout = request.session_timeout_ms
+        member.rebalance_timeout = rebalance_timeout_of(request)
+        member.awaiting_join = call
+
+    def _joined(self, group: ClassicGroup, member: Member) -> JoinGroupResponse:
+        is_leader = group.leader == member.member_id
+        is_listed = is_leader and group.state is GroupState.COMPLETING_REBALANCE
+        return JoinGroupResponse(
+            generation_id=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol,
+            leader=group.leader or "",
+            member_id=member.member_id,
+            members=_members_for_leader(group) if is_listed else (),
+        )
+
+    # --------------------------------------------------------------------------------- static members
+
+    def _replace_static(
+        self,
+        group: ClassicGroup,
+        old_id: str,
+        member_id: str,
+        request: JoinGroupRequest,
+        call: Call,
+        now: float,
+    ) -> Write | None:
+        old = group.members[old_id]
+        member = _new_member(member_id, request, call)
+        member.is_new = False
+        member.assignment = old.assignment
+        if group.state is GroupState.STABLE and self._keeps_protocol(group, old, member):
+            return self._store_replacement(group, old, member, call, now)
+        self._fence(group, old)
+        group.replace_static(member, old_id)
+        self._timers.cancel(Timer(group.group_id, "member", old_id))
+        self._set_session(group, member_id, member.session_timeout, now)
+        return self._rebalance_or_complete(group, now)
+
+    def _keeps_protocol(self, group: ClassicGroup, old: Member, member: Member) -> bool:
+        kept = old.protocols
+        old.protocols = member.protocols
+        try:
+            candidates = group.candidates()
+            return bool(candidates) and group.elected_protocol() == group.protocol
+        finally:
+            old.protocols = kept
+
+    def _store_replacement(
+        self, group: ClassicGroup, old: Member, member: Member, call: Call, now: float
+    ) -> Write:
+        # The group is as it was until the record is applied: if it is not, nothing has happened.
+        former_leader = group.leader or ""
+        member.awaiting_join = None
+        replaced = ClassicGroup(
+            group.group_id,
+            protocol_type=group.protocol_type,
+            generation=group.generation,
+            protocol=group.protocol,
+            leader=group.leader,
+            members=dict(group.members),
+            static_members=dict(group.static_members),
+        )
+        replaced.replace_static(member, old.member_id)
+
+        def done(error: ErrorCode | None, now: float) -> None:
+            if error is not None:
+                self._refuse_join(call, error, member.member_id)
+                return
+            self._fence(group, old)
+            self._timers.cancel(Timer(group.group_id, "member", old.member_id))
+            applied = group.members[member.member_id]
+            applied.protocols = member.protocols
+            self._set_session(group, member.member_id, member.session_timeout, now)
+            self._answer(call, self._came_back(group, applied, former_leader, call))
+            return
+
+        return Write(
+            replaced.record(self._now_ms()),
+            done,
+            lambda error: [(call, join_refusal(call, error, member.member_id))],
+        )
+
+    def _came_back(
+        self, group: ClassicGroup, member: Member, former_leader: str, call: Call
+    ) -> JoinGroupResponse:
+        answer = self._joined(group, member)
+        if call.version < JOIN_WITH_SKIPPED_ASSIGNMENT:
+            # Told that it leads, it would assign anew and wait for a rebalance that does not come.
+            return answer._replace(leader=former_leader)
+        is_leader = group.leader == member.member_id
+        members = _members_for_leader(group) if is_leader else ()
+        return answer._replace(members=members, skip_assignment=is_leader)
+
+    def _fence(self, group: ClassicGroup, member: Member) -> None:
+        if member.awaiting_join is not None:
+            self._refuse_join(
+                member.awaiting_join, error_codes.FENCED_INSTANCE_ID, member.member_id
+            )
+            member.awaiting_join = None
+        self._answer_sync(member, SyncGroupResponse(error_code=error_codes.FENCED_INSTANCE_ID.code))
+
+    # -------------------------------------------------------------------------------------- rebalance
+
+    def _rebalance_or_complete(self, group: ClassicGroup, now: float) -> Write | None:
+        if group.can_rebalance:
+            return self.rebalance(group, now)
+        return self._complete_if_all_joined(group, now)
+
+    def rebalance(self, group: ClassicGroup, now: float) -> Write | None:
+        """Begins a rebalance: members join again, and what they wait for is answered so."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._drop_assignments(group, error_codes.REBALANCE_IN_PROGRESS, now)
+        self._timers.cancel(Timer(group.group_id, "sync"))
+        is_first = group.state is GroupState.EMPTY
+        group.transition_to(GroupState.PREPARING_REBALANCE)
+        join = Timer(group.group_id, "join")
+        if is_first:
+            delay = self._config.initial_rebalance_delay
+            group.remaining_delay = max(group.rebalance_timeout - delay, 0)
+            group.last_delay = delay
+            self._timers.set(join, now + delay / 1000)
+            return None
+        if group.has_all_members_joined:
+            return self._complete_join(group, now)
+        self._timers.set(join, now + group.rebalance_timeout / 1000)
+        return None
+
+    def _complete_if_all_joined(self, group: ClassicGroup, now: float) -> Write | None:
+        # The first rebalance waits its time out, whoever has joined.
+        is_preparing = group.state is GroupState.PREPARING_REBALANCE
+        is_first = group.previous_state is GroupState.EMPTY
+        if is_preparing and not is_first and group.has_all_members_joined:
+            return self._complete_join(group, now)
+        return None
+
+    def _on_join_time(self, group: ClassicGroup, now: float) -> Write | None:
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return None
+        is_first = group.previous_state is GroupState.EMPTY
+        if is_first and group.new_member_added and group.remaining_delay:
+            group.new_member_added = False
+            delay = min(self._config.initial_rebalance_delay, group.remaining_delay)
+            group.remaining_delay = max(group.remaining_delay - group.last_delay, 0)
+            group.last_delay = delay
+            self._timers.set(Timer(group.group_id, "join"), now + delay / 1000)
+            return None
+        return self._complete_join(group, now)
+
+    def _complete_join(self, group: ClassicGroup, now: float) -> Write | None:
+        self._timers.cancel(Timer(group.group_id, "join"))
+        group.new_member_added = False
+        for member in group.not_yet_rejoined():
+            if not member.is_static:
+                group.remove(member.member_id)
+                self._timers.cancel(Timer(group.group_id, "member", member.member_id))
+        if not group.members:
+            return self._store_empty(group)
+        if not group.elect_joined_leader():
+            # Static members alone, and none of them is here yet: their sessions end, or they come.
+            self._timers.set(Timer(group.group_id, "join"), now + group.rebalance_timeout / 1000)
+            return None
+        group.begin_generation()
+        for member in group.members.values():
+            self._answer_join(group, member, now)
+        self._timers.set(Timer(group.group_id, "sync"), now + group.rebalance_timeout / 1000)
+        return None
+
+    def _answer_join(self, group: ClassicGroup, member: Member, now: float) -> None:
+        call, member.awaiting_join = member.awaiting_join, None
+        member.is_new = False
+        self._set_session(group, member.member_id, member.session_timeout, now)
+        if call is not None:
+            self._answer(call, self._joined(group, member))
+
+    def _store_empty(self, group: ClassicGroup) -> Write:
+        record = GroupRecord(
+            group.protocol_type, group.generation + 1, None, None, self._now_ms()
+        )
+
+        def done(error: ErrorCode | None, now: float) -> None:
+            if error is not None:
+                # The group is as it was: without members, in a rebalance that has to end.
+                self._timers.set(Timer(group.group_id, "join"), now + EMPTY_RETRY_SECONDS)
+
+        return Write(record, done, lambda error: [])
+
+    # ------------------------------------------------------------------------------------------- sync
+
+    def sync(
+        self, group: ClassicGroup, request: SyncGroupRequest, call: Call, now: float
+    ) -> Write | None:
+        """Handles a SyncGroup of a group that exists."""
+        error = self._sync_refusal(group, request)
+        if error is not None:
+            self._answer(call, SyncGroupResponse(error_code=error.code))
+            return None
+        member = group.members[request.member_id]
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            self._timers.cancel(Timer(group.group_id, "sync"))
+        if group.state is GroupState.STABLE:
+            self._answer(call, _assignment_of(group, member))
+            return None
+        member.awaiting_sync = call
+        if group.leader != member.member_id:
+            return None
+        given = {each.member_id: each.assignment for each in request.assignments}
+        return Write(
+            group.record(self._now_ms(), given),
+            lambda failure, now: self._assigned(group, failure, now),
+            lambda failure: _awaited_syncs(group, failure),
+        )
+
+    def _sync_refusal(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode | None:
+        if group.state is GroupState.DEAD:
+            return error_codes.COORDINATOR_NOT_AVAILABLE
+        refusal = group.refusal_of(request.member_id, request.group_instance_id)
+        if refusal is not None:
+            return refusal
+        if request.generation_id != group.generation:
+            return error_codes.ILLEGAL_GENERATION
+        if _differs(request.protocol_type, group.protocol_type) or _differs(
+            request.protocol_name, group.protocol
+        ):
+            return error_codes.INCONSISTENT_GROUP_PROTOCOL
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return error_codes.REBALANCE_IN_PROGRESS
+        return error_codes.UNKNOWN_MEMBER_ID if group.state is GroupState.EMPTY else None
+
+    def _assigned(self, group: ClassicGroup, error: ErrorCode | None, now: float) -> Write | None:
+        if error is not None:
+            self._drop_assignments(group, error, now)
+            return self._rebalance_or_complete(group, now)
+        for member in group.members.values():
+            if self._answer_sync(member, _assignment_of(group, member)):
+                # Its session may have ended while it waited, when nobody looked.
+                self._set_session(group, member.member_id, member.session_timeout, now)
+        return None
+
+    def _drop_assignments(self, group: ClassicGroup, error: ErrorCode, now: float) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+            if self._answer_sync(member, SyncGroupResponse(error_code=error.code)):
+                self._set_session(group, member.member_id, member.session_timeout, now)
+
+    def _answer_sync(self, member: Member, answer: SyncGroupResponse) -> bool:
+        call, member.awaiting_sync = member.awaiting_sync, None
+        if call is not None:
+            self._answer(call, answer)
+        return call is not None
+
+    def _on_sync_time(self, group: ClassicGroup, now: float) -> Write | None:
+        late = group.pending_sync & group.members.keys()
+        if not late or not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return None
+        for member_id in late:
+            group.remove(member_id)
+            self._timers.cancel(Timer(group.group_id, "member", member_id))
+        return self.rebalance(group, now)
+
+    # -------------------------------------------------------------------------------------- heartbeat
+
+    def heartbeat(
+        self, group: ClassicGroup, request: HeartbeatRequest, call: Call, now: float
+    ) -> None:
+        """Handles a Heartbeat of a group that exists."""
+        error = self.heartbeat_refusal(group, request, now)
+        self._answer(call, HeartbeatResponse(error_code=0 if error is None else error.code))
+
+    def heartbeat_refusal(
+        self, group: ClassicGroup, request: HeartbeatRequest, now: float
+    ) -> ErrorCode | None:
+        """The error of a Heartbeat, None for none; a member that is heard of stays."""
+        if group.state is GroupState.DEAD:
+            return error_codes.COORDINATOR_NOT_AVAILABLE
+        refusal = group.refusal_of(request.member_id, request.group_instance_id)
+        if refusal is not None:
+            return refusal
+        if request.generation_id != group.generation:
+            return error_codes.ILLEGAL_GENERATION
+        if group.state is GroupState.EMPTY:
+            return error_codes.UNKNOWN_MEMBER_ID
+        self.touch(group, request.member_id, now)
+        is_preparing = group.state is GroupState.PREPARING_REBALANCE
+        return error_codes.REBALANCE_IN_PROGRESS if is_preparing else None
+
+    def touch(self, group: ClassicGroup, member_id: str, now: float) -> None:
+        """Begins a member's session anew."""
+        member = group.members[member_id]
+        self._set_session(group, member_id, member.session_timeout, now)
+
+    # ------------------------------------------------------------------------------------------ leave
+
+    def leave(
+        self, group: ClassicGroup, request: LeaveGroupRequest, call: Call, now: float
+    ) -> Write | None:
+        """Handles a LeaveGroup of a group that exists; the answer waits for what it changes."""
+        if group.state is GroupState.DEAD:
+            self._answer(call, _leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
+            return None
+        results = tuple(self._leave_one(group, each) for each in leaving(request, call))
+        answer = leave_answer(results, call)
+        write = None
+        if any(each.error_code == 0 for each in results):
+            write = self._members_left(group, now)
+        if write is None:
+            self._answer(call, answer)
+            return None
+        return self._answered_after(write, call, answer)
+
+    def _answered_after(self, write: Write, call: Call, answer: LeaveGroupResponse) -> Write:
+        def done(error: ErrorCode | None, now: float) -> Write | None:
+            self._answer(call, answer if error is None else _leave_refusal(error))
+            return write.done(error, now)
+
+        return Write(write.record, done, lambda error: [(call, _leave_refusal(error))])
+
+    def _members_left(self, group: ClassicGroup, now: float) -> Write | None:
+        if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            return self.rebalance(group, now)
+        return self._complete_if_all_joined(group, now)
+
+    def _leave_one(
+        self, group: ClassicGroup, leaver: LeaveGroupRequestMember
+    ) -> LeaveGroupResponseMember:
+        member_id: str | None = leaver.member_id
+        refusal = None
+        if not leaver.member_id:
+            # An administrator removes a static member by its instance id alone.
+            member_id = group.static_members.get(leaver.group_instance_id or "")
+            refusal = error_codes.UNKNOWN_MEMBER_ID if member_id is None else None
+        elif leaver.member_id not in group.pending_ids:
+            refusal = group.refusal_of(leaver.member_id, leaver.group_instance_id)
+        if refusal is None:
+            assert member_id is not None
+            self._remove(group, member_id)
+        return LeaveGroupResponseMember(
+            leaver.member_id, leaver.group_instance_id, 0 if refusal is None else refusal.code
+        )
+
+    def _remove(self, group: ClassicGroup, member_id: str) -> None:
+        self._timers.cancel(Timer(group.group_id, "member", member_id))
+        member = group.remove(member_id)
+        if member is None:
+            return
+        if member.awaiting_join is not None:
+            # Its client, if it is still there, joins again.
+            self._refuse_join(member.awaiting_join, error_codes.UNKNOWN_MEMBER_ID, "")
+        self._answer_sync(member, SyncGroupResponse(error_code=error_codes.UNKNOWN_MEMBER_ID.code))
+
+    # ------------------------------------------------------------------------------------------ timers
+
+    def _set_session(
+        self, group: ClassicGroup, member_id: str, timeout_ms: int, now: float
+    ) -> None:
+        self._timers.set(Timer(group.group_id, "member", member_id), now + timeout_ms / 1000)
+
+    def on_timer(self, group: ClassicGroup, timer: Timer, now: float) -> Write | None:
+        """Handles a deadline of the group that has come, maybe a while ago."""
+        if timer in self._timers:
+            return None    # it was set anew meanwhile
+        if timer.kind == "join":
+            return self._on_join_time(group, now)
+        if timer.kind == "sync":
+            return self._on_sync_time(group, now)
+        return self._on_session_end(group, timer.member_id, now)
+
+    def _on_session_end(self, group: ClassicGroup, member_id: str, now: float) -> Write | None:
+        if member_id in group.pending_ids:
+            group.pending_ids.remove(member_id)
+            return self._complete_if_all_joined(group, now)
+        member = group.members.get(member_id)
+        if member is None:
+            return None
+        is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
+        if is_waiting and not member.is_new:
+            return None    # its session begins anew with the answer
+        self._remove(group, member_id)
+        return self._members_left(group, now)
+
+    # ----------------------------------------------------------------------------------- load, unload
+
+    def begin_sessions(self, group: ClassicGroup, now: float) -> Write | None:
+        """Begins the sessions of a group that was loaded; one above the size limit rebalances."""
+        for member in group.members.values():
+            self._set_session(group, member.member_id, member.session_timeout, now)
+        if len(group.members) > self._config.max_size:
+            return self.rebalance(group, now)
+        return None
+
+    def end(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Answers all that waits with an error: the group is another coordinator's now, or deleted."""
+        for member_id in [*group.members, *group.pending_ids]:
+            self._timers.cancel(Timer(group.group_id, "member", member_id))
+        for kind in ("join", "sync"):
+            self._timers.cancel(Timer(group.group_id, kind))
+        for member in group.members.values():
+            if member.awaiting_join is not None:
+                self._refuse_join(member.awaiting_join, error, member.member_id)
+                member.awaiting_join = None
+            self._answer_sync(member, SyncGroupResponse(error_code=error.code))
+        group.transition_to(GroupState.DEAD)
+
+
+# ------------------------------------------------------------------------------- requests and answers
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """What a member offers, the preferred protocol first."""
+    return tuple((each.name, each.metadata) for each in request.protocols)
+
+
+def rebalance_timeout_of(request: JoinGroupRequest) -> int:
+    """In ms; version 0 has none, and means the session's."""
+    timeout = request.rebalance_timeout_ms
+    return request.session_timeout_ms if timeout == -1 else timeout
+
+
+def _new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
+    return Member(
+        member_id,
+        request.group_instance_id,
+        call.client_id or "",
+        call.client_host,
+        rebalance_timeout_of(request),
+        request.session_timeout_ms,
+        protocols_of(request),
+        awaiting_join=call,
+        is_new=True,
+    )
+
+
+def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """An answer without a group; version 7 and later have null where others have ""."""
+    return JoinGroupResponse(
+        error_code=error.code,
+        protocol_name=None if call.version >= 7 else "",
+        member_id=member_id,
+    )
+
+
+def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMember, ...]:
+    """The members that leave, in any version."""
+    if call.version >= LEAVE_OF_MEMBERS:
+        return tuple(request.members)
+    return (LeaveGroupRequestMember(request.member_id),)
+
+
+def leave_answer(
+    results: tuple[LeaveGroupResponseMember, ...], call: Call
+) -> LeaveGroupResponse:
+    """The answer in any version: old ones have the error of their one member as that of the call."""
+    if call.version >= LEAVE_OF_MEMBERS:
+        return LeaveGroupResponse(members=results)
+    return LeaveGroupResponse(error_code=results[0].error_code)
+
+
+def _leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)
+
+
+def _awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
+    return [
+        (each.awaiting_sync, SyncGroupResponse(error_code=error.code))
+        for each in group.members.values()
+        if each.awaiting_sync is not None
+    ]
+
+
+def _members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
+    return tuple(
+        JoinGroupResponseMember(
+            each.member_id, each.group_instance_id, each.metadata(group.protocol)
+        )
+        for each in group.members.values()
+    )
+
+
+def _assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )
+
+
+def _differs(named: str | None, agreed: str | None) -> bool:
+    return named is not None and agreed is not None and named != agreed

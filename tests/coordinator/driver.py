@@ -1,0 +1,116 @@
+"""A coordinator whose time, ids, log and answers are those of a test."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from offsetlog.coordinator.call import Call
+from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig
+from offsetlog.coordinator.group_record import GroupRecord
+from offsetlog.error_codes import ErrorCode
+from offsetlog.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+
+PARTITION = 0
+
+HANDLERS = {
+    JoinGroupRequest: "join",
+    SyncGroupRequest: "sync",
+    HeartbeatRequest: "heartbeat",
+    LeaveGroupRequest: "leave",
+}
+
+
+class Driver:
+    """One log partition, whose records pass W when the test says so.
+
+    Args:
+        config: of the coordinator.
+        at_once: whether records pass W as they are appended.
+    """
+
+    def __init__(self, config: CoordinatorConfig | None = None, *, at_once: bool = True) -> None:
+        self.config = config or CoordinatorConfig(initial_rebalance_delay=0)
+        self.at_once = at_once
+        self.now = 1000.0
+        self.numbers = itertools.count(1)
+        self.answers: dict[Call, Any] = {}
+        #: What the log holds: groups with their records, oldest first.
+        self.log: list[tuple[str, GroupRecord]] = []
+        #: Records that are not below W yet.
+        self.above: list[tuple[str, GroupRecord]] = []
+        self.offsets: set[str] = set()
+        self.coordinator = self.restarted()
+
+    def restarted(self, kept: int | None = None) -> Coordinator:
+        """A new coordinator that loads the log; of the records above W the first `kept`, or all."""
+        self.log += self.above[:kept]
+        self.above = []
+        coordinator = Coordinator(self.config, self, lambda group_id: PARTITION)
+        coordinator.begin_load(PARTITION)
+        coordinator.loaded(PARTITION, dict(self.log).items(), self.now)
+        self.coordinator = coordinator
+        return coordinator
+
+    # ----------------------------------------------------------------------------------------- ports
+
+    def answer(self, call: Call, message: Any) -> None:
+        assert call not in self.answers
+        self.answers[call] = message
+
+    def append(self, partition: int, group_id: str, record: GroupRecord) -> None:
+        assert partition == PARTITION
+        assert GroupRecord.from_value(record.to_value()) == record
+        self.above.append((group_id, record))
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + round(self.now * 1000)
+
+    def new_id(self) -> str:
+        return f"{next(self.numbers):08}"
+
+    def has_offsets(self, group_id: str) -> bool:
+        return group_id in self.offsets
+
+    # ------------------------------------------------------------------------------------------ steps
+
+    def settle(self, error: ErrorCode | None = None) -> None:
+        """Lets the records above W pass it, or fail."""
+        while self.above:
+            group_id, record = self.above.pop(0)
+            if error is None:
+                self.log.append((group_id, record))
+            self.coordinator.written(PARTITION, group_id, error, self.now)
+
+    def _go_on(self) -> None:
+        if self.at_once:
+            self.settle()
+        self.coordinator.tick(self.now)
+        while self.at_once and self.above:
+            self.settle()
+            self.coordinator.tick(self.now)
+
+    def send(self, request: Any, version: int, client_id: str = "c") -> Call:
+        """Sends a request; its answer is in `answers` when it has come."""
+        call = Call(version, client_id)
+        getattr(self.coordinator, HANDLERS[type(request)])(request, call, self.now)
+        self._go_on()
+        return call
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Sends a request that is answered at once."""
+        return self.answers[self.send(request, version)]
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass, deadline by deadline."""
+        end = self.now + seconds
+        while (deadline := self.coordinator.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self._go_on()
+        self.now = end
+        self._go_on()

@@ -1,0 +1,286 @@
+"""Members come and go, time passes, records fail or take their time, and the coordinator crashes at any record.
+
+What holds whatever happens: a coordinator that loads the log finds the group that the records made;
+the generation that members are told of only grows while one coordinator lives, and that of the log
+always; all members of a generation have assignments of one leader; a commit of an old generation is
+refused once a newer one is stable.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from offsetlog import error_codes
+from offsetlog.coordinator.classic_group import GroupState
+from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.protocol.messages import (
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from tests.depth import by_depth, first_seed
+
+from .driver import Driver
+from .requests import GROUP, heartbeat, join
+
+SEED = first_seed(14)
+EXAMPLES = by_depth(gate=150, long=5000)
+STEPS = by_depth(gate=60, long=120)
+
+clients = st.integers(0, 4)
+#: What happens now and then: once in so many draws of its rule.
+rarely = st.sampled_from([True, False, False, False, False, False])
+failures = st.sampled_from([error_codes.NOT_COORDINATOR, error_codes.COORDINATOR_NOT_AVAILABLE])
+
+
+class Client:
+    """A member as its client sees it; odd ones are static."""
+
+    def __init__(self, number: int) -> None:
+        self.instance = f"instance-{number}" if number % 2 else None
+        self.member_id = ""
+        self.generation = -1
+        self.members: tuple[str, ...] = ()
+        self.leads = False
+        self.must_join = False
+        self.synced = -1
+        self.join = None
+        self.sync = None
+
+
+class GroupBesideRules(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = Driver(CoordinatorConfig(initial_rebalance_delay=500, max_size=5), at_once=False)
+        self.clients = [Client(number) for number in range(5)]
+        #: By generation: the assignment that its leader made, by member.
+        self.assigned: dict[int, dict[str, bytes]] = {}
+        self.told = 0
+        self.logged = 0
+        self.stable = 0
+        self.tokens = 0
+
+    @property
+    def group(self):
+        return self.driver.coordinator.group(GROUP)
+
+    # --------------------------------------------------------------------------------------- requests
+
+    @rule(number=clients)
+    def join(self, number):
+        client = self.clients[number]
+        if client.join is None:
+            request = join(client.member_id, instance=client.instance, rebalance=8_000)
+            client.join = self.driver.send(request, 9)
+        self.read_answers()
+
+    @rule(numbers=st.lists(clients, min_size=1, max_size=12))
+    def go_on(self, numbers):
+        """Clients do what they would do next, and records pass W."""
+        for number in numbers:
+            client = self.clients[number]
+            if client.generation < 0 or client.must_join:
+                self.join(number)
+            elif client.generation != client.synced:
+                self.sync(number)
+            else:
+                self.heartbeat(number)
+            self.driver.settle()
+            self.driver.advance(0.2)
+            self.read_answers()
+
+    @rule(number=clients, now=rarely)
+    def restart_client(self, number, now):
+        """A dynamic member is another one from now on, a static one comes back under its name."""
+        if not now:
+            return
+        client = self.clients[number]
+        client.member_id, client.generation, client.join, client.sync = "", -1, None, None
+
+    @rule(number=clients)
+    def sync(self, number):
+        client = self.clients[number]
+        if client.sync is not None or client.generation < 0:
+            return
+        self.tokens += 1
+        given = tuple(
+            SyncGroupRequestAssignment(each, f"{self.tokens} {each}".encode()) for each in client.members
+        )
+        request = SyncGroupRequest(
+            GROUP, client.generation, client.member_id, client.instance, "consumer", "range",
+            given if client.leads else (),
+        )
+        client.sync = (self.driver.send(request, 5), client.generation, client.member_id)
+        self.read_answers()
+
+    @rule(number=clients)
+    def heartbeat(self, number):
+        client = self.clients[number]
+        if client.generation < 0:
+            return
+        error = self.driver.ask(heartbeat(client.member_id, client.generation), 4).error_code
+        assert error in (0, 22, 25, 27)
+        client.must_join = error == 27
+        if error in (22, 25):
+            self.forget(client)
+
+    @rule(number=clients, now=rarely)
+    def leave(self, number, now):
+        client = self.clients[number]
+        if client.member_id and now:
+            leaver = LeaveGroupRequestMember(client.member_id, client.instance)
+            self.driver.send(LeaveGroupRequest(GROUP, members=(leaver,)), 5)
+            self.forget(client)
+        self.read_answers()
+
+    @rule(number=clients, back=st.integers(0, 2))
+    def commit(self, number, back):
+        """A commit of an old generation is refused once a newer one is stable."""
+        client = self.clients[number]
+        generation = client.generation - back
+        if generation < 0:
+            return
+        request = OffsetCommitRequest(GROUP, generation, client.member_id, client.instance)
+        refusal = self.driver.coordinator.commit_refusal(request, 9, self.driver.now)
+        if generation < self.stable:
+            assert refusal is not None
+        if refusal is None:
+            assert generation == self.group.generation
+
+    # ---------------------------------------------------------------------------------- time, records
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 2, 6, 11]))
+    def wait(self, seconds):
+        self.driver.advance(seconds)
+        self.read_answers()
+
+    @rule()
+    def settle(self):
+        self.driver.settle()
+        self.read_answers()
+
+    @rule(error=failures, now=rarely)
+    def fail(self, error, now):
+        if now:
+            self.driver.settle(error)
+            self.read_answers()
+
+    @rule(kept=st.integers(0, 1), now=rarely)
+    def crash(self, kept, now):
+        if not now:
+            return
+        self.driver.restarted(kept)
+        for client in self.clients:
+            client.join = client.sync = None
+        self.told = self.logged_generation()
+
+    # ---------------------------------------------------------------------------------------- answers
+
+    def forget(self, client: Client) -> None:
+        client.member_id = "" if client.instance is None else client.member_id
+        client.generation = -1
+
+    def read_answers(self) -> None:
+        for client in self.clients:
+            if client.join in self.driver.answers:
+                self.joined(client, self.driver.answers.pop(client.join))
+            if client.sync is not None and client.sync[0] in self.driver.answers:
+                self.synced(client, self.driver.answers.pop(client.sync[0]))
+
+    def joined(self, client: Client, answer) -> None:
+        client.join = None
+        if answer.error_code == 79:
+            client.member_id = answer.member_id
+        elif answer.error_code == 0:
+            assert answer.generation_id >= self.told
+            self.told = answer.generation_id
+            client.member_id, client.generation = answer.member_id, answer.generation_id
+            client.must_join = False
+            client.leads = answer.leader == answer.member_id
+            client.members = tuple(each.member_id for each in answer.members)
+            assert bool(client.members) <= client.leads
+        elif answer.error_code in (25, 82):
+            client.member_id = ""
+
+    def synced(self, client: Client, answer) -> None:
+        (_, generation, member_id), client.sync = client.sync, None
+        if answer.error_code == 0:
+            client.synced = generation
+        elif answer.error_code in (22, 25):
+            self.forget(client)
+        elif answer.error_code == 27:
+            client.must_join = True
+        if answer.error_code or not answer.assignment:
+            return
+        token = answer.assignment.split()[0]
+        made = self.assigned.setdefault(generation, {})
+        assert made.setdefault(member_id, answer.assignment) == answer.assignment
+        tokens = {each.split()[0] for each in made.values()}
+        assert tokens == {token}, f"generation {generation} has assignments of two leaders"
+
+    # ------------------------------------------------------------------------------------- what holds
+
+    def logged_generation(self) -> int:
+        return self.driver.log[-1][1].generation if self.driver.log else 0
+
+    @invariant()
+    def the_log_says_what_was_applied(self):
+        if not self.driver.log or self.group is None:
+            return
+        record, group = self.driver.log[-1][1], self.group
+        assert record.generation >= self.logged
+        self.logged = record.generation
+        if group.state is GroupState.STABLE:
+            assert group.generation == record.generation
+            assert group.leader == record.leader
+            assert group.assignments() == {each.member_id: each.assignment for each in record.members}
+            self.stable = max(self.stable, group.generation)
+        if group.state is GroupState.EMPTY and not group.members:
+            assert not record.members
+            assert group.generation == record.generation
+
+    @invariant()
+    def a_load_finds_the_group_of_the_log(self):
+        other = Driver(self.driver.config)
+        other.log = list(self.driver.log)
+        other.now = self.driver.now
+        other.restarted()
+        group = other.coordinator.group(GROUP)
+        if not self.driver.log:
+            assert group is None
+            return
+        record = self.driver.log[-1][1]
+        assert (group.generation, group.protocol, group.leader) == (
+            record.generation, record.protocol, record.leader,
+        )
+        assert tuple(group.members) == tuple(each.member_id for each in record.members)
+
+    @invariant()
+    def members_and_leader_fit(self):
+        group = self.group
+        if group is None:
+            return
+        assert group.leader is None or group.leader in group.members
+        assert set(group.static_members.values()) <= group.members.keys()
+        if group.state is GroupState.STABLE:
+            assert group.members
+            assert group.protocol == "range"
+
+
+def test_members_come_and_go():
+    print(f"seed {SEED}")
+    run = seed(SEED)(GroupBesideRules)
+    run_state_machine_as_test(
+        run,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
