@@ -52,3 +52,4 @@ cdef class ManagerCore:
     cdef int write_fence(self, object group, object offsets, written *write) except -1
     cdef int write_delete(self, object group, list keys, written *write) except -1
     cdef int write_delete_group(self, object group, written *write) except -1
+    cdef int write_group_records(self, object group, list records, written *write) except -1

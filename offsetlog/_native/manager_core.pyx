@@ -8,6 +8,7 @@ cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint64_t
 
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -25,16 +26,20 @@ from offsetlog._native.buffers cimport (
 )
 from offsetlog._native.commit_items cimport own_dictionary, start_item, take_key, take_value
 from offsetlog._native.csrc cimport (
+    OL_ITEM_GROUP_RECORD,
     OL_ITEM_POSITION_TOMBSTONE,
     OL_WAIT_FLUSHED,
     OL_WAIT_WATERMARK,
     ol_commit_result,
     ol_error,
     ol_flusher_remove,
+    ol_item,
     ol_partition,
     ol_partition_fence,
     ol_preallocator_remove,
     ol_slice,
+    ol_slice_null,
+    ol_slice_of,
 )
 from offsetlog._native.parking cimport Parking, PendingWrite, new_write
 from offsetlog._native.partition cimport Partition
@@ -53,6 +58,7 @@ from offsetlog.errors import (
     GenerationError,
     GroupNotEmptyError,
     InternalError,
+    InvalidArgumentError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     ThrottledError,
@@ -398,6 +404,47 @@ cdef class ManagerCore:
                 raise
             return self.park_settled(write.number, refused, timeout_ms)
         return self.parked(&write, self.default, timeout_ms)
+
+    def write_group_records_async(self, group, list records not None, timeout):
+        """Writes records of a group in one batch; see GroupLog.write_async."""
+        cdef written write
+        cdef int64_t timeout_ms = self.limit_of(timeout)
+        self.write_group_records(group, records, &write)
+        return self.parked(&write, self.default, timeout_ms)
+
+    cdef int write_group_records(self, object group, list records, written *write) except -1:
+        cdef ol_slice name
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef item_array array
+        cdef ol_item *item
+        cdef size_t count = 0
+        cdef int32_t number
+        cdef bytes key
+        take_name(group, NAME_GROUP, &name)
+        number = self.core.number_for(name)
+        self.admit_write(number)
+        array = self.core.take_scratch(<size_t>len(records) + 1)
+        try:
+            for key, value in records:
+                item = &array.items[count]
+                start_item(item, name)
+                item.kind = OL_ITEM_GROUP_RECORD
+                item.key = ol_slice_of(PyBytes_AS_STRING(key), <size_t>len(key))
+                item.value = ol_slice_null()
+                if value is not None:
+                    item.value = ol_slice_of(PyBytes_AS_STRING(<bytes?>value), <size_t>len(value))
+                count += 1
+            if count == 0:
+                raise InvalidArgumentError("no record is given")
+            if self.core.slots[number] == NULL:
+                self.core.open_slot(number)
+            self.core.write(number, array.items, count, -1, -1, &result, &error)
+        finally:
+            self.core.give_scratch(&array)
+        write.number, write.end_offset, write.term = number, result.end_offset, result.term
+        write.count = <int64_t>count
+        return self.report_written(number)
 
     cdef int write_fence(self, object group, object offsets, written *write) except -1:
         cdef ol_slice name

@@ -59,6 +59,7 @@ COMMANDS = (
     "compact",
     "snapshot",
     "repair",
+    "serve",
     "demo",
 )
 SPARK = "spark"

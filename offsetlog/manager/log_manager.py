@@ -15,11 +15,7 @@ from offsetlog._native.quotas import Quotas, check_client, client_name
 from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
-from offsetlog.errors import (
-    LockedError,
-    NotCoordinatorError,
-    PartitionFailedError,
-)
+from offsetlog.errors import LockedError, NotCoordinatorError, PartitionFailedError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.close import StoreCloser
 from offsetlog.lifecycle.open_directory import open_writable
@@ -30,6 +26,7 @@ from offsetlog.maintenance.scheduler import Maintenance
 from offsetlog.manager.cut_checkpoints import lower_checkpoints
 from offsetlog.manager.executor import Executor, executors
 from offsetlog.manager.flushes import Flushes, parkings
+from offsetlog.manager.group_log import GroupLog
 from offsetlog.manager.interface import (
     Capability,
     PartitionState,
@@ -84,6 +81,9 @@ class LogManager:
         fs: the file port.
         clock: the time of day, None for the system's.
         background: whether threads prepare segments and look after the logs.
+
+    Attributes:
+        group_log: the records of groups, once it is started.
     """
 
     def __init__(
@@ -206,6 +206,7 @@ class LogManager:
             core.listen_to_moves,
         )
         self._core = core
+        self.group_log = GroupLog(core, self._directory)
         for partition in self._owned.all():
             self._replicas.use(Replica(partition))
         self._maintenance.attach(store, self._owned.all())

@@ -1,0 +1,55 @@
+"""The records of groups in a manager's logs, for the coordinator that stands on it."""
+
+from __future__ import annotations
+
+from offsetlog._native.manager_core import ManagerCore
+from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.manager.interface import Pending
+
+
+class GroupLog:
+    """Reads and writes records of groups; from `LogManager.group_log`.  Safe from any thread."""
+
+    def __init__(self, core: ManagerCore, directory: LogDirectory) -> None:
+        self._core = core
+        self._directory = directory
+
+    @property
+    def topic_id(self) -> bytes | None:
+        """The 16-byte id of the offsets topic; None where no file of the directory has it yet."""
+        return self._directory.known_topic_id()
+
+    def write_async(
+        self,
+        group: str,
+        records: list[tuple[bytes, bytes | None]],
+        *,
+        timeout: float | None = None,
+    ) -> Pending[int]:
+        """Writes records of a group, all or none; the result is their number.
+
+        Keys and values are those of the log (docs/format/records.md §3.4); None is a tombstone.
+        The caller takes care that they come in order: nothing is compared with the group's record
+        before.  `timeout` in seconds, None for the configured one.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
+            TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given.
+        """
+        return self._core.write_group_records_async(group, records, timeout)
+
+    def records(self, partition: int) -> list[tuple[bytes, bytes]]:
+        """Returns key and value of every record of a group that is below W, in no order.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, ClosedError.
+        """
+        replica = self._core.replica(partition)
+        if replica is None:
+            return []
+        return [record[:2] for record in replica.partition.group_records()]
+
+    def has_offsets(self, group: str) -> bool:
+        """Returns whether a group has a committed or a pending position.  Raises as `records`."""
+        replica = self._core.replica(self._core.core.number_of(group))
+        return replica is not None and replica.partition.has_group(group)

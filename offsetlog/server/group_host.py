@@ -1,0 +1,192 @@
+"""Runs the coordinator: gives it time and ids, writes its records, and sends its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from offsetlog._native.encoding import encode_key
+from offsetlog._native.records import decode_key
+from offsetlog.coordinator.call import Call
+from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig
+from offsetlog.coordinator.group_record import KEY_TYPE, GroupRecord
+from offsetlog.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    UNKNOWN_SERVER_ERROR,
+    ErrorCode,
+)
+from offsetlog.errors import (
+    CorruptionError,
+    NotCoordinatorError,
+    OffsetLogError,
+    PartitionFailedError,
+    StorageError,
+    TooLargeError,
+    UnsupportedVersionError,
+)
+from offsetlog.manager.interface import Pending, Transition
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.exchange import Exchange
+
+_log = logging.getLogger(__name__)
+
+
+def write_error(failure: OffsetLogError) -> ErrorCode:
+    """The error of a request whose record could not be written (docs/format/coordinator.md §5.0)."""
+    if isinstance(failure, TooLargeError):
+        return UNKNOWN_SERVER_ERROR
+    if isinstance(failure, NotCoordinatorError | PartitionFailedError | StorageError):
+        return NOT_COORDINATOR
+    return COORDINATOR_NOT_AVAILABLE
+
+
+class GroupHost:
+    """The coordinator of this process, on the event loop; every method is called on it.
+
+    Args:
+        manager: keeps positions and records; started.
+        config: of the coordinator.
+        loop: on which everything runs.
+    """
+
+    def __init__(
+        self, manager: LogManager, config: CoordinatorConfig, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._manager = manager
+        self._loop = loop
+        self._exchanges: dict[Call, Exchange] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.coordinator = Coordinator(config, self, manager.partition_for)
+
+    # ----------------------------------------------------------------------------------------- leading
+
+    def lead(self, partition: int, epoch: int) -> None:
+        """Leads a log partition from now on; its groups answer once it is loaded."""
+        self.coordinator.begin_load(partition)
+        transition = self._manager.become_leader(partition, epoch)
+        transition.add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._loaded, partition, done)
+        )
+
+    def _loaded(self, partition: int, transition: Transition) -> None:
+        try:
+            transition.result(0)
+            records = self._manager.group_log.records(partition)
+        except OffsetLogError:
+            _log.exception("log partition %d could not be loaded", partition)
+            self.coordinator.resign(partition)
+            return
+        self.coordinator.loaded(partition, _groups_of(partition, records), self._loop.time())
+        self._arm()
+
+    # ----------------------------------------------------------------------------------------- running
+
+    def run(
+        self, exchange: Exchange, handle: Callable[[Any, Call, float], None]
+    ) -> None:
+        """Has the coordinator handle a request, whose answer may come later."""
+        self._exchanges[exchange.call] = exchange
+        handle(exchange.request.message, exchange.call, self._loop.time())
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline = self.coordinator.next_deadline()
+        if self._timer is not None:
+            if deadline is not None and self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.coordinator.tick(self._loop.time())
+        self._arm()
+
+    def close(self) -> None:
+        """Ends the timers, and answers what waits: another coordinator may take over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for partition in range(self._manager.partitions):
+            self.coordinator.resign(partition)
+
+    # ------------------------------------------------------------------------------------------- ports
+
+    def answer(self, call: Call, message: Any) -> None:
+        """See Ports."""
+        self._exchanges.pop(call).reply(message)
+
+    def append(self, partition: int, group_id: str, record: GroupRecord) -> None:
+        """See Ports."""
+        key = encode_key(KEY_TYPE, {"group": group_id})
+        try:
+            pending = self._manager.group_log.write_async(
+                group_id, [(key, record.to_value())], timeout=math.inf
+            )
+        except OffsetLogError as failure:
+            _log.warning("group %r: its record could not be written: %s", group_id, failure)
+            error = write_error(failure)
+            self._loop.call_soon(self._written, partition, group_id, error)
+            return
+        pending.add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._settled, partition, group_id, done)
+        )
+
+    def _settled(self, partition: int, group_id: str, pending: Pending[int]) -> None:
+        error = None
+        try:
+            pending.result(0)
+        except OffsetLogError as failure:
+            error = write_error(failure)
+        self._written(partition, group_id, error)
+
+    def _written(self, partition: int, group_id: str, error: ErrorCode | None) -> None:
+        self.coordinator.written(partition, group_id, error, self._loop.time())
+        self._arm()
+
+    def now(self) -> float:
+        """The time of the coordinator, in seconds."""
+        return self._loop.time()
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Has a callable called on the event loop; from any thread."""
+        self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def now_ms(self) -> int:
+        """See Ports."""
+        return time.time_ns() // 1_000_000
+
+    def new_id(self) -> str:
+        """See Ports."""
+        return str(uuid.uuid4())
+
+    def has_offsets(self, group_id: str) -> bool:
+        """See Ports."""
+        return self._manager.group_log.has_offsets(group_id)
+
+
+def _groups_of(
+    partition: int, records: list[tuple[bytes, bytes]]
+) -> list[tuple[str, GroupRecord]]:
+    found = []
+    for key, value in records:
+        name = decode_key(key)
+        if name is None or name["type"] != str(KEY_TYPE):
+            continue    # of another kind of group
+        group_id = name["data"]["group"]
+        try:
+            found.append((group_id, GroupRecord.from_value(value)))
+        except (CorruptionError, UnsupportedVersionError) as failure:
+            _log.warning(
+                "log partition %d, group %r: its record is passed over: %s",
+                partition, group_id, failure,
+            )
+    return found

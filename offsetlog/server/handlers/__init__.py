@@ -1,0 +1,30 @@
+"""The handlers of requests, by what they are about; `HANDLERS` has them by API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers import cluster, groups, logs, offsets, topics
+from offsetlog.server.node import NodeState
+
+Handler = Callable[[NodeState, Exchange], None]
+
+#: By the key of the API.
+HANDLERS: dict[int, Handler] = {
+    2: logs.list_offsets,
+    3: cluster.metadata,
+    8: offsets.offset_commit,
+    9: offsets.offset_fetch,
+    10: cluster.find_coordinator,
+    11: groups.join_group,
+    12: groups.heartbeat,
+    13: groups.leave_group,
+    14: groups.sync_group,
+    18: cluster.api_versions,
+    19: topics.create_topics,
+    20: topics.delete_topics,
+    37: topics.create_partitions,
+    60: cluster.describe_cluster,
+}
+cluster.SERVED.update(HANDLERS)

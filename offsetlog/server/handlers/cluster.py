@@ -1,0 +1,209 @@
+"""ApiVersions, Metadata, DescribeCluster, FindCoordinator (docs/format/wire.md §11.4)."""
+
+from __future__ import annotations
+
+import re
+
+from offsetlog import error_codes
+from offsetlog.protocol import APIS
+from offsetlog.protocol.messages import (
+    ApiVersionsResponse,
+    ApiVersionsResponseApiKey,
+    DescribeClusterResponse,
+    DescribeClusterResponseBroker,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+    MetadataResponseTopicPartition,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers.topics import is_valid_name, new_topic
+from offsetlog.server.node import NodeState
+from offsetlog.server.placement import Node
+
+#: The keys of the APIs that are served.
+SERVED: set[int] = set()
+
+#: Names and versions of clients, from ApiVersions 3 on.
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+#: The key type of a group, and of a transactional id, in FindCoordinator.
+GROUP, TRANSACTION = 0, 1
+
+#: From this version on Metadata asks for all topics with null; before, with an empty list.
+METADATA_WITH_NULL = 1
+#: From this version on Metadata asks for topics by id, too; two versions before it can say so in vain.
+METADATA_BY_ID = 12
+#: From this version on FindCoordinator asks for any number of keys.
+FIND_COORDINATORS = 4
+
+
+def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
+    """The APIs and versions of which clients are advised."""
+    return tuple(
+        ApiVersionsResponseApiKey(api.key, api.advertised_from, api.last_version)
+        for api in APIS.values()
+        if api.key in SERVED
+    )
+
+
+def api_versions(node: NodeState, exchange: Exchange) -> None:
+    """Answers with what is served."""
+    request = exchange.request.message
+    is_named = SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(
+        request.client_software_version
+    )
+    if exchange.version >= 3 and not is_named:
+        exchange.reply(ApiVersionsResponse(error_code=error_codes.INVALID_REQUEST.code))
+        return
+    exchange.reply(ApiVersionsResponse(api_keys=served_versions()))
+
+
+def unsupported_api_versions() -> ApiVersionsResponse:
+    """The answer, in version 0, to an ApiVersions of a version that is not served."""
+    own = tuple(each for each in served_versions() if each.api_key == 18)
+    return ApiVersionsResponse(error_code=error_codes.UNSUPPORTED_VERSION.code, api_keys=own)
+
+
+# ------------------------------------------------------------------------------------------- metadata
+
+
+def metadata(node: NodeState, exchange: Exchange) -> None:
+    """Answers with the nodes, and with topics that are asked for; may make those."""
+    request: MetadataRequest = exchange.request.message
+    names_ids = any(each.name is None or any(each.topic_id) for each in request.topics or ())
+    if names_ids and exchange.version < METADATA_BY_ID:
+        exchange.reply(_refused_metadata(request))
+        return
+    is_for_all = request.topics is None or (
+        exchange.version < METADATA_WITH_NULL and not request.topics
+    )
+    if is_for_all:
+        topics = [_described(node, name) for name in sorted(node.metadata.topics())]
+    else:
+        assert request.topics is not None
+        may_create = request.allow_auto_topic_creation and node.topic_defaults.auto_create
+        topics = [
+            _asked_for(node, each.name, each.topic_id, may_create=may_create)
+            for each in request.topics
+        ]
+    exchange.reply(
+        MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(each.node_id, each.host, each.port, each.rack)
+                for each in node.placement.nodes()
+            ),
+            cluster_id=node.metadata.cluster_id,
+            controller_id=node.placement.controller_id,
+            topics=tuple(topics),
+        )
+    )
+
+
+def _refused_metadata(request: MetadataRequest) -> MetadataResponse:
+    return MetadataResponse(
+        topics=tuple(
+            MetadataResponseTopic(error_codes.INVALID_REQUEST.code, each.name or "")
+            for each in request.topics or ()
+        )
+    )
+
+
+def _asked_for(
+    node: NodeState, name: str | None, topic_id: bytes, *, may_create: bool
+) -> MetadataResponseTopic:
+    if name is None:
+        topic = node.metadata.topic_of_id(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_codes.UNKNOWN_TOPIC_ID.code, name=None, topic_id=topic_id
+            )
+        name = topic.name
+    if node.metadata.topic(name) is None:
+        if not is_valid_name(name):
+            return MetadataResponseTopic(error_codes.INVALID_TOPIC_EXCEPTION.code, name)
+        if not may_create:
+            return MetadataResponseTopic(error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, name)
+        node.metadata.put_topic(new_topic(name, node.topic_defaults.partitions))
+    return _described(node, name)
+
+
+def _described(node: NodeState, name: str) -> MetadataResponseTopic:
+    topic = node.metadata.topic(name)
+    assert topic is not None
+    own = node.metadata.node_id
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            MetadataResponseTopicPartition(
+                partition_index=number,
+                leader_id=own,
+                leader_epoch=0,
+                replica_nodes=(own,),
+                isr_nodes=(own,),
+            )
+            for number in range(topic.partitions)
+        ),
+    )
+
+
+def describe_cluster(node: NodeState, exchange: Exchange) -> None:
+    """Answers with the nodes."""
+    exchange.reply(
+        DescribeClusterResponse(
+            cluster_id=node.metadata.cluster_id,
+            controller_id=node.placement.controller_id,
+            brokers=tuple(
+                DescribeClusterResponseBroker(each.node_id, each.host, each.port, each.rack)
+                for each in node.placement.nodes()
+            ),
+        )
+    )
+
+
+# --------------------------------------------------------------------------------------- coordinators
+
+
+def find_coordinator(node: NodeState, exchange: Exchange) -> None:
+    """Answers with the node that coordinates a group, or a transaction."""
+    request: FindCoordinatorRequest = exchange.request.message
+    keys = (request.key,) if exchange.version < FIND_COORDINATORS else request.coordinator_keys
+    found = tuple(_coordinator(node, request.key_type, key) for key in keys)
+    if exchange.version >= FIND_COORDINATORS:
+        exchange.reply(FindCoordinatorResponse(coordinators=found))
+        return
+    one = found[0]
+    exchange.reply(
+        FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+    )
+
+
+def _coordinator(
+    node: NodeState, key_type: int, key: str
+) -> FindCoordinatorResponseCoordinator:
+    if key_type not in (GROUP, TRANSACTION):
+        return _nobody(key, error_codes.INVALID_REQUEST, f"there is no key type {key_type}")
+    found: Node | None = node.placement.coordinator_of(key)
+    if found is None:
+        return _nobody(key, error_codes.COORDINATOR_NOT_AVAILABLE, "nobody coordinates it now")
+    return FindCoordinatorResponseCoordinator(
+        key, found.node_id, found.host, found.port, error_message=""
+    )
+
+
+def _nobody(
+    key: str, error: error_codes.ErrorCode, reason: str
+) -> FindCoordinatorResponseCoordinator:
+    return FindCoordinatorResponseCoordinator(key, -1, "", -1, error.code, reason)

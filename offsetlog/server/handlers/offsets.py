@@ -1,0 +1,339 @@
+"""OffsetCommit and OffsetFetch (docs/format/coordinator.md §5.1, §5.3, docs/format/brokers.md §15.3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from offsetlog import error_codes
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import OffsetLogError
+from offsetlog.manager.interface import PendingCommit
+from offsetlog.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitRequestTopicPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+    OffsetCommitResponseTopicPartition,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestGroupTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseGroupTopic,
+    OffsetFetchResponseGroupTopicPartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopicPartition,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.group_host import write_error
+from offsetlog.server.metadata_store import Topic
+from offsetlog.server.node import NodeState
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+#: From this version on topics have ids in place of names.
+WITH_TOPIC_IDS = 10
+#: From this version on OffsetFetch asks for any number of groups.
+FETCH_OF_GROUPS = 8
+#: Before this version an error of the group is that of every partition.
+FETCH_WITH_ERROR = 2
+
+NO_ID = bytes(16)
+
+
+class _Key(NamedTuple):
+    # A topic as the client names it.
+    name: str
+    topic_id: bytes
+
+
+# --------------------------------------------------------------------------------------------- commit
+
+
+class _CommitAnswer:
+    """The answer of a commit: refused partitions first, then the others in the client's order."""
+
+    def __init__(self) -> None:
+        self._topics: dict[_Key, list[OffsetCommitResponseTopicPartition]] = {}
+
+    def add(self, key: _Key, partition: int, error: ErrorCode | None) -> None:
+        code = 0 if error is None else error.code
+        self._topics.setdefault(key, []).append(OffsetCommitResponseTopicPartition(partition, code))
+
+    def add_all(self, topics: Sequence[OffsetCommitRequestTopic], error: ErrorCode | None) -> None:
+        for topic in topics:
+            for each in topic.partitions:
+                self.add(_Key(topic.name, topic.topic_id), each.partition_index, error)
+
+    def message(self) -> OffsetCommitResponse:
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(key.name, key.topic_id, tuple(partitions))
+                for key, partitions in self._topics.items()
+            )
+        )
+
+
+def offset_commit(node: NodeState, exchange: Exchange) -> None:
+    """Commits the positions of one request, all or none of those that are not refused."""
+    request: OffsetCommitRequest = exchange.request.message
+    answer = _CommitAnswer()
+    known = _known_topics(node, request.topics, exchange.version, answer)
+    if not known:
+        exchange.reply(answer.message())
+        return
+    refusal = node.groups.coordinator.commit_refusal(
+        request, exchange.version, node.groups.now()
+    )
+    if refusal is not None:
+        answer.add_all(known, refusal)
+        exchange.reply(answer.message())
+        return
+    _write(node, exchange, known, answer)
+
+
+def _known_topics(
+    node: NodeState,
+    topics: Sequence[OffsetCommitRequestTopic],
+    version: int,
+    answer: _CommitAnswer,
+) -> list[OffsetCommitRequestTopic]:
+    known = []
+    for asked in topics:
+        topic = _topic_of(node, asked.name, asked.topic_id, version)
+        if topic is None:
+            error = (
+                error_codes.UNKNOWN_TOPIC_ID
+                if version >= WITH_TOPIC_IDS
+                else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            answer.add_all([asked], error)
+            continue
+        there = [each for each in asked.partitions if 0 <= each.partition_index < topic.partitions]
+        for each in asked.partitions:
+            if not 0 <= each.partition_index < topic.partitions:
+                answer.add(
+                    _Key(asked.name, asked.topic_id),
+                    each.partition_index,
+                    error_codes.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+        if there:
+            known.append(asked._replace(partitions=there))
+    return known
+
+
+def _topic_of(node: NodeState, name: str, topic_id: bytes, version: int) -> Topic | None:
+    if version >= WITH_TOPIC_IDS:
+        return node.metadata.topic_of_id(topic_id)
+    return node.metadata.topic(name)
+
+
+def _write(
+    node: NodeState,
+    exchange: Exchange,
+    topics: list[OffsetCommitRequestTopic],
+    answer: _CommitAnswer,
+) -> None:
+    request: OffsetCommitRequest = exchange.request.message
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    errors: list[tuple[_Key, int, ErrorCode | None]] = []
+    for asked in topics:
+        topic = _topic_of(node, asked.name, asked.topic_id, exchange.version)
+        assert topic is not None
+        for each in asked.partitions:
+            is_too_large = _utf16_units(each.committed_metadata) > node.metadata_max_units
+            error = error_codes.OFFSET_METADATA_TOO_LARGE if is_too_large else None
+            errors.append((_Key(asked.name, asked.topic_id), each.partition_index, error))
+            if not is_too_large:
+                key = TopicPartition(topic.name, each.partition_index)
+                offsets[key] = _position(request, each, topic)
+    if not offsets:
+        _answer_commit(exchange, answer, errors, None)
+        return
+    try:
+        pending = node.manager.commit_async(request.group_id, offsets)
+    except OffsetLogError as failure:
+        _answer_commit(exchange, answer, errors, write_error(failure))
+        return
+    pending.add_done_callback(
+        lambda done: node.groups.call_soon(_committed, exchange, answer, errors, done)
+    )
+
+
+def _committed(
+    exchange: Exchange,
+    answer: _CommitAnswer,
+    errors: list[tuple[_Key, int, ErrorCode | None]],
+    pending: PendingCommit,
+) -> None:
+    failed = None
+    try:
+        pending.result(0)
+    except OffsetLogError as failure:
+        failed = write_error(failure)
+    _answer_commit(exchange, answer, errors, failed)
+
+
+def _answer_commit(
+    exchange: Exchange,
+    answer: _CommitAnswer,
+    errors: list[tuple[_Key, int, ErrorCode | None]],
+    failed: ErrorCode | None,
+) -> None:
+    for key, partition, error in errors:
+        answer.add(key, partition, failed or error)
+    exchange.reply(answer.message())
+
+
+def _position(
+    request: OffsetCommitRequest, asked: OffsetCommitRequestTopicPartition, topic: Topic
+) -> OffsetAndMetadata:
+    expires = -1
+    if request.retention_time_ms != -1:
+        expires = time.time_ns() // 1_000_000 + request.retention_time_ms
+    return OffsetAndMetadata(
+        asked.committed_offset,
+        asked.committed_metadata or "",
+        asked.committed_leader_epoch,
+        asked.commit_timestamp,
+        expires,
+        UUID(bytes=topic.topic_id),
+    )
+
+
+def _utf16_units(text: str | None) -> int:
+    return 0 if text is None else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+# ---------------------------------------------------------------------------------------------- fetch
+
+
+def offset_fetch(node: NodeState, exchange: Exchange) -> None:
+    """Answers with positions of groups, of the partitions that are asked for or of all."""
+    request: OffsetFetchRequest = exchange.request.message
+    if exchange.version >= FETCH_OF_GROUPS:
+        groups = tuple(_fetched(node, each, exchange.version) for each in request.groups)
+        exchange.reply(OffsetFetchResponse(groups=groups))
+        return
+    asked = OffsetFetchRequestGroup(
+        request.group_id,
+        topics=None
+        if request.topics is None
+        else tuple(
+            OffsetFetchRequestGroupTopic(each.name, partition_indexes=each.partition_indexes)
+            for each in request.topics
+        ),
+    )
+    group = _fetched(node, asked, exchange.version)
+    exchange.reply(_old_answer(group, asked, exchange.version))
+
+
+def _old_answer(
+    group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
+) -> OffsetFetchResponse:
+    topics: Sequence[OffsetFetchResponseGroupTopic] = group.topics
+    if group.error_code and version < FETCH_WITH_ERROR:
+        topics = tuple(
+            OffsetFetchResponseGroupTopic(
+                each.name,
+                partitions=tuple(
+                    _no_position(number, group.error_code) for number in each.partition_indexes
+                ),
+            )
+            for each in asked.topics or ()
+        )
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                topic.name,
+                tuple(OffsetFetchResponseTopicPartition(*each) for each in topic.partitions),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _no_position(number: int, error: int = 0) -> OffsetFetchResponseGroupTopicPartition:
+    return OffsetFetchResponseGroupTopicPartition(number, -1, -1, "", error)
+
+
+def _fetched(
+    node: NodeState, asked: OffsetFetchRequestGroup, version: int
+) -> OffsetFetchResponseGroup:
+    refusal = node.groups.coordinator.refusal(asked.group_id)
+    if refusal is not None:
+        return OffsetFetchResponseGroup(asked.group_id, error_code=refusal.code)
+    try:
+        if asked.topics is None:
+            topics = _all_positions(node, asked.group_id, version)
+        else:
+            topics = _asked_positions(node, asked.group_id, asked.topics, version)
+    except OffsetLogError as failure:
+        return OffsetFetchResponseGroup(asked.group_id, error_code=failure.error_code)
+    return OffsetFetchResponseGroup(asked.group_id, topics)
+
+
+def _all_positions(
+    node: NodeState, group_id: str, version: int
+) -> tuple[OffsetFetchResponseGroupTopic, ...]:
+    found: dict[str, list[OffsetFetchResponseGroupTopicPartition]] = {}
+    for key, position in node.manager.fetch(group_id).items():
+        found.setdefault(key.topic, []).append(_fetched_position(key.partition, position))
+    topics = []
+    for name, partitions in found.items():
+        topic = node.metadata.topic(name)
+        if version >= WITH_TOPIC_IDS and topic is None:
+            continue    # it has no id by which the client could know it
+        topic_id = NO_ID if topic is None else topic.topic_id
+        topics.append(OffsetFetchResponseGroupTopic(name, topic_id, tuple(partitions)))
+    return tuple(topics)
+
+
+def _asked_positions(
+    node: NodeState,
+    group_id: str,
+    asked: Sequence[OffsetFetchRequestGroupTopic],
+    version: int,
+) -> tuple[OffsetFetchResponseGroupTopic, ...]:
+    names = {each: _name_of(node, each, version) for each in asked}
+    keys = {
+        TopicPartition(name, number)
+        for each, name in names.items()
+        if name
+        for number in each.partition_indexes
+        if number >= 0
+    }
+    found = node.manager.fetch(group_id, list(keys)) if keys else {}
+    known: list[OffsetFetchResponseGroupTopic] = []
+    unknown: list[OffsetFetchResponseGroupTopic] = []
+    for each in asked:
+        name = names[each]
+        error = error_codes.UNKNOWN_TOPIC_ID.code if name is None else 0
+        partitions = tuple(
+            _fetched_position(number, found.get(TopicPartition(name or "", number)), error)
+            for number in each.partition_indexes
+        )
+        place = unknown if name is None else known
+        place.append(OffsetFetchResponseGroupTopic(each.name, each.topic_id, partitions))
+    return (*known, *unknown)
+
+
+def _name_of(node: NodeState, asked: OffsetFetchRequestGroupTopic, version: int) -> str | None:
+    if version < WITH_TOPIC_IDS:
+        return asked.name
+    topic = node.metadata.topic_of_id(asked.topic_id)
+    return None if topic is None else topic.name
+
+
+def _fetched_position(
+    number: int, position: OffsetAndMetadata | None, error: int = 0
+) -> OffsetFetchResponseGroupTopicPartition:
+    if position is None or position.offset < 0:
+        return _no_position(number, error)
+    return OffsetFetchResponseGroupTopicPartition(
+        number, position.offset, position.leader_epoch, position.metadata, error
+    )

@@ -1,0 +1,195 @@
+"""CreateTopics, DeleteTopics, CreatePartitions."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+
+from offsetlog import error_codes
+from offsetlog.directory.log_directory import random_topic_id
+from offsetlog.error_codes import ErrorCode
+from offsetlog.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
+    CreatePartitionsResponse,
+    CreatePartitionsResponseResult,
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
+    CreateTopicsResponse,
+    CreateTopicsResponseTopic,
+    CreateTopicsResponseTopicConfig,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicsResponseResponse,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.metadata_store import Topic, with_partitions
+from offsetlog.server.node import NodeState
+
+#: A name that a directory can have (docs/format/directory.md §1.1).
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+#: From this version on DeleteTopics names topics by id, too.
+DELETE_BY_ID = 6
+
+#: The source of a setting that was given with the topic, in answers.
+DYNAMIC_TOPIC_CONFIG = 1
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def new_topic(name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
+    """A topic with an id of its own."""
+    return Topic(name, random_topic_id(), partitions, MappingProxyType(configs or {}))
+
+
+class _RefusedError(Exception):
+    def __init__(self, error: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.error = error
+        self.reason = reason
+
+
+# --------------------------------------------------------------------------------------------- create
+
+
+def create_topics(node: NodeState, exchange: Exchange) -> None:
+    """Makes topics, or says whether it would."""
+    request: CreateTopicsRequest = exchange.request.message
+    names = [each.name for each in request.topics]
+    results = []
+    for asked in request.topics:
+        try:
+            if names.count(asked.name) > 1:
+                raise _RefusedError(
+                    error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
+                )
+            topic = _checked_topic(node, asked)
+            if not request.validate_only:
+                node.metadata.put_topic(topic)
+        except _RefusedError as refused:
+            results.append(
+                CreateTopicsResponseTopic(
+                    asked.name, error_code=refused.error.code, error_message=refused.reason
+                )
+            )
+            continue
+        results.append(_created(topic, is_made=not request.validate_only))
+    exchange.reply(CreateTopicsResponse(topics=tuple(results)))
+
+
+def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
+    if not is_valid_name(asked.name):
+        raise _RefusedError(
+            error_codes.INVALID_TOPIC_EXCEPTION, f"a topic cannot be named {asked.name!r}"
+        )
+    if node.metadata.topic(asked.name) is not None:
+        raise _RefusedError(
+            error_codes.TOPIC_ALREADY_EXISTS, f"topic {asked.name} is there already"
+        )
+    partitions = asked.num_partitions
+    if asked.assignments:
+        partitions = len(asked.assignments)
+    elif partitions == -1:
+        partitions = node.topic_defaults.partitions
+    if partitions < 1:
+        raise _RefusedError(
+            error_codes.INVALID_PARTITIONS, f"a topic has at least one partition, not {partitions}"
+        )
+    nodes = len(node.placement.nodes())
+    replicas = 1 if asked.assignments or asked.replication_factor == -1 else asked.replication_factor
+    if not 1 <= replicas <= nodes:
+        raise _RefusedError(
+            error_codes.INVALID_REPLICATION_FACTOR,
+            f"there are {nodes} nodes, and {replicas} replicas are asked for",
+        )
+    configs = {each.name: each.value for each in asked.configs if each.value is not None}
+    return new_topic(asked.name, partitions, configs)
+
+
+def _created(topic: Topic, *, is_made: bool) -> CreateTopicsResponseTopic:
+    return CreateTopicsResponseTopic(
+        topic.name,
+        topic.topic_id if is_made else bytes(16),
+        num_partitions=topic.partitions,
+        replication_factor=1,
+        configs=tuple(
+            CreateTopicsResponseTopicConfig(name, value, config_source=DYNAMIC_TOPIC_CONFIG)
+            for name, value in topic.configs.items()
+        ),
+    )
+
+
+# --------------------------------------------------------------------------------------------- delete
+
+
+def delete_topics(node: NodeState, exchange: Exchange) -> None:
+    """Deletes topics, and the positions that groups have in them."""
+    request: DeleteTopicsRequest = exchange.request.message
+    if exchange.version < DELETE_BY_ID:
+        asked: list[tuple[str | None, bytes]] = [(each, bytes(16)) for each in request.topic_names]
+    else:
+        asked = [(each.name, each.topic_id) for each in request.topics]
+    results = tuple(_delete(node, name, topic_id) for name, topic_id in asked)
+    deleted = [each.name for each in results if each.error_code == 0 and each.name]
+    if deleted:
+        node.manager.on_topic_deleted_async(deleted)
+    exchange.reply(DeleteTopicsResponse(responses=results))
+
+
+def _delete(
+    node: NodeState, name: str | None, topic_id: bytes
+) -> DeleteTopicsResponseResponse:
+    is_by_id = name is None
+    topic = node.metadata.topic_of_id(topic_id) if name is None else node.metadata.topic(name)
+    if topic is None:
+        error = (
+            error_codes.UNKNOWN_TOPIC_ID if is_by_id else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        return DeleteTopicsResponseResponse(name, topic_id, error.code, "there is no such topic")
+    if topic.is_internal:
+        return DeleteTopicsResponseResponse(
+            topic.name, topic.topic_id, error_codes.INVALID_REQUEST.code,
+            "the topic of positions cannot be deleted",
+        )
+    node.metadata.remove_topic(topic.name)
+    return DeleteTopicsResponseResponse(topic.name, topic.topic_id)
+
+
+# ----------------------------------------------------------------------------------------- partitions
+
+
+def create_partitions(node: NodeState, exchange: Exchange) -> None:
+    """Adds partitions to topics, or says whether it would."""
+    request: CreatePartitionsRequest = exchange.request.message
+    results = []
+    for asked in request.topics:
+        try:
+            topic = _with_more_partitions(node, asked)
+            if not request.validate_only:
+                node.metadata.put_topic(topic)
+            results.append(CreatePartitionsResponseResult(asked.name))
+        except _RefusedError as refused:
+            results.append(
+                CreatePartitionsResponseResult(asked.name, refused.error.code, refused.reason)
+            )
+    exchange.reply(CreatePartitionsResponse(results=tuple(results)))
+
+
+def _with_more_partitions(node: NodeState, asked: CreatePartitionsRequestTopic) -> Topic:
+    topic = node.metadata.topic(asked.name)
+    if topic is None:
+        raise _RefusedError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    if topic.is_internal:
+        raise _RefusedError(
+            error_codes.INVALID_REQUEST, "the topic of positions keeps its number of partitions"
+        )
+    if asked.count_ <= topic.partitions:
+        raise _RefusedError(
+            error_codes.INVALID_PARTITIONS,
+            f"the topic has {topic.partitions} partitions, and {asked.count_} are asked for",
+        )
+    return with_partitions(topic, asked.count_)

@@ -1,0 +1,210 @@
+"""What a cluster knows besides its logs: its id, its topics with their ids and settings.
+
+One node keeps it in one file, which is replaced as a whole and checked when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import xxhash
+
+from offsetlog._native.files import FileSystem, format_uuid, parse_uuid
+from offsetlog.directory.log_directory import random_topic_id
+from offsetlog.errors import CorruptionError, InvalidArgumentError, UnsupportedVersionError
+
+#: The topic whose partitions keep the positions.
+OFFSETS_TOPIC = "__consumer_offsets"
+
+FILE = "offsetlog-metadata.json"
+FORMAT = 1
+FILE_BYTES_MAX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic: its name, its 16-byte id, how many partitions it has, its own settings."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is the brokers' own."""
+        return self.name == OFFSETS_TOPIC
+
+
+class MetadataStore(Protocol):
+    """Topics and ids of a cluster.  Changes are durable when a call returns."""
+
+    @property
+    def cluster_id(self) -> str:
+        """22 characters, the same for ever."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics by name."""
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of this name."""
+
+    def topic_of_id(self, topic_id: bytes) -> Topic | None:
+        """The topic of this id."""
+
+    def put_topic(self, topic: Topic) -> None:
+        """Adds a topic, or replaces the one of its name."""
+
+    def remove_topic(self, name: str) -> None:
+        """Removes a topic."""
+
+
+class FileMetadataStore:
+    """The metadata of one node, in a file of its log directory.
+
+    Args:
+        path: the log directory.
+        fs: the file port.
+        node_id: of this node, where the file is new.
+        cluster_id: of the cluster, where the file is new; None for a new one.
+        offsets_topic: the topic of positions, whose id and number of partitions the directory knows.
+
+    Raises:
+        CorruptionError: the file is cut, or was changed.
+        UnsupportedVersionError: a later version wrote it.
+        StorageError: it cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fs: FileSystem,
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        offsets_topic: Topic,
+    ) -> None:
+        self._file = path / FILE
+        self._fs = fs
+        self._topics: dict[str, Topic] = {}
+        if fs.exists(self._file):
+            self._read()
+        else:
+            self._node_id = node_id
+            self._cluster_id = cluster_id or format_uuid(random_topic_id())
+        if self._topics.get(OFFSETS_TOPIC) != offsets_topic:
+            self._topics[OFFSETS_TOPIC] = offsets_topic
+            self._write()
+        self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
+
+    @property
+    def cluster_id(self) -> str:
+        """See MetadataStore."""
+        return self._cluster_id
+
+    @property
+    def node_id(self) -> int:
+        """See MetadataStore."""
+        return self._node_id
+
+    def topics(self) -> Mapping[str, Topic]:
+        """See MetadataStore."""
+        return MappingProxyType(self._topics)
+
+    def topic(self, name: str) -> Topic | None:
+        """See MetadataStore."""
+        return self._topics.get(name)
+
+    def topic_of_id(self, topic_id: bytes) -> Topic | None:
+        """See MetadataStore."""
+        return self._by_id.get(topic_id)
+
+    def put_topic(self, topic: Topic) -> None:
+        """See MetadataStore."""
+        before = self._topics.get(topic.name)
+        self._topics[topic.name] = topic
+        try:
+            self._write()
+        except BaseException:
+            self._topics.pop(topic.name)
+            if before is not None:
+                self._topics[topic.name] = before
+            raise
+        if before is not None:
+            self._by_id.pop(before.topic_id, None)
+        self._by_id[topic.topic_id] = topic
+
+    def remove_topic(self, name: str) -> None:
+        """See MetadataStore."""
+        topic = self._topics.pop(name, None)
+        if topic is None:
+            return
+        try:
+            self._write()
+        except BaseException:
+            self._topics[name] = topic
+            raise
+        self._by_id.pop(topic.topic_id, None)
+
+    # ------------------------------------------------------------------------------------------- file
+
+    def _read(self) -> None:
+        try:
+            whole = json.loads(self._fs.read_file(self._file, FILE_BYTES_MAX))
+            content, checksum = whole["content"], whole["checksum"]
+            if whole["format"] != FORMAT:
+                raise UnsupportedVersionError(
+                    f"its format is {whole['format']}; this version reads {FORMAT}", path=self._file
+                )
+            if checksum != _checksum(content):
+                raise CorruptionError("its checksum does not fit its content", path=self._file)
+            self._cluster_id = str(content["cluster_id"])
+            self._node_id = int(content["node_id"])
+            self._topics = {each["name"]: _topic(each) for each in content["topics"]}
+        except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
+            raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file) from failure
+
+    def _write(self) -> None:
+        content = {
+            "cluster_id": self._cluster_id,
+            "node_id": self._node_id,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": format_uuid(topic.topic_id),
+                    "partitions": topic.partitions,
+                    "configs": dict(topic.configs),
+                }
+                for topic in self._topics.values()
+            ],
+        }
+        whole = {"format": FORMAT, "checksum": _checksum(content), "content": content}
+        self._fs.replace_file(self._file, json.dumps(whole, indent=1, ensure_ascii=False).encode())
+
+
+def _topic(fields: dict[str, Any]) -> Topic:
+    return Topic(
+        str(fields["name"]),
+        parse_uuid(fields["topic_id"]),
+        int(fields["partitions"]),
+        MappingProxyType({str(key): str(value) for key, value in fields["configs"].items()}),
+    )
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return xxhash.xxh3_64_hexdigest(text.encode())
+
+
+def with_partitions(topic: Topic, partitions: int) -> Topic:
+    """The topic with another number of partitions."""
+    return replace(topic, partitions=partitions)

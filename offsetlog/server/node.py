@@ -1,0 +1,44 @@
+"""The parts of a node that handlers use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.group_host import GroupHost
+from offsetlog.server.metadata_store import MetadataStore
+from offsetlog.server.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """Settings of topics that clients do not give.
+
+    Attributes:
+        partitions: of a new topic (``num.partitions``).
+        auto_create: whether asking for a topic makes it (``auto.create.topics.enable``).
+    """
+
+    partitions: int = 1
+    auto_create: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What a node consists of.
+
+    Attributes:
+        manager: keeps the positions.
+        groups: the coordinator of the groups.
+        metadata: topics and ids.
+        placement: who leads what.
+        topic_defaults: of new topics.
+        metadata_max_units: of one position, in UTF-16 units.
+    """
+
+    manager: LogManager
+    groups: GroupHost
+    metadata: MetadataStore
+    placement: Placement
+    topic_defaults: TopicDefaults
+    metadata_max_units: int = 4096

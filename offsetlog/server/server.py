@@ -1,0 +1,160 @@
+"""The server's life: it opens the directory, leads its partitions, listens, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from offsetlog._native.files import FileSystem
+from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.directory.log_directory import random_topic_id
+from offsetlog.errors import ConfigError
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.settings import ManagerSettings
+from offsetlog.server.connection import Connection
+from offsetlog.server.group_host import GroupHost
+from offsetlog.server.metadata_store import OFFSETS_TOPIC, FileMetadataStore, Topic
+from offsetlog.server.node import NodeState, TopicDefaults
+from offsetlog.server.placement import Node, OneNode
+
+_log = logging.getLogger(__name__)
+
+MIB = 1 << 20
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What a server is made with.
+
+    Attributes:
+        manager: of the log directory.
+        host, port: where it listens; port 0 for any that is free.
+        advertised_host, advertised_port: under which clients find it; None for where it listens.
+        node_id: of the node, where the directory is new.
+        cluster_id: of the cluster, where the directory is new; None for a new one.
+        request_bytes_max: of one request (``socket.request.max.bytes``).
+        coordinator: of groups.
+        topics: of new topics.
+        allow_any_host: whether it may listen off loopback: there is no security yet.
+
+    Raises:
+        ConfigError: it would listen off loopback without leave.
+    """
+
+    manager: ManagerSettings
+    host: str = "127.0.0.1"
+    port: int = 9092
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+    node_id: int = 0
+    cluster_id: str | None = None
+    request_bytes_max: int = 100 * MIB
+    coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+    allow_any_host: bool = False
+
+    def __post_init__(self) -> None:
+        if self.host not in LOOPBACK and not self.allow_any_host:
+            raise ConfigError(
+                f"there is no security yet: it listens on {self.host} only if that is allowed"
+            )
+
+
+class Server:
+    """A node that is alone; `start` and `stop` run on its event loop."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._groups: GroupHost | None = None
+        self._manager: LogManager | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Opens the directory and listens; returns host and port.
+
+        Raises:
+            LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError: as
+                OffsetManager.start.
+            OSError: the port is taken.
+        """
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        manager = self._manager = LogManager(settings.manager)
+        await loop.run_in_executor(None, manager.start)
+        try:
+            self._groups = GroupHost(manager, settings.coordinator, loop)
+            for partition in range(manager.partitions):
+                self._groups.lead(partition, manager.leader_epoch(partition) + 1)
+            self._listener = await self._listen(loop)
+        except BaseException:
+            await self.stop()
+            raise
+        return self.address
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        settings = self._settings
+        manager, groups = self._manager, self._groups
+        assert manager is not None
+        assert groups is not None
+        offsets_topic = Topic(
+            OFFSETS_TOPIC, manager.group_log.topic_id or random_topic_id(), manager.partitions
+        )
+        metadata = FileMetadataStore(
+            settings.manager.path,
+            FileSystem(),
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            offsets_topic=offsets_topic,
+        )
+        node: NodeState | None = None
+
+        def connected() -> Connection:
+            assert node is not None
+            return Connection(
+                node,
+                settings.request_bytes_max,
+                self._connections.add,
+                self._connections.discard,
+            )
+
+        listener = await loop.create_server(
+            connected, settings.host, settings.port, backlog=1024, start_serving=False
+        )
+        host, port = listener.sockets[0].getsockname()[:2]
+        own = Node(
+            metadata.node_id,
+            settings.advertised_host or host,
+            settings.advertised_port or port,
+        )
+        node = NodeState(
+            manager,
+            groups,
+            metadata,
+            OneNode(own),
+            settings.topics,
+            settings.manager.store.metadata_max_units,
+        )
+        await listener.start_serving()
+        return listener
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        assert self._listener is not None
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def stop(self) -> None:
+        """Stops listening, answers what waits, closes the connections and the directory."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._groups is not None:
+            self._groups.close()
+        for connection in list(self._connections):
+            connection.close()
+        manager = self._manager
+        if manager is not None:
+            await asyncio.get_running_loop().run_in_executor(None, manager.stop)

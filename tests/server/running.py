@@ -1,0 +1,107 @@
+"""A server on a thread of its own, and plain sockets that carry frames to it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.manager.settings import ManagerSettings
+from offsetlog.protocol import APIS, decode_response, encode_request
+from offsetlog.server.server import Server, ServerSettings
+
+SECONDS = 20
+
+
+class RunningServer:
+    """A server that listens on a free port of loopback until it is stopped.
+
+    Args:
+        path: its log directory.
+        more: further settings of the server.
+    """
+
+    def __init__(self, path: Path, **more: Any) -> None:
+        coordinator = CoordinatorConfig(initial_rebalance_delay=0)
+        settings = {"port": 0, "coordinator": coordinator, **more}
+        manager = ManagerSettings(
+            path=path, partitions=50, durability="process", accept_while_loading=False
+        )
+        self.server = Server(ServerSettings(**{"manager": manager, **settings}))
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="server")
+        self._thread.start()
+        try:
+            self.address = self._run(self.server.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(SECONDS)
+
+    def _end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def stop(self) -> None:
+        """Stops it as SIGTERM does."""
+        self._run(self.server.stop())
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, timeout=SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> bytes | None:
+        """The next frame without its size; None: the connection was closed."""
+        size = self._exactly(4)
+        return None if size is None else self._exactly(int.from_bytes(size, "big"))
+
+    def _exactly(self, size: int) -> bytes | None:
+        data = b""
+        while len(data) < size:
+            try:
+                more = self.socket.recv(size - len(data))
+            except ConnectionResetError:
+                more = b""
+            if not more:
+                return None
+            data += more
+        return data
+
+    def ask(self, message: Any, version: int, correlation_id: int = 7) -> Any:
+        """Sends a request and returns its answer."""
+        self.send(encode_request(message, version, correlation_id, "test"))
+        frame = self.receive()
+        assert frame is not None
+        api = next(each for each in APIS.values() if each.request is type(message))
+        got, answer = decode_response(api.response, version, frame)
+        assert got == correlation_id
+        return answer
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,246 @@
+"""A server starts in a new directory or one with a past, keeps what it answered, and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.errors import ConfigError, CorruptionError, LockedError, UnsupportedVersionError
+from offsetlog.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsRequestTopic,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    MetadataRequest,
+    MetadataRequestTopic,
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitRequestTopicPartition,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from offsetlog.server.metadata_store import FILE
+
+from .running import Client, RunningServer
+
+
+def made(client: Client, *names: str, partitions: int = 2) -> None:
+    asked = tuple(CreateTopicsRequestTopic(name, partitions, 1) for name in names)
+    answer = client.ask(CreateTopicsRequest(asked), 7)
+    assert [each.error_code for each in answer.topics] == [0] * len(names)
+
+
+def commit(client: Client, group: str, topic: str, offset: int, **more) -> int:
+    partition = OffsetCommitRequestTopicPartition(1, offset, 5, committed_metadata="m")
+    request = OffsetCommitRequest(group, topics=(OffsetCommitRequestTopic(topic, partitions=(partition,)),), **more)
+    (answer,) = client.ask(request, 9).topics
+    return answer.partitions[0].error_code
+
+
+def positions(client: Client, group: str) -> dict[tuple[str, int], tuple[int, int, str]]:
+    asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=None),))
+    (answer,) = client.ask(asked, 9).groups
+    assert answer.error_code == 0
+    return {
+        (topic.name, each.partition_index): (each.committed_offset, each.committed_leader_epoch, each.metadata)
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def member_of(client: Client, group: str) -> str:
+    """A member of a stable group of generation 1."""
+    protocol = JoinGroupRequestProtocol("range", b"")
+    join = JoinGroupRequest(group, 10_000, 60_000, "", None, "consumer", (protocol,))
+    member_id = client.ask(join, 9).member_id
+    assert client.ask(join._replace(member_id=member_id), 9).generation_id == 1
+    assigned = (SyncGroupRequestAssignment(member_id, b"all"),)
+    sync = SyncGroupRequest(group, 1, member_id, None, "consumer", "range", assigned)
+    assert client.ask(sync, 5).error_code == 0
+    return member_id
+
+
+def topic_of(client: Client, name: str):
+    asked = (MetadataRequestTopic(name=name),)
+    return client.ask(MetadataRequest(asked, allow_auto_topic_creation=False), 12).topics[0]
+
+
+def test_what_was_answered_is_there_after_a_restart(tmp_path):
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        made(client, "orders")
+        topic = topic_of(client, "orders")
+        cluster_id = client.ask(MetadataRequest(topics=()), 12).cluster_id
+        assert commit(client, "g", "orders", 42) == 0
+        member_id = member_of(client, "members")
+        assert commit(client, "members", "orders", 7, generation_id_or_member_epoch=1, member_id=member_id) == 0
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        assert topic_of(client, "orders").topic_id == topic.topic_id
+        assert client.ask(MetadataRequest(topics=()), 12).cluster_id == cluster_id
+        assert positions(client, "g") == {("orders", 1): (42, 5, "m")}
+        assert positions(client, "members") == {("orders", 1): (7, 5, "m")}
+        # The group lives on with its member, and its generation goes on.
+        assert client.ask(HeartbeatRequest("members", 1, member_id), 4).error_code == 0
+        assert commit(client, "members", "orders", 8) == 25
+        assert commit(client, "members", "orders", 8, generation_id_or_member_epoch=1, member_id=member_id) == 0
+
+
+def test_the_library_reads_what_the_server_wrote_and_the_other_way_round(tmp_path):
+    with offsetlog.open(tmp_path / "data", partitions=50) as store:
+        store.commit("g", {TopicPartition("orders", 0): 11})
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        assert positions(client, "g") == {("orders", 0): (11, -1, "")}
+        made(client, "orders")
+        assert commit(client, "g", "orders", 12) == 0
+    with offsetlog.open(tmp_path / "data") as store:
+        fetched = {key: value.offset for key, value in store.fetch("g").items()}
+        assert fetched == {TopicPartition("orders", 0): 11, TopicPartition("orders", 1): 12}
+        assert store.verify() == []
+
+
+def test_two_servers_do_not_share_a_directory(tmp_path):
+    with RunningServer(tmp_path / "data"), pytest.raises(LockedError):
+        RunningServer(tmp_path / "data")
+
+
+def test_off_loopback_only_with_leave(tmp_path):
+    with pytest.raises(ConfigError, match=r"no security yet: it listens on 0\.0\.0\.0 only"):
+        RunningServer(tmp_path / "data", host="0.0.0.0")
+
+
+def test_metadata_that_were_changed_are_refused(tmp_path):
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        made(client, "orders")
+    file = tmp_path / "data" / FILE
+    text = file.read_text()
+    file.write_text(text.replace('"partitions": 2', '"partitions": 3'))
+    with pytest.raises(CorruptionError, match="checksum"):
+        RunningServer(tmp_path / "data")
+    file.write_text(text.replace('"format": 1', '"format": 2'))
+    with pytest.raises(UnsupportedVersionError, match="its format is 2"):
+        RunningServer(tmp_path / "data")
+    file.write_text(text[:-20])
+    with pytest.raises(CorruptionError, match="it is no metadata"):
+        RunningServer(tmp_path / "data")
+    file.write_text(text)
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        assert topic_of(client, "orders").error_code == 0
+
+
+def test_topics_are_made_grown_and_deleted(tmp_path):
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        made(client, "orders", "other")
+        again = client.ask(CreateTopicsRequest((CreateTopicsRequestTopic("orders", 1, 1),)), 7)
+        assert again.topics[0].error_code == 36
+        refused = [
+            (CreateTopicsRequestTopic("a/b", 1, 1), 17),
+            (CreateTopicsRequestTopic("none", 0, 1), 37),
+            (CreateTopicsRequestTopic("many", 1, 3), 38),
+        ]
+        answer = client.ask(CreateTopicsRequest(tuple(each for each, _ in refused)), 7)
+        assert [each.error_code for each in answer.topics] == [error for _, error in refused]
+        grown = client.ask(CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5),)), 3)
+        assert grown.results[0].error_code == 0
+        assert len(topic_of(client, "orders").partitions) == 5
+        less = client.ask(CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5),)), 3)
+        assert less.results[0].error_code == 37
+        assert commit(client, "g", "orders", 1) == 0
+        deleted = client.ask(DeleteTopicsRequest((DeleteTopicsRequestTopic("orders"),)), 6)
+        assert deleted.responses[0].error_code == 0
+        assert topic_of(client, "orders").error_code == 3
+        assert commit(client, "g", "orders", 2) == 3
+        internal = client.ask(DeleteTopicsRequest((DeleteTopicsRequestTopic("__consumer_offsets"),)), 6)
+        assert internal.responses[0].error_code == 42
+
+
+def test_asking_for_a_topic_makes_it_only_if_that_is_wanted(tmp_path):
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        assert topic_of(client, "new").error_code == 3
+        asked = (MetadataRequestTopic(name="new"), MetadataRequestTopic(name="a/b"))
+        answer = client.ask(MetadataRequest(asked), 12)
+        assert [each.error_code for each in answer.topics] == [0, 17]
+        assert topic_of(client, "new").error_code == 0
+
+
+def test_it_is_found_where_it_says(tmp_path):
+    advertised = {"advertised_host": "broker.example", "advertised_port": 1234}
+    with RunningServer(tmp_path / "data", **advertised) as server, Client(server.address) as client:
+        (node,) = client.ask(MetadataRequest(topics=()), 12).brokers
+        found = client.ask(FindCoordinatorRequest("g"), 3)
+    assert (node.host, node.port) == (found.host, found.port) == ("broker.example", 1234)
+
+
+# -------------------------------------------------------------------------------------- the command
+
+
+@contextlib.contextmanager
+def started(path, *options: str):
+    """The command on a free port, and its address; it is killed if it still runs at the end."""
+    command = [sys.executable, "-m", "offsetlog", "serve", str(path), "--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            line = process.stdout.readline()
+            found = re.fullmatch(r"offsetlog listens on (127\.0\.0\.1):(\d+)\n", line)
+            assert found, line + process.stderr.read()
+            yield process, (found[1], int(found[2]))
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_stops_in_order_when_it_is_told(tmp_path, sent):
+    with started(tmp_path / "data") as (process, address), Client(address) as client:
+        made(client, "orders")
+        assert commit(client, "g", "orders", 3) == 0
+        process.send_signal(sent)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+    assert os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
+
+
+def test_a_commit_that_was_answered_survives_kill_9(tmp_path):
+    with started(tmp_path / "data") as (process, address), Client(address) as client:
+        made(client, "orders")
+        for offset in range(20):
+            assert commit(client, "g", "orders", offset) == 0
+        process.kill()
+        process.wait(20)
+    with started(tmp_path / "data") as (process, address), Client(address) as client:
+        assert positions(client, "g") == {("orders", 1): (19, 5, "m")}
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--listen", "nowhere"], "'nowhere' is no HOST:PORT"),
+        (["--listen", "0.0.0.0:0"], "there is no security yet"),
+        (["--partitions", "0"], "partitions"),
+    ],
+)
+def test_the_command_says_in_one_line_why_it_does_not_start(tmp_path, options, text):
+    command = [sys.executable, "-m", "offsetlog", "serve", str(tmp_path / "data"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
