@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from offsetlog import error_codes
 from offsetlog.coordinator.call import Call
-from offsetlog.coordinator.classic_group import ClassicGroup, GroupState
+from offsetlog.coordinator.classic_group import CONSUMER, ClassicGroup, GroupState
 from offsetlog.coordinator.group_record import GroupRecord
 from offsetlog.coordinator.membership import (
     SYNC_WITH_PROTOCOL,
@@ -56,8 +56,8 @@ class Ports(Protocol):
     def answer(self, call: Call, message: Any) -> None:
         """Sends the answer of a call; once for each."""
 
-    def append(self, partition: int, group_id: str, record: GroupRecord) -> None:
-        """Appends the record of a group; `Coordinator.written` says how it went."""
+    def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
+        """Appends the record of a group, or deletes all of it; `Coordinator.written` says how it went."""
 
     def now_ms(self) -> int:
         """The time of day, ms since 1970."""
@@ -74,6 +74,19 @@ COMMIT_WITH_MISSING_GROUP = 9
 
 #: A request, or a deadline, that waits for a record of its group.
 Step = Callable[[float], Write | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGroup:
+    """A group of another kind than the classic one, which this coordinator keeps and does not run.
+
+    Attributes:
+        group_type: as ListGroups names it: "consumer", "share", "streams".
+        has_members: whether the log has a record of a member.
+    """
+
+    group_type: str
+    has_members: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +124,7 @@ class Coordinator:
         )
         self._loading: set[int] = set()
         self._partitions: dict[int, dict[str, _Slot]] = {}
+        self._others: dict[int, dict[str, OtherGroup]] = {}
 
     # -------------------------------------------------------------------------------------- partitions
 
@@ -119,10 +133,15 @@ class Coordinator:
         self._loading.add(partition)
 
     def loaded(
-        self, partition: int, records: Iterable[tuple[str, GroupRecord]], now: float
+        self,
+        partition: int,
+        records: Iterable[tuple[str, GroupRecord]],
+        now: float,
+        others: Mapping[str, OtherGroup] | None = None,
     ) -> None:
-        """The partition is known: the newest record of each of its groups."""
+        """The partition is known: the newest record of each of its groups, and those of other kinds."""
         slots = self._partitions[partition] = {}
+        self._others[partition] = dict(others or {})
         self._loading.discard(partition)
         for group_id, record in records:
             slot = slots[group_id] = _Slot(ClassicGroup(group_id))
@@ -132,6 +151,7 @@ class Coordinator:
     def resign(self, partition: int) -> None:
         """The partition is led by another process: all that waits is answered so."""
         self._loading.discard(partition)
+        self._others.pop(partition, None)
         for slot in self._partitions.pop(partition, {}).values():
             self._refuse_waiting(slot, error_codes.NOT_COORDINATOR)
             self._membership.end(slot.group, error_codes.NOT_COORDINATOR)
@@ -151,6 +171,23 @@ class Coordinator:
         if slot is not None:
             return slot.group
         return ClassicGroup(group_id) if self._ports.has_offsets(group_id) else None
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition loads, whose groups are not known yet."""
+        return bool(self._loading)
+
+    def loaded_partitions(self) -> list[int]:
+        """The partitions whose groups are known."""
+        return sorted(self._partitions)
+
+    def other_group(self, group_id: str) -> OtherGroup | None:
+        """The group of this name, if it is of another kind."""
+        return self._others.get(self._partition_for(group_id), {}).get(group_id)
+
+    def other_groups(self) -> dict[str, OtherGroup]:
+        """All groups of other kinds."""
+        return {name: each for others in self._others.values() for name, each in others.items()}
 
     def groups(self) -> list[ClassicGroup]:
         """All groups that have records."""
@@ -193,6 +230,8 @@ class Coordinator:
         session = request.session_timeout_ms
         if not config.min_session_timeout <= session <= config.max_session_timeout:
             return error_codes.INVALID_SESSION_TIMEOUT
+        if self.other_group(request.group_id) is not None:
+            return error_codes.INCONSISTENT_GROUP_PROTOCOL
         if request.member_id and self.group(request.group_id) is None:
             return error_codes.UNKNOWN_MEMBER_ID
         return None
@@ -277,6 +316,35 @@ class Coordinator:
             return error_codes.INVALID_GROUP_ID
         return self.refusal(group_id)
 
+    def delete(self, group_id: str, call: Call, now: float) -> None:
+        """Deletes a group without members, and its positions; answers an ErrorCode, or None."""
+        error = self.refusal(group_id)
+        other = self.other_group(group_id) if error is None else None
+        slot = self._slot(group_id) if error is None else None
+        if error is None and slot is None and other is None and not self._ports.has_offsets(group_id):
+            error = error_codes.GROUP_ID_NOT_FOUND
+        if other is not None and other.has_members:
+            error = error_codes.NON_EMPTY_GROUP
+        if error is not None:
+            self._answer(call, error)
+            return
+        slot = slot or self._new_slot(group_id)
+        membership, group = self._membership, slot.group
+        self._run(slot, lambda now: membership.delete(group, call), lambda e: [(call, e)], now)
+
+    def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
+        """Why no position of a group can be deleted; None: those can that nobody reads."""
+        refusal = self._known_refusal(group_id)
+        if refusal is not None:
+            return refusal
+        group = self.group(group_id)
+        if self.other_group(group_id) is not None:
+            return None
+        if group is None or group.state is GroupState.DEAD:
+            return error_codes.GROUP_ID_NOT_FOUND
+        is_active = group.state is not GroupState.EMPTY
+        return error_codes.NON_EMPTY_GROUP if is_active and group.protocol_type != CONSUMER else None
+
     # ----------------------------------------------------------------------------------------- offsets
 
     def commit_refusal(
@@ -292,6 +360,10 @@ class Coordinator:
             return refusal
         group = self.group(request.group_id)
         generation = request.generation_id_or_member_epoch
+        other = self.other_group(request.group_id)
+        if other is not None:
+            is_free = generation < 0 and not other.has_members
+            return None if is_free else error_codes.UNKNOWN_MEMBER_ID
         if group is None:
             if generation < 0:
                 return None
@@ -335,8 +407,11 @@ class Coordinator:
             return    # resigned meanwhile: all that waited was answered
         write, slot.in_flight = slot.in_flight, None
         self._timers.cancel(Timer(group_id, "write"))
-        if error is None:
+        if error is None and write.record is not None:
             slot.group.apply(write.record)
+        elif error is None:
+            del self._partitions[partition][group_id]
+            self._others[partition].pop(group_id, None)
         self._take(slot, write.done(error, now), now)
 
     def _on_write_time(self, slot: _Slot, now: float) -> None:

@@ -72,13 +72,13 @@ class Write:
     """A record that a group needs, and who waits for it.
 
     Attributes:
-        record: the group from now on.
+        record: the group from now on; None: all of the group goes, its positions as well.
         done: called once with None when the record has been applied, or with the error with which
             it failed; `now` in seconds.  It answers, and may return the next record.
         refusals: the calls that wait, and their answers if they have to be given an error before.
     """
 
-    record: GroupRecord
+    record: GroupRecord | None
     done: Callable[[ErrorCode | None, float], Write | None]
     refusals: Callable[[ErrorCode], Refusals]
 
@@ -553,6 +553,24 @@ class Membership:
             # Its client, if it is still there, joins again.
             self._refuse_join(member.awaiting_join, error_codes.UNKNOWN_MEMBER_ID, "")
         self._answer_sync(member, SyncGroupResponse(error_code=error_codes.UNKNOWN_MEMBER_ID.code))
+
+    # ----------------------------------------------------------------------------------------- delete
+
+    def delete(self, group: ClassicGroup, call: Call) -> Write | None:
+        """Deletes a group without members; the answer is an ErrorCode, or None for success."""
+        if group.state is GroupState.DEAD:
+            self._answer(call, error_codes.GROUP_ID_NOT_FOUND)
+            return None
+        if group.state is not GroupState.EMPTY:
+            self._answer(call, error_codes.NON_EMPTY_GROUP)
+            return None
+
+        def done(error: ErrorCode | None, now: float) -> None:
+            if error is None:
+                self.end(group, error_codes.COORDINATOR_NOT_AVAILABLE)
+            self._answer(call, error)
+
+        return Write(None, done, lambda error: [(call, error)])
 
     # ------------------------------------------------------------------------------------------ timers
 

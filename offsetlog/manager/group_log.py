@@ -49,6 +49,14 @@ class GroupLog:
             return []
         return [record[:2] for record in replica.partition.group_records()]
 
+    def groups(self, partition: int) -> dict[str, int]:
+        """Returns the groups with a position or a record, and how many positions each has.
+
+        Raises as `records`.
+        """
+        replica = self._core.replica(partition)
+        return {} if replica is None else replica.partition.groups()
+
     def has_offsets(self, group: str) -> bool:
         """Returns whether a group has a committed or a pending position.  Raises as `records`."""
         replica = self._core.replica(self._core.core.number_of(group))

@@ -13,7 +13,7 @@ from typing import Any
 from offsetlog._native.encoding import encode_key
 from offsetlog._native.records import decode_key
 from offsetlog.coordinator.call import Call
-from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig
+from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig, OtherGroup
 from offsetlog.coordinator.group_record import KEY_TYPE, GroupRecord
 from offsetlog.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
@@ -60,7 +60,7 @@ class GroupHost:
     ) -> None:
         self._manager = manager
         self._loop = loop
-        self._exchanges: dict[Call, Exchange] = {}
+        self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.coordinator = Coordinator(config, self, manager.partition_for)
 
@@ -82,7 +82,9 @@ class GroupHost:
             _log.exception("log partition %d could not be loaded", partition)
             self.coordinator.resign(partition)
             return
-        self.coordinator.loaded(partition, _groups_of(partition, records), self._loop.time())
+        self.coordinator.loaded(
+            partition, _groups_of(partition, records), self._loop.time(), _others_of(records)
+        )
         self._arm()
 
     # ----------------------------------------------------------------------------------------- running
@@ -91,8 +93,15 @@ class GroupHost:
         self, exchange: Exchange, handle: Callable[[Any, Call, float], None]
     ) -> None:
         """Has the coordinator handle a request, whose answer may come later."""
-        self._exchanges[exchange.call] = exchange
+        self._replies[exchange.call] = exchange.reply
         handle(exchange.request.message, exchange.call, self._loop.time())
+        self._arm()
+
+    def delete(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
+        """Deletes a group without members; `finished` is called with the error, or None."""
+        call = Call(0)
+        self._replies[call] = finished
+        self.coordinator.delete(group_id, call, self._loop.time())
         self._arm()
 
     def _arm(self) -> None:
@@ -122,15 +131,18 @@ class GroupHost:
 
     def answer(self, call: Call, message: Any) -> None:
         """See Ports."""
-        self._exchanges.pop(call).reply(message)
+        self._replies.pop(call)(message)
 
-    def append(self, partition: int, group_id: str, record: GroupRecord) -> None:
+    def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
         """See Ports."""
         key = encode_key(KEY_TYPE, {"group": group_id})
+        manager = self._manager
         try:
-            pending = self._manager.group_log.write_async(
-                group_id, [(key, record.to_value())], timeout=math.inf
-            )
+            if record is None:
+                pending = manager.delete_group_async(group_id, timeout=math.inf)
+            else:
+                written: list[tuple[bytes, bytes | None]] = [(key, record.to_value())]
+                pending = manager.group_log.write_async(group_id, written, timeout=math.inf)
         except OffsetLogError as failure:
             _log.warning("group %r: its record could not be written: %s", group_id, failure)
             error = write_error(failure)
@@ -171,6 +183,27 @@ class GroupHost:
     def has_offsets(self, group_id: str) -> bool:
         """See Ports."""
         return self._manager.group_log.has_offsets(group_id)
+
+
+#: The key types of the records that a group of another kind has, and that its members have.
+OTHER_GROUPS = {3: "consumer", 11: "share", 17: "streams"}
+OTHER_MEMBERS = {5: "consumer", 10: "share", 19: "streams"}
+
+
+def _others_of(records: list[tuple[bytes, bytes]]) -> dict[str, OtherGroup]:
+    found: dict[str, OtherGroup] = {}
+    for key, _ in records:
+        number = int.from_bytes(key[:2], "big")
+        if number not in OTHER_GROUPS and number not in OTHER_MEMBERS:
+            continue
+        name = decode_key(key)
+        assert name is not None
+        group_id = name["data"]["groupId"]
+        group_type = OTHER_GROUPS.get(number) or OTHER_MEMBERS[number]
+        before = found.get(group_id)
+        has_members = number in OTHER_MEMBERS or (before is not None and before.has_members)
+        found[group_id] = OtherGroup(group_type, has_members)
+    return found
 
 
 def _groups_of(

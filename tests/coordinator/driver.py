@@ -41,9 +41,9 @@ class Driver:
         self.numbers = itertools.count(1)
         self.answers: dict[Call, Any] = {}
         #: What the log holds: groups with their records, oldest first.
-        self.log: list[tuple[str, GroupRecord]] = []
+        self.log: list[tuple[str, GroupRecord | None]] = []
         #: Records that are not below W yet.
-        self.above: list[tuple[str, GroupRecord]] = []
+        self.above: list[tuple[str, GroupRecord | None]] = []
         self.offsets: set[str] = set()
         self.coordinator = self.restarted()
 
@@ -53,7 +53,10 @@ class Driver:
         self.above = []
         coordinator = Coordinator(self.config, self, lambda group_id: PARTITION)
         coordinator.begin_load(PARTITION)
-        coordinator.loaded(PARTITION, dict(self.log).items(), self.now)
+        newest = {name: record for name, record in self.log if record is not None}
+        gone = {name for name, record in dict(self.log).items() if record is None}
+        records = [(name, record) for name, record in newest.items() if name not in gone]
+        coordinator.loaded(PARTITION, records, self.now)
         self.coordinator = coordinator
         return coordinator
 
@@ -63,9 +66,9 @@ class Driver:
         assert call not in self.answers
         self.answers[call] = message
 
-    def append(self, partition: int, group_id: str, record: GroupRecord) -> None:
+    def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
         assert partition == PARTITION
-        assert GroupRecord.from_value(record.to_value()) == record
+        assert record is None or GroupRecord.from_value(record.to_value()) == record
         self.above.append((group_id, record))
 
     def now_ms(self) -> int:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -56,7 +57,9 @@ def commit(client: Client, group: str, topic: str, offset: int, **more) -> int:
 
 def positions(client: Client, group: str) -> dict[tuple[str, int], tuple[int, int, str]]:
     asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=None),))
-    (answer,) = client.ask(asked, 9).groups
+    end = time.monotonic() + 10
+    while (answer := client.ask(asked, 9).groups[0]).error_code == 14 and time.monotonic() < end:
+        time.sleep(0.01)    # it loads
     assert answer.error_code == 0
     return {
         (topic.name, each.partition_index): (each.committed_offset, each.committed_leader_epoch, each.metadata)

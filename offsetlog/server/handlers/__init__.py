@@ -21,10 +21,14 @@ HANDLERS: dict[int, Handler] = {
     12: groups.heartbeat,
     13: groups.leave_group,
     14: groups.sync_group,
+    15: groups.describe_groups,
+    16: groups.list_groups,
     18: cluster.api_versions,
     19: topics.create_topics,
     20: topics.delete_topics,
     37: topics.create_partitions,
+    42: groups.delete_groups,
+    47: offsets.offset_delete,
     60: cluster.describe_cluster,
 }
 cluster.SERVED.update(HANDLERS)

@@ -1,7 +1,28 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the coordinator has them (docs/format/coordinator.md)."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what administrators ask of groups.
+
+Source: docs/format/coordinator.md §5.5, §5.6, §5.8-5.10.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
+from offsetlog import error_codes
+from offsetlog.coordinator.classic_group import ClassicGroup, GroupState, Member
+from offsetlog.error_codes import ErrorCode
+from offsetlog.protocol.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteGroupsResponseResult,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponseGroup,
+    DescribeGroupsResponseGroupMember,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListGroupsResponseGroup,
+)
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.node import NodeState
 
@@ -24,3 +45,136 @@ def heartbeat(node: NodeState, exchange: Exchange) -> None:
 def leave_group(node: NodeState, exchange: Exchange) -> None:
     """Answers when an empty group is stored so, else at once."""
     node.groups.run(exchange, node.groups.coordinator.leave)
+
+
+# ----------------------------------------------------------------------------------------------- list
+
+CLASSIC = "classic"
+
+
+def list_groups(node: NodeState, exchange: Exchange) -> None:
+    """Answers with the groups of the partitions that are led here, in any order."""
+    request: ListGroupsRequest = exchange.request.message
+    if node.groups.coordinator.is_loading:
+        error = error_codes.COORDINATOR_LOAD_IN_PROGRESS
+        exchange.reply(ListGroupsResponse(error_code=error.code))
+        return
+    states = {each.strip().lower() for each in request.states_filter}
+    types = {each.strip().lower() for each in request.types_filter}
+    exchange.reply(
+        ListGroupsResponse(
+            groups=tuple(
+                each
+                for each in _all_groups(node)
+                if (not states or each.group_state.lower() in states)
+                and (not types or each.group_type in types)
+            )
+        )
+    )
+
+
+def _all_groups(node: NodeState) -> Iterator[ListGroupsResponseGroup]:
+    coordinator = node.groups.coordinator
+    named = set()
+    for group in coordinator.groups():
+        named.add(group.group_id)
+        yield ListGroupsResponseGroup(
+            group.group_id, group.protocol_type, group.state.value, CLASSIC
+        )
+    for name, other in coordinator.other_groups().items():
+        named.add(name)
+        state = "Stable" if other.has_members else "Empty"
+        protocol_type = "consumer" if other.group_type == "consumer" else other.group_type
+        yield ListGroupsResponseGroup(name, protocol_type, state, other.group_type)
+    for partition in coordinator.loaded_partitions():
+        for name, positions in node.manager.group_log.groups(partition).items():
+            if name not in named and positions:
+                yield ListGroupsResponseGroup(name, "", GroupState.EMPTY.value, CLASSIC)
+
+
+# ------------------------------------------------------------------------------------------- describe
+
+#: From this version on DescribeGroups says that a group is not there.
+DESCRIBE_WITH_MISSING_GROUP = 6
+#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: whoever asks may do all of a group.
+ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+NOT_ASKED_FOR = -(1 << 31)
+
+
+def describe_groups(node: NodeState, exchange: Exchange) -> None:
+    """Answers with the members of classic groups."""
+    request: DescribeGroupsRequest = exchange.request.message
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    exchange.reply(
+        DescribeGroupsResponse(
+            groups=tuple(
+                _described(node, name, exchange.version)._replace(
+                    authorized_operations=operations
+                )
+                for name in request.groups
+            )
+        )
+    )
+
+
+def _described(node: NodeState, name: str, version: int) -> DescribeGroupsResponseGroup:
+    coordinator = node.groups.coordinator
+    refusal = coordinator.refusal(name)
+    if refusal is not None:
+        return DescribeGroupsResponseGroup(refusal.code, group_id=name)
+    group = coordinator.group(name)
+    if group is None or coordinator.other_group(name) is not None:
+        return _missing(name, version)
+    is_stable = group.state is GroupState.STABLE
+    return DescribeGroupsResponseGroup(
+        group_id=name,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=(group.protocol or "") if is_stable else "",
+        members=tuple(_described_member(group, each) for each in group.members.values()),
+    )
+
+
+def _missing(name: str, version: int) -> DescribeGroupsResponseGroup:
+    dead = DescribeGroupsResponseGroup(group_id=name, group_state=GroupState.DEAD.value)
+    if version < DESCRIBE_WITH_MISSING_GROUP:
+        return dead
+    return dead._replace(
+        error_code=error_codes.GROUP_ID_NOT_FOUND.code, error_message=f"Group {name} not found."
+    )
+
+
+def _described_member(group: ClassicGroup, member: Member) -> DescribeGroupsResponseGroupMember:
+    is_stable = group.state is GroupState.STABLE
+    return DescribeGroupsResponseGroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.metadata(group.protocol) if is_stable else b"",
+        member.assignment,
+    )
+
+
+# --------------------------------------------------------------------------------------------- delete
+
+
+def delete_groups(node: NodeState, exchange: Exchange) -> None:
+    """Deletes groups without members; answers when all of them are decided."""
+    request: DeleteGroupsRequest = exchange.request.message
+    names = list(dict.fromkeys(request.groups_names))
+    errors: dict[str, int] = {}
+
+    def finished(name: str, error: ErrorCode | None) -> None:
+        errors[name] = 0 if error is None else error.code
+        if len(errors) == len(names):
+            exchange.reply(
+                DeleteGroupsResponse(
+                    results=tuple(DeleteGroupsResponseResult(each, errors[each]) for each in names)
+                )
+            )
+
+    if not names:
+        exchange.reply(DeleteGroupsResponse())
+    for name in names:
+        node.groups.delete(name, partial(finished, name))

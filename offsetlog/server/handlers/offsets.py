@@ -8,9 +8,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from offsetlog import error_codes
+from offsetlog.coordinator.classic_group import ClassicGroup, GroupState
 from offsetlog.error_codes import ErrorCode
 from offsetlog.errors import OffsetLogError
-from offsetlog.manager.interface import PendingCommit
+from offsetlog.manager.interface import Pending, PendingCommit
 from offsetlog.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -18,6 +19,10 @@ from offsetlog.protocol.messages import (
     OffsetCommitResponse,
     OffsetCommitResponseTopic,
     OffsetCommitResponseTopicPartition,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
+    OffsetDeleteResponseTopicPartition,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestGroupTopic,
@@ -206,6 +211,79 @@ def _position(
 
 def _utf16_units(text: str | None) -> int:
     return 0 if text is None else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+# --------------------------------------------------------------------------------------------- delete
+
+
+def offset_delete(node: NodeState, exchange: Exchange) -> None:
+    """Deletes positions of topics that the group does not read."""
+    request: OffsetDeleteRequest = exchange.request.message
+    refusal = node.groups.coordinator.offset_delete_refusal(request.group_id)
+    if refusal is not None:
+        exchange.reply(OffsetDeleteResponse(error_code=refusal.code))
+        return
+    group = node.groups.coordinator.group(request.group_id)
+    refused: dict[str, list[OffsetDeleteResponseTopicPartition]] = {}
+    deleted: dict[str, list[OffsetDeleteResponseTopicPartition]] = {}
+    for asked in request.topics:
+        topic = node.metadata.topic(asked.name)
+        is_read = group is not None and _is_read(group, asked.name)
+        for each in asked.partitions:
+            number = each.partition_index
+            if topic is None or not 0 <= number < topic.partitions:
+                error, place = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, refused
+            elif is_read:
+                error, place = error_codes.GROUP_SUBSCRIBED_TO_TOPIC.code, deleted
+            else:
+                error, place = 0, deleted
+            answer = OffsetDeleteResponseTopicPartition(number, error)
+            place.setdefault(asked.name, []).append(answer)
+    _delete(node, exchange, refused, deleted)
+
+
+def _is_read(group: ClassicGroup, topic: str) -> bool:
+    return group.state is not GroupState.EMPTY and group.is_subscribed_to(topic)
+
+
+def _delete(
+    node: NodeState,
+    exchange: Exchange,
+    refused: dict[str, list[OffsetDeleteResponseTopicPartition]],
+    deleted: dict[str, list[OffsetDeleteResponseTopicPartition]],
+) -> None:
+    topics = dict(refused)
+    for name, partitions in deleted.items():
+        topics[name] = [*topics.get(name, []), *partitions]
+    answer = OffsetDeleteResponse(
+        topics=tuple(
+            OffsetDeleteResponseTopic(name, tuple(partitions))
+            for name, partitions in topics.items()
+        )
+    )
+    keys = [
+        TopicPartition(name, each.partition_index)
+        for name, partitions in deleted.items()
+        for each in partitions
+        if each.error_code == 0
+    ]
+    if not keys:
+        exchange.reply(answer)
+        return
+    try:
+        pending = node.manager.delete_async(exchange.request.message.group_id, keys)
+    except OffsetLogError as failure:
+        exchange.reply(OffsetDeleteResponse(error_code=write_error(failure).code))
+        return
+    pending.add_done_callback(lambda done: node.groups.call_soon(_deleted, exchange, answer, done))
+
+
+def _deleted(exchange: Exchange, answer: OffsetDeleteResponse, pending: Pending[int]) -> None:
+    try:
+        pending.result(0)
+    except OffsetLogError as failure:
+        answer = OffsetDeleteResponse(error_code=write_error(failure).code)
+    exchange.reply(answer)
 
 
 # ---------------------------------------------------------------------------------------------- fetch
