@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from types import MappingProxyType
 
 from offsetlog import error_codes
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import OffsetLogError
+from offsetlog.manager.interface import Pending
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
@@ -25,6 +28,8 @@ from offsetlog.protocol.messages import (
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.metadata_store import Topic, with_partitions
 from offsetlog.server.node import NodeState
+
+_log = logging.getLogger(__name__)
 
 #: A name that a directory can have (docs/format/directory.md §1.1).
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -136,8 +141,16 @@ def delete_topics(node: NodeState, exchange: Exchange) -> None:
     results = tuple(_delete(node, name, topic_id) for name, topic_id in asked)
     deleted = [each.name for each in results if each.error_code == 0 and each.name]
     if deleted:
-        node.manager.on_topic_deleted_async(deleted)
+        node.manager.on_topic_deleted_async(deleted).add_done_callback(_positions_deleted)
     exchange.reply(DeleteTopicsResponse(responses=results))
+
+
+def _positions_deleted(pending: Pending[int]) -> None:
+    try:
+        pending.result(0)
+    except OffsetLogError as failure:
+        # They expire in their time; a topic of the same name would have them until then.
+        _log.warning("positions of deleted topics are still there: %s", failure)
 
 
 def _delete(
