@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from offsetlog import error_codes
+from offsetlog.coordinator.answers import Refusals, join_refusal, leave_answer, leaving
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import CONSUMER, ClassicGroup, GroupState
 from offsetlog.coordinator.group_record import GroupRecord
@@ -21,12 +22,8 @@ from offsetlog.coordinator.membership import (
     SYNC_WITH_PROTOCOL,
     Membership,
     MembershipConfig,
-    Refusals,
     Timer,
     Write,
-    join_refusal,
-    leave_answer,
-    leaving,
 )
 from offsetlog.coordinator.timers import Timers
 from offsetlog.error_codes import ErrorCode

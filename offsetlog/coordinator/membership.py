@@ -11,8 +11,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from offsetlog import error_codes
+from offsetlog.coordinator.answers import (
+    Refusals,
+    assignment_of,
+    awaited_syncs,
+    differs,
+    join_refusal,
+    leave_answer,
+    leave_refusal,
+    leaving,
+    members_for_leader,
+    new_member,
+    protocols_of,
+    rebalance_timeout_of,
+)
 from offsetlog.coordinator.call import Call
-from offsetlog.coordinator.classic_group import ClassicGroup, GroupState, Member, Protocols
+from offsetlog.coordinator.classic_group import ClassicGroup, GroupState, Member
 from offsetlog.coordinator.group_record import GroupRecord
 from offsetlog.coordinator.timers import Timers
 from offsetlog.error_codes import ErrorCode
@@ -21,7 +35,6 @@ from offsetlog.protocol.messages import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
-    JoinGroupResponseMember,
     LeaveGroupRequest,
     LeaveGroupRequestMember,
     LeaveGroupResponse,
@@ -36,8 +49,6 @@ JOIN_WITH_REQUIRED_ID = 4
 JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 #: From this version on a SyncGroup names the protocol.
 SYNC_WITH_PROTOCOL = 5
-#: From this version on a LeaveGroup names any number of members.
-LEAVE_OF_MEMBERS = 3
 
 
 #: After this time the record of a group that lost its last member is written again, if it failed.
@@ -61,10 +72,6 @@ class Timer(NamedTuple):
     group_id: str
     kind: str
     member_id: str = ""
-
-
-#: Calls with the answer that each gets if it has to be given an error.
-Refusals = list[tuple[Call, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +199,7 @@ class Membership:
         call: Call,
         now: float,
     ) -> Write | None:
-        member = _new_member(member_id, request, call)
+        member = new_member(member_id, request, call)
         is_first_rebalance = group.previous_state is GroupState.EMPTY
         if group.state is GroupState.PREPARING_REBALANCE and is_first_rebalance:
             group.new_member_added = True
@@ -216,7 +223,7 @@ class Membership:
             protocol_name=group.protocol,
             leader=group.leader or "",
             member_id=member.member_id,
-            members=_members_for_leader(group) if is_listed else (),
+            members=members_for_leader(group) if is_listed else (),
         )
 
     # --------------------------------------------------------------------------------- static members
@@ -231,7 +238,7 @@ class Membership:
         now: float,
     ) -> Write | None:
         old = group.members[old_id]
-        member = _new_member(member_id, request, call)
+        member = new_member(member_id, request, call)
         member.is_new = False
         member.assignment = old.assignment
         if group.state is GroupState.STABLE and self._keeps_protocol(group, old, member):
@@ -294,7 +301,7 @@ class Membership:
             # Told that it leads, it would assign anew and wait for a rebalance that does not come.
             return answer._replace(leader=former_leader)
         is_leader = group.leader == member.member_id
-        members = _members_for_leader(group) if is_leader else ()
+        members = members_for_leader(group) if is_leader else ()
         return answer._replace(members=members, skip_assignment=is_leader)
 
     def _fence(self, group: ClassicGroup, member: Member) -> None:
@@ -405,7 +412,7 @@ class Membership:
         if not group.pending_sync:
             self._timers.cancel(Timer(group.group_id, "sync"))
         if group.state is GroupState.STABLE:
-            self._answer(call, _assignment_of(group, member))
+            self._answer(call, assignment_of(group, member))
             return None
         member.awaiting_sync = call
         if group.leader != member.member_id:
@@ -414,7 +421,7 @@ class Membership:
         return Write(
             group.record(self._now_ms(), given),
             lambda failure, now: self._assigned(group, failure, now),
-            lambda failure: _awaited_syncs(group, failure),
+            lambda failure: awaited_syncs(group, failure),
         )
 
     def _sync_refusal(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode | None:
@@ -425,7 +432,7 @@ class Membership:
             return refusal
         if request.generation_id != group.generation:
             return error_codes.ILLEGAL_GENERATION
-        if _differs(request.protocol_type, group.protocol_type) or _differs(
+        if differs(request.protocol_type, group.protocol_type) or differs(
             request.protocol_name, group.protocol
         ):
             return error_codes.INCONSISTENT_GROUP_PROTOCOL
@@ -438,7 +445,7 @@ class Membership:
             self._drop_assignments(group, error, now)
             return self._rebalance_or_complete(group, now)
         for member in group.members.values():
-            if self._answer_sync(member, _assignment_of(group, member)):
+            if self._answer_sync(member, assignment_of(group, member)):
                 # Its session may have ended while it waited, when nobody looked.
                 self._set_session(group, member.member_id, member.session_timeout, now)
         return None
@@ -502,7 +509,7 @@ class Membership:
     ) -> Write | None:
         """Handles a LeaveGroup of a group that exists; the answer waits for what it changes."""
         if group.state is GroupState.DEAD:
-            self._answer(call, _leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
+            self._answer(call, leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
             return None
         results = tuple(self._leave_one(group, each) for each in leaving(request, call))
         answer = leave_answer(results, call)
@@ -516,10 +523,10 @@ class Membership:
 
     def _answered_after(self, write: Write, call: Call, answer: LeaveGroupResponse) -> Write:
         def done(error: ErrorCode | None, now: float) -> Write | None:
-            self._answer(call, answer if error is None else _leave_refusal(error))
+            self._answer(call, answer if error is None else leave_refusal(error))
             return write.done(error, now)
 
-        return Write(write.record, done, lambda error: [(call, _leave_refusal(error))])
+        return Write(write.record, done, lambda error: [(call, leave_refusal(error))])
 
     def _members_left(self, group: ClassicGroup, now: float) -> Write | None:
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -625,88 +632,3 @@ class Membership:
             self._answer_sync(member, SyncGroupResponse(error_code=error.code))
         group.transition_to(GroupState.DEAD)
 
-
-# ------------------------------------------------------------------------------- requests and answers
-
-
-def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """What a member offers, the preferred protocol first."""
-    return tuple((each.name, each.metadata) for each in request.protocols)
-
-
-def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """In ms; version 0 has none, and means the session's."""
-    timeout = request.rebalance_timeout_ms
-    return request.session_timeout_ms if timeout == -1 else timeout
-
-
-def _new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
-    return Member(
-        member_id,
-        request.group_instance_id,
-        call.client_id or "",
-        call.client_host,
-        rebalance_timeout_of(request),
-        request.session_timeout_ms,
-        protocols_of(request),
-        awaiting_join=call,
-        is_new=True,
-    )
-
-
-def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """An answer without a group; version 7 and later have null where others have ""."""
-    return JoinGroupResponse(
-        error_code=error.code,
-        protocol_name=None if call.version >= 7 else "",
-        member_id=member_id,
-    )
-
-
-def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMember, ...]:
-    """The members that leave, in any version."""
-    if call.version >= LEAVE_OF_MEMBERS:
-        return tuple(request.members)
-    return (LeaveGroupRequestMember(request.member_id),)
-
-
-def leave_answer(
-    results: tuple[LeaveGroupResponseMember, ...], call: Call
-) -> LeaveGroupResponse:
-    """The answer in any version: old ones have the error of their one member as that of the call."""
-    if call.version >= LEAVE_OF_MEMBERS:
-        return LeaveGroupResponse(members=results)
-    return LeaveGroupResponse(error_code=results[0].error_code)
-
-
-def _leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
-
-
-def _awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
-    return [
-        (each.awaiting_sync, SyncGroupResponse(error_code=error.code))
-        for each in group.members.values()
-        if each.awaiting_sync is not None
-    ]
-
-
-def _members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    return tuple(
-        JoinGroupResponseMember(
-            each.member_id, each.group_instance_id, each.metadata(group.protocol)
-        )
-        for each in group.members.values()
-    )
-
-
-def _assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        assignment=member.assignment,
-    )
-
-
-def _differs(named: str | None, agreed: str | None) -> bool:
-    return named is not None and agreed is not None and named != agreed

@@ -1,0 +1,116 @@
+"""The parts of group requests and answers that depend on their version or on a group's members.
+
+Source: docs/format/coordinator.md §5.8-5.11.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsetlog.coordinator.call import Call
+from offsetlog.coordinator.classic_group import ClassicGroup, Member, Protocols
+from offsetlog.error_codes import ErrorCode
+from offsetlog.protocol.messages import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupRequestMember,
+    LeaveGroupResponse,
+    LeaveGroupResponseMember,
+    SyncGroupResponse,
+)
+
+#: From this version on a LeaveGroup names any number of members.
+LEAVE_OF_MEMBERS = 3
+#: Calls with the answer that each gets if it has to be given an error.
+Refusals = list[tuple[Call, Any]]
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """What a member offers, the preferred protocol first."""
+    return tuple((each.name, each.metadata) for each in request.protocols)
+
+
+def rebalance_timeout_of(request: JoinGroupRequest) -> int:
+    """In ms; version 0 has none, and means the session's."""
+    timeout = request.rebalance_timeout_ms
+    return request.session_timeout_ms if timeout == -1 else timeout
+
+
+def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
+    """A member that has not joined before, whose join waits for its answer."""
+    return Member(
+        member_id,
+        request.group_instance_id,
+        call.client_id or "",
+        call.client_host,
+        rebalance_timeout_of(request),
+        request.session_timeout_ms,
+        protocols_of(request),
+        awaiting_join=call,
+        is_new=True,
+    )
+
+
+def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """An answer without a group; version 7 and later have null where others have ""."""
+    return JoinGroupResponse(
+        error_code=error.code,
+        protocol_name=None if call.version >= 7 else "",
+        member_id=member_id,
+    )
+
+
+def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMember, ...]:
+    """The members that leave, in any version."""
+    if call.version >= LEAVE_OF_MEMBERS:
+        return tuple(request.members)
+    return (LeaveGroupRequestMember(request.member_id),)
+
+
+def leave_answer(
+    results: tuple[LeaveGroupResponseMember, ...], call: Call
+) -> LeaveGroupResponse:
+    """The answer in any version: old ones have the error of their one member as that of the call."""
+    if call.version >= LEAVE_OF_MEMBERS:
+        return LeaveGroupResponse(members=results)
+    return LeaveGroupResponse(error_code=results[0].error_code)
+
+
+def leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
+    """An answer of any version for a leave that failed as a whole."""
+    return LeaveGroupResponse(error_code=error.code)
+
+
+def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
+    """The syncs that wait for an assignment, each with the answer that gives it an error."""
+    return [
+        (each.awaiting_sync, SyncGroupResponse(error_code=error.code))
+        for each in group.members.values()
+        if each.awaiting_sync is not None
+    ]
+
+
+def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
+    """All members with what they offer for the protocol of the group, from which the leader assigns."""
+    return tuple(
+        JoinGroupResponseMember(
+            each.member_id, each.group_instance_id, each.metadata(group.protocol)
+        )
+        for each in group.members.values()
+    )
+
+
+def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """The answer to the sync of a member once the group is stable."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )
+
+
+def differs(named: str | None, agreed: str | None) -> bool:
+    """Whether a request names another protocol than was agreed; one that names none agrees."""
+    return named is not None and agreed is not None and named != agreed
