@@ -13,6 +13,7 @@ from offsetlog.errors import ConfigError
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings
 from offsetlog.server.connection import Connection
+from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.metadata_store import OFFSETS_TOPIC, FileMetadataStore, Topic
 from offsetlog.server.node import NodeState, TopicDefaults
@@ -20,7 +21,8 @@ from offsetlog.server.placement import Node, OneNode
 
 _log = logging.getLogger(__name__)
 
-MIB = 1 << 20
+#: How often idle connections are looked for, at least.
+SWEEP_SECONDS = 10.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -34,7 +36,7 @@ class ServerSettings:
         advertised_host, advertised_port: under which clients find it; None for where it listens.
         node_id: of the node, where the directory is new.
         cluster_id: of the cluster, where the directory is new; None for a new one.
-        request_bytes_max: of one request (``socket.request.max.bytes``).
+        limits: of connections and requests.
         coordinator: of groups.
         topics: of new topics.
         allow_any_host: whether it may listen off loopback: there is no security yet.
@@ -50,7 +52,7 @@ class ServerSettings:
     advertised_port: int | None = None
     node_id: int = 0
     cluster_id: str | None = None
-    request_bytes_max: int = 100 * MIB
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     allow_any_host: bool = False
@@ -67,7 +69,8 @@ class Server:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._connections: set[Connection] = set()
+        self._connections = OpenConnections(settings.limits)
+        self._sweep: asyncio.TimerHandle | None = None
         self._listener: asyncio.Server | None = None
         self._groups: GroupHost | None = None
         self._manager: LogManager | None = None
@@ -113,12 +116,7 @@ class Server:
 
         def connected() -> Connection:
             assert node is not None
-            return Connection(
-                node,
-                settings.request_bytes_max,
-                self._connections.add,
-                self._connections.discard,
-            )
+            return Connection(node, self._connections)
 
         listener = await loop.create_server(
             connected, settings.host, settings.port, backlog=1024, start_serving=False
@@ -138,7 +136,13 @@ class Server:
             settings.manager.store.metadata_max_units,
         )
         await listener.start_serving()
+        self._end_idle(loop)
         return listener
+
+    def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._connections.end_idle(loop.time())
+        again = min(SWEEP_SECONDS, self._settings.limits.idle_seconds / 2)
+        self._sweep = loop.call_later(again, self._end_idle, loop)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -153,8 +157,9 @@ class Server:
             self._listener.close()
         if self._groups is not None:
             self._groups.close()
-        for connection in list(self._connections):
-            connection.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._connections.close_all()
         manager = self._manager
         if manager is not None:
             await asyncio.get_running_loop().run_in_executor(None, manager.stop)
