@@ -374,6 +374,42 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
+class Appended(NamedTuple):
+    """The answer of a topic's log to a producer.
+
+    Attributes:
+        base_offset: of the batch, -1 where it was refused.
+        next_offset: the offset after it; once that is flushed, it survives a loss of power.
+        log_append_time: in ms, where the topic has it or the batch was there already; else -1.
+        is_duplicate: the batch was in the log already: it was sent again.
+        refusal: why it was refused, 0 where it was taken (csrc/topic/produced_batch.h).
+        refused_record: the index of the record that is refused, -1 for the whole batch.
+        reason: the same in words.
+    """
+
+    base_offset: int
+    next_offset: int
+    log_append_time: int
+    is_duplicate: bool
+    refusal: int
+    refused_record: int
+    reason: str
+
+
+class TimedRecord(NamedTuple):
+    """A record that was looked for by its time.
+
+    Attributes:
+        offset: of the record.
+        timestamp: in ms.
+        leader_epoch: of its batch.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
 class LogPositions(NamedTuple):
     """The places in one log that count; log_start <= applied <= watermark <= log_end, flushed <= log_end.
 

@@ -24,6 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "testing": {"fs"},
     "table": {"base"},
     "log": {"format", "fs"},
+    "topic": {"log"},
     "state": {"table", "format"},
     "columns": {"log", "table"},
     "snapshot": {"state", "log"},

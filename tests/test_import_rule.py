@@ -40,7 +40,7 @@ ON_EXECUTORS = {
     "_native.rewriting",
     "_native.scan",
 }
-EVERYTHING = {*STORE, *EXECUTORS, "", "spark", "cli", "manager", "coordinator", "protocol", "server"}
+EVERYTHING = {*STORE, *EXECUTORS, "", "spark", "cli", "manager", "coordinator", "protocol", "server", "topics"}
 
 #: A package or module, without "offsetlog." -> the packages and modules that it may import besides
 #: itself.  A module belongs to the longest name here that it begins with; "" is offsetlog/__init__.
@@ -69,9 +69,10 @@ RULE: dict[str, set[str]] = {
     "manager.testing": {*NATIVE, "manager.interface"},
     "manager.interface": VALUES,
     "protocol": NATIVE,
+    "topics": DIRECTORY,
     # Pure: the manager's errors and records, and no manager.
     "coordinator": {*NATIVE, "protocol"},
-    "server": {*STORE - {"opening", "store"}, "manager", "manager.interface", "coordinator", "protocol"},
+    "server": {*STORE - {"opening", "store"}, "manager", "manager.interface", "coordinator", "protocol", "topics"},
     "store": STORE - {"opening"},
     "opening": STORE,
     "": STORE,

@@ -368,6 +368,19 @@ bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_e
     return true;
 }
 
+bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last) {
+    const ol_producer *producer = ol_producers_find(&log->producers.map, producer_id);
+    if (producer == NULL) return false;
+    *last = (ol_log_last_batch){
+        .last_offset = producer->last_offset,
+        .timestamp = producer->timestamp,
+        .last_sequence = producer->last_sequence,
+        .offset_delta = producer->offset_delta,
+        .epoch = producer->epoch,
+    };
+    return true;
+}
+
 static int compare_states(const void *a, const void *b) {
     int64_t left = ((const ol_log_producer_state *)a)->producer_id;
     int64_t right = ((const ol_log_producer_state *)b)->producer_id;

@@ -309,6 +309,15 @@ bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
  * marker; false: unknown. */
 bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch,
                      int32_t *coordinator_epoch);
+/* [writer] The newest data batch of a producer; false: unknown, or expired. */
+typedef struct ol_log_last_batch {
+    int64_t last_offset;        /* -1 none in its epoch */
+    int64_t timestamp;          /* greatest of the batch, ms */
+    int32_t last_sequence;      /* -1 none in its epoch */
+    int32_t offset_delta;       /* last minus first offset */
+    int16_t epoch;
+} ol_log_last_batch;
+bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last);
 /* [writer] ever seen in this log, -1 none */
 int64_t ol_log_highest_producer_id(const ol_log *log);
 /* [writer] first offset of the oldest open transaction, or end */

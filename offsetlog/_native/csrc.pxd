@@ -406,6 +406,18 @@ cdef extern from "log/log.h" nogil:
     bint ol_log_topic_id(const ol_log *log, uint8_t *topic_id) noexcept
     int64_t ol_log_size_bytes(const ol_log *log) noexcept
     bint ol_log_prepare(ol_log *log) noexcept
+    bint ol_log_wants_flush(ol_log *log) noexcept
+    int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) noexcept
+    int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) noexcept
+    ctypedef struct ol_file_range:
+        char *path
+        int64_t position
+        size_t size
+
+    int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max, ol_file_range *range,
+                          ol_error *error) noexcept
+    int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity, size_t *size,
+                    ol_error *error) noexcept
 
     ctypedef struct ol_log_reader:
         pass
@@ -723,11 +735,6 @@ cdef extern from "partition/partition.h" nogil:
     enum ol_read_up_to:
         OL_READ_WRITTEN
         OL_READ_WATERMARK
-
-    ctypedef struct ol_file_range:
-        char *path
-        int64_t position
-        size_t size
 
     int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_read_up_to up_to,
                           uint8_t *buffer, size_t capacity, size_t *size, ol_error *error) noexcept
@@ -1232,6 +1239,52 @@ cdef extern from "log/files/transaction_index.h" nogil:
 
     int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_transaction *entries,
                                    ol_error *error) noexcept
+
+
+cdef extern from "log/log.h" nogil:
+    int ol_log_collect_aborted(ol_log *log, int64_t begin, int64_t up_to,
+                               int (*visit)(void *context, const ol_aborted_transaction *transaction) noexcept,
+                               void *context, ol_error *error) noexcept
+
+
+cdef extern from "topic/topic_log.h" nogil:
+    ctypedef struct ol_topic_log:
+        pass
+
+    ctypedef struct ol_produce_rules:
+        size_t batch_bytes_max
+        int64_t timestamp_min
+        int64_t timestamp_max
+        int64_t log_append_time
+        bint takes_zstd
+        bint needs_keys
+
+    ctypedef struct ol_appended:
+        int64_t base_offset
+        int64_t next_offset
+        int64_t log_append_time
+        bint is_duplicate
+        int refusal
+        int32_t refused_record
+
+    ctypedef struct ol_timed_record:
+        int64_t offset
+        int64_t timestamp
+        int32_t leader_epoch
+
+    int ol_topic_log_open(const ol_log_options *options, int32_t leader_epoch, ol_topic_log **opened,
+                          ol_log_recovery *recovery, ol_error *error) noexcept
+    int ol_topic_log_close(ol_topic_log *topic, int64_t *end, ol_error *error) noexcept
+    void ol_topic_log_abandon(ol_topic_log *topic) noexcept
+    ol_log *ol_topic_log_log(const ol_topic_log *topic) noexcept
+    int64_t ol_topic_log_first_unstable(ol_topic_log *topic) noexcept
+    int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic) noexcept
+    int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules, ol_appended *appended,
+                             ol_error *error) noexcept
+    int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time, int64_t until,
+                               ol_timed_record *found, ol_error *error) noexcept
+    int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until, ol_timed_record *found,
+                                 ol_error *error) noexcept
 
 
 cdef extern from "log/files/producers.h" nogil:

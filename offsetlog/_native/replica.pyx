@@ -22,6 +22,7 @@ from offsetlog._native.csrc cimport (
     ol_log_flushed,
     ol_log_leader_epoch,
     ol_log_start,
+    ol_log_transaction,
     ol_partition_advance,
     ol_partition_append,
     ol_partition_become_follower,
@@ -33,12 +34,14 @@ from offsetlog._native.csrc cimport (
     ol_partition_positions,
     ol_partition_read,
     ol_partition_restart_at,
+    ol_partition_transaction_at,
     ol_partition_truncate,
     ol_partition_unload,
     ol_positions,
     ol_read_up_to,
 )
 from offsetlog._native.findings cimport whole_of
+from offsetlog._native.log_queries cimport aborted_between, batches_of, record_at_time, size_between
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
@@ -289,3 +292,56 @@ cdef class Replica:
         finally:
             partition.leave()
         return FileRange(os.fsdecode(<bytes>found.path), found.position, found.size)
+
+    # --------------------------------------------------------------------------------------------------- consuming
+
+    def last_stable_offset(self):
+        """Returns W, or the first offset of the oldest open transaction where that is below."""
+        cdef Partition partition = self.partition
+        cdef ol_log_transaction oldest
+        cdef ol_positions positions
+        cdef bint found
+        partition.enter()
+        try:
+            with nogil:
+                found = ol_partition_transaction_at(partition.handle, 0, &oldest)
+                ol_partition_positions(partition.handle, &positions)
+        finally:
+            partition.leave()
+        return min(oldest.first_offset, positions.watermark) if found else positions.watermark
+
+    def read(self, int64_t offset, int64_t end, int64_t size_max, *, bint whole_first=False):
+        """Reads whole batches; see TopicLog.read."""
+        cdef Partition partition = self.partition
+        partition.enter()
+        try:
+            return batches_of(ol_partition_log(partition.handle), offset, end, size_max, whole_first)
+        finally:
+            partition.leave()
+
+    def size_between(self, int64_t offset, int64_t end, int64_t size_max):
+        """How many bytes `read` would find in the segment of `offset`; raises likewise."""
+        cdef Partition partition = self.partition
+        partition.enter()
+        try:
+            return size_between(ol_partition_log(partition.handle), offset, end, size_max)
+        finally:
+            partition.leave()
+
+    def aborted(self, int64_t begin, int64_t end):
+        """Returns (producer id, first offset) of the aborted transactions that overlap [begin, end)."""
+        cdef Partition partition = self.partition
+        partition.enter()
+        try:
+            return aborted_between(ol_partition_log(partition.handle), begin, end)
+        finally:
+            partition.leave()
+
+    def record_at_time(self, int64_t time, int64_t end):
+        """Returns the TimedRecord of a time, None for none; see TopicLog.record_at_time."""
+        cdef Partition partition = self.partition
+        partition.enter()
+        try:
+            return record_at_time(ol_partition_log(partition.handle), &partition.decompressor.port, time, end)
+        finally:
+            partition.leave()

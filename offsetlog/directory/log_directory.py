@@ -137,6 +137,10 @@ class LogDirectory:
         self._marker: bytes | None = None
         self._record: CheckpointRecord | None = None
         self._writing = threading.Lock()
+        #: Directories of other topics' partitions, whose owner recovers them, and closes them before `finish`; and
+        #: whether all of them were closed without error.
+        self.recovered_elsewhere: set[str] = set()
+        self.is_sound_elsewhere = True
         #: Held while a log is cut, and while checkpoints are taken of logs: taken first of all.
         self.cutting = threading.Lock()
 
@@ -197,13 +201,24 @@ class LogDirectory:
                 numbers.append(parsed[1])
         return sorted(numbers)
 
+    def other_partitions(self) -> dict[str, list[int]]:
+        """Returns the numbers of the partition directories of other topics, by topic, without those being deleted."""
+        found: dict[str, list[int]] = {}
+        for name in self.fs.list(self.path):
+            parsed = parse_directory_name(name)
+            if parsed is None or parsed[0] == TOPIC or parsed[2] != 0 or not self._is_directory(name):
+                continue
+            found.setdefault(parsed[0], []).append(parsed[1])
+        return {topic: sorted(numbers) for topic, numbers in found.items()}
+
     def has_foreign_logs(self) -> bool:
-        """Tells whether there are partition directories of other topics, or being deleted, which we do not recover."""
+        """Tells whether there are partition directories, of other topics or deleted, that nobody here recovers."""
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
             if (
                 parsed is not None
                 and (parsed[0] != TOPIC or parsed[2] != 0)
+                and name not in self.recovered_elsewhere
                 and self._is_directory(name)
             ):
                 return True
@@ -413,9 +428,9 @@ class LogDirectory:
                 self._write_record(replace(self._record, existing=existing))
             self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
 
-    def forget_entries(self, names: Iterable[str], numbers: Collection[int]) -> None:
+    def forget_entries(self, names: Iterable[str], numbers: Collection[int], topic: str = TOPIC) -> None:
         """Takes the entries of partitions that are gone out of checkpoints."""
-        gone = {(TOPIC, number) for number in numbers}
+        gone = {(topic, number) for number in numbers}
         for name in names:
             with self._writing:
                 entries = self.read_checkpoint(name)
@@ -461,6 +476,10 @@ class LogDirectory:
 
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
         """Publishes a checkpoint with our partitions' offsets; entries of other topics stay as they are."""
+        self.write_entries(name, {(TOPIC, number): offset for number, offset in ours.items()})
+
+    def write_entries(self, name: str, ours: Checkpoint) -> None:
+        """Publishes a checkpoint with these entries, and with all others as they are."""
         with self._writing:
             content = self.read_content(name)
             entries: Checkpoint = {}
@@ -469,7 +488,7 @@ class LogDirectory:
                 entries = {} if content is None else parse_offset_checkpoint(content)
             except CorruptionError:
                 is_damaged = True
-            merged = {**entries, **{(TOPIC, number): offset for number, offset in ours.items()}}
+            merged = {**entries, **ours}
             if merged == entries:
                 return
             if is_damaged and content is not None:
@@ -525,7 +544,7 @@ class LogDirectory:
         self._settle_record()
         # Without the marker Kafka checks every log, which costs time; with a wrong one it appends
         # after torn bytes.
-        if sound and (self.was_clean or not self.has_foreign_logs()):
+        if sound and self.is_sound_elsewhere and (self.was_clean or not self.has_foreign_logs()):
             self.fs.replace_file(
                 self.path / CLEAN_MARKER, self._marker or b'{"version":0,"brokerEpoch":-1}'
             )

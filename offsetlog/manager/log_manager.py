@@ -84,6 +84,7 @@ class LogManager:
 
     Attributes:
         group_log: the records of groups, once it is started.
+        directory: the log directory, for those who keep other logs in it; likewise.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class LogManager:
 
     def _open(self) -> None:
         settings = self.settings
-        self._directory = directory = LogDirectory(settings.path, self._fs)
+        self.directory = directory = LogDirectory(settings.path, self._fs)
         try:
             count, self._owned = open_writable(
                 directory,
@@ -153,7 +154,7 @@ class LogManager:
         guard = None if clock is None else ClockGuard(lambda: clock.milliseconds, lambda: int(now() * 1000))
         expirer = Expirer(Retention.of(settings.maintenance), guard)
         self._maintenance = Maintenance(
-            self._directory, settings.maintenance, expirer, read_only=False
+            self.directory, settings.maintenance, expirer, read_only=False
         )
         self._partitions = ReplicaPartitions(self._owned, self._check_leads, self._made)
         store = StoreCore(
@@ -168,7 +169,7 @@ class LogManager:
         self._for_watermark = parkings(count, self._executor, replicated=True)
         self._for_disk = parkings(count, self._executor, replicated=False)
         self._flushes = Flushes(
-            flusher, self._replica, self.leader_epoch, self._for_disk, self._for_watermark
+            flusher, self.replica, self.leader_epoch, self._for_disk, self._for_watermark
         )
         self._leases = Leases(count, self._executor.now)
         core = ManagerCore(
@@ -198,7 +199,7 @@ class LogManager:
             attend=core.attend,
         )
         self._watches = Watches(
-            self._directory,
+            self.directory,
             count,
             self._checked,
             self._watched_partition,
@@ -206,12 +207,12 @@ class LogManager:
             core.listen_to_moves,
         )
         self._core = core
-        self.group_log = GroupLog(core, self._directory)
+        self.group_log = GroupLog(core, self.directory)
         for partition in self._owned.all():
             self._replicas.use(Replica(partition))
         self._maintenance.attach(store, self._owned.all())
         self._closer = StoreCloser(
-            self._directory, self._owned, waiter, self._maintenance, read_only=False
+            self.directory, self._owned, waiter, self._maintenance, read_only=False
         )
         self._closer.watch(store)
         if self._background:
@@ -320,7 +321,8 @@ class LogManager:
     def _checked(self, partition: int) -> int:
         return checked_partition(partition, self._open_core.core.count)
 
-    def _replica(self, partition: int) -> Replica | None:
+    def replica(self, partition: int) -> Replica | None:
+        """The replica, not to be kept: it can be replaced; None where a partition has no log yet."""
         return self._open_core.replica(self._checked(partition))
 
     # ------------------------------------------------------------------------------------- leadership
@@ -368,7 +370,7 @@ class LogManager:
 
     def elected_end(self, partition: int) -> int:
         """Returns the log end that a leader had at its election; 0 where no log was."""
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         return 0 if replica is None else replica.leadership.elected_end
 
     def is_electing(self, partition: int) -> bool:
@@ -585,23 +587,23 @@ class LogManager:
 
     def _followed(self, partition: int, epoch: int) -> Replica:
         # A follower's directory appears with the first that its leader sends.
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         if replica is None:
             self._leaderships.check_follows(partition, epoch)
             self._partitions.make_replica(partition)
-            replica = self._replica(partition)
+            replica = self.replica(partition)
             assert replica is not None
         return replica
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
         """Cuts a follower's log; see OffsetManager.truncate_to."""
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         arguments.checked_place(epoch, offset)
         if replica is None:
             return 0
         # A cut that is refused changes nothing.
         replica.check_cut(epoch)
-        with self._directory.cutting:
+        with self.directory.cutting:
             self._prepare_cut(replica, offset)
             dropped = replica.truncate(epoch, offset)
         self._maintenance.cut(partition, replica.positions().log_end)
@@ -616,7 +618,7 @@ class LogManager:
         arguments.checked_place(epoch, offset)
         replica = self._followed(partition, epoch)
         replica.check_cut(epoch)
-        with self._directory.cutting:
+        with self.directory.cutting:
             if offset >= replica.positions().log_end:
                 self._prepare_cut(replica, 0)
             replica.restart_at(epoch, offset)
@@ -626,23 +628,18 @@ class LogManager:
 
     def _prepare_cut(self, replica: Replica, offset: int) -> None:
         self._maintenance.cut(replica.partition.number, offset)
-        lower_checkpoints(self._directory, replica.partition, offset)
+        lower_checkpoints(self.directory, replica.partition, offset)
 
     def positions(self, partition: int) -> LogPositions:
         """Returns the places in the log that count; see OffsetManager.positions."""
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         return LogPositions(0, 0, 0, 0, 0) if replica is None else replica.positions()
 
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
         """Returns where an epoch ends; see OffsetManager.end_offset_for_epoch."""
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         arguments.checked_epoch(epoch)
         return EpochEnd(-1, -1) if replica is None else replica.end_offset_for_epoch(epoch)
-
-    def last_epoch(self, partition: int) -> int:
-        """Returns the newest leader epoch of the log, -1 for none."""
-        replica = self._replica(partition)
-        return -1 if replica is None else replica.last_epoch()
 
     def read_into(
         self,
@@ -654,7 +651,7 @@ class LogManager:
         uncommitted: bool = False,
     ) -> int:
         """Reads whole batches into a buffer; see OffsetManager.read_into."""
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         given = arguments.checked_buffer(buffer, writable=True)
         arguments.checked_place(epoch, offset, -(2**63))  # a log has none below 0, and says so
         if replica is None:
@@ -671,7 +668,7 @@ class LogManager:
         uncommitted: bool = False,
     ) -> FileRange:
         """Returns a piece of a file; see OffsetManager.file_range."""
-        replica = self._replica(partition)
+        replica = self.replica(partition)
         arguments.checked_place(epoch, offset, -(2**63))
         arguments.checked_number("size_max", size_max, 0, 2**63 - 1)
         if replica is None:

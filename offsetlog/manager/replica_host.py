@@ -106,7 +106,8 @@ class _Log:
         return self._manager.positions(self._partition).flushed
 
     def last_epoch(self) -> int:
-        return self._manager.last_epoch(self._partition)
+        replica = self._manager.replica(self._partition)
+        return -1 if replica is None else replica.last_epoch()
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         return self._manager.end_offset_for_epoch(self._partition, epoch)

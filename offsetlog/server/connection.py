@@ -30,10 +30,11 @@ SEND_BYTES = 64 << 10
 
 class _Place:
     # Where an answer goes: those before it are sent first.
-    __slots__ = ("frame",)
+    __slots__ = ("exchange", "frame")
 
     def __init__(self) -> None:
         self.frame: bytes | None = None
+        self.exchange: Exchange | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -82,6 +83,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._transport = None
+        for place in self._places:
+            if place.exchange is not None:
+                place.exchange.abandon()
         self._places.clear()
         self._received.clear()
         self._connections.remove(self)
@@ -199,16 +203,18 @@ class Connection(asyncio.Protocol):
             return
 
         def send(message: Any) -> None:
-            self._answer(
-                place, encode_response(message, request.api_version, request.correlation_id)
-            )
+            frame = b""
+            if message is not None:
+                frame = encode_response(message, request.api_version, request.correlation_id)
+            self._answer(place, frame)
             if self._places and self._places[0] is place:
                 self._send()
                 self._release()
 
+        place.exchange = Exchange(request, self._host, send, self.end)
         self._places.append(place)
         try:
-            handler(self._node, Exchange(request, self._host, send))
+            handler(self._node, place.exchange)
         except Exception:
             _log.exception("%s: API %d", self._host, request.api_key)
             self.end("a handler failed")

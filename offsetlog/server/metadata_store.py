@@ -17,9 +17,12 @@ import xxhash
 from offsetlog._native.files import FileSystem, format_uuid, parse_uuid
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import CorruptionError, InvalidArgumentError, UnsupportedVersionError
+from offsetlog.topics.topic_logs import FoundTopic
 
 #: The topic whose partitions keep the positions.
 OFFSETS_TOPIC = "__consumer_offsets"
+#: Topics that brokers write, and no client.
+INTERNAL_TOPICS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
 
 FILE = "offsetlog-metadata.json"
 FORMAT = 1
@@ -38,7 +41,7 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         """Whether it is the brokers' own."""
-        return self.name == OFFSETS_TOPIC
+        return self.name in INTERNAL_TOPICS
 
 
 class MetadataStore(Protocol):
@@ -66,6 +69,9 @@ class MetadataStore(Protocol):
 
     def remove_topic(self, name: str) -> None:
         """Removes a topic."""
+
+    def reserve_producer_ids(self, count: int, at_least: int) -> int:
+        """Reserves ids of producers, none of them below `at_least`; returns the first."""
 
 
 class FileMetadataStore:
@@ -96,6 +102,7 @@ class FileMetadataStore:
         self._file = path / FILE
         self._fs = fs
         self._topics: dict[str, Topic] = {}
+        self._next_producer_id = 0
         if fs.exists(self._file):
             self._read()
         else:
@@ -155,6 +162,18 @@ class FileMetadataStore:
             raise
         self._by_id.pop(topic.topic_id, None)
 
+    def reserve_producer_ids(self, count: int, at_least: int) -> int:
+        """See MetadataStore."""
+        before = self._next_producer_id
+        first = max(before, at_least)
+        self._next_producer_id = first + count
+        try:
+            self._write()
+        except BaseException:
+            self._next_producer_id = before
+            raise
+        return first
+
     # ------------------------------------------------------------------------------------------- file
 
     def _read(self) -> None:
@@ -169,6 +188,7 @@ class FileMetadataStore:
                 raise CorruptionError("its checksum does not fit its content", path=self._file)
             self._cluster_id = str(content["cluster_id"])
             self._node_id = int(content["node_id"])
+            self._next_producer_id = int(content.get("next_producer_id", 0))
             self._topics = {each["name"]: _topic(each) for each in content["topics"]}
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
             raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file) from failure
@@ -177,6 +197,7 @@ class FileMetadataStore:
         content = {
             "cluster_id": self._cluster_id,
             "node_id": self._node_id,
+            "next_producer_id": self._next_producer_id,
             "topics": [
                 {
                     "name": topic.name,
@@ -208,3 +229,18 @@ def _checksum(content: dict[str, Any]) -> str:
 def with_partitions(topic: Topic, partitions: int) -> Topic:
     """The topic with another number of partitions."""
     return replace(topic, partitions=partitions)
+
+
+def adopt(metadata: MetadataStore, name: str, found: FoundTopic) -> None:
+    """Makes a topic known whose logs lie in the directory: a broker made it.
+
+    The logs are right about its id; the greater number of partitions counts.
+    """
+    known = metadata.topic(name)
+    topic_id = found.topic_id or (random_topic_id() if known is None else known.topic_id)
+    if known is None:
+        metadata.put_topic(Topic(name, topic_id, found.partitions))
+        return
+    partitions = max(known.partitions, found.partitions)
+    if (topic_id, partitions) != (known.topic_id, known.partitions):
+        metadata.put_topic(replace(known, topic_id=topic_id, partitions=partitions))

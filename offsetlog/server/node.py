@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.metadata_store import MetadataStore
+from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Placement
+from offsetlog.server.producer_ids import ProducerIds
+from offsetlog.topics.topic_logs import TopicLogs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,9 @@ class NodeState:
         metadata: topics and ids.
         placement: who leads what.
         topic_defaults: of new topics.
+        topics: the logs of ordinary topics.
+        logs: finds the log of a partition.
+        producer_ids: of idempotent producers.
         metadata_max_units: of one position, in UTF-16 units.
     """
 
@@ -41,4 +47,7 @@ class NodeState:
     metadata: MetadataStore
     placement: Placement
     topic_defaults: TopicDefaults
+    topics: TopicLogs
+    logs: PartitionLogs
+    producer_ids: ProducerIds
     metadata_max_units: int = 4096

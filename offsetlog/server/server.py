@@ -15,14 +15,21 @@ from offsetlog.manager.settings import ManagerSettings
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.group_host import GroupHost
-from offsetlog.server.metadata_store import OFFSETS_TOPIC, FileMetadataStore, Topic
+from offsetlog.server.metadata_store import OFFSETS_TOPIC, FileMetadataStore, Topic, adopt
 from offsetlog.server.node import NodeState, TopicDefaults
+from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Node, OneNode
+from offsetlog.server.producer_ids import ProducerIds
+from offsetlog.topics.settings import TopicLogSettings
+from offsetlog.topics.topic_logs import TopicLogs, find_topics
 
 _log = logging.getLogger(__name__)
 
 #: How often idle connections are looked for, at least.
 SWEEP_SECONDS = 10.0
+#: How often the recovery points of topics are written; Kafka's
+#: `log.flush.offset.checkpoint.interval.ms`.
+CHECKPOINT_SECONDS = 60.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -39,6 +46,7 @@ class ServerSettings:
         limits: of connections and requests.
         coordinator: of groups.
         topics: of new topics.
+        topic_logs: of topics that have no settings of their own.
         allow_any_host: whether it may listen off loopback: there is no security yet.
 
     Raises:
@@ -55,6 +63,7 @@ class ServerSettings:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
+    topic_logs: TopicLogSettings = field(default_factory=TopicLogSettings)
     allow_any_host: bool = False
 
     def __post_init__(self) -> None:
@@ -71,9 +80,11 @@ class Server:
         self._settings = settings
         self._connections = OpenConnections(settings.limits)
         self._sweep: asyncio.TimerHandle | None = None
+        self._checkpoints: asyncio.TimerHandle | None = None
         self._listener: asyncio.Server | None = None
         self._groups: GroupHost | None = None
         self._manager: LogManager | None = None
+        self._topics: TopicLogs | None = None
 
     async def start(self) -> tuple[str, int]:
         """Opens the directory and listens; returns host and port.
@@ -99,19 +110,6 @@ class Server:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         settings = self._settings
-        manager, groups = self._manager, self._groups
-        assert manager is not None
-        assert groups is not None
-        offsets_topic = Topic(
-            OFFSETS_TOPIC, manager.group_log.topic_id or random_topic_id(), manager.partitions
-        )
-        metadata = FileMetadataStore(
-            settings.manager.path,
-            FileSystem(),
-            node_id=settings.node_id,
-            cluster_id=settings.cluster_id,
-            offsets_topic=offsets_topic,
-        )
         node: NodeState | None = None
 
         def connected() -> Connection:
@@ -121,28 +119,70 @@ class Server:
         listener = await loop.create_server(
             connected, settings.host, settings.port, backlog=1024, start_serving=False
         )
-        host, port = listener.sockets[0].getsockname()[:2]
+        try:
+            host, port = listener.sockets[0].getsockname()[:2]
+            node = await self._node(loop, host, port)
+        except BaseException:
+            listener.close()
+            raise
+        await listener.start_serving()
+        self._end_idle(loop)
+        self._keep_checkpoints(loop)
+        return listener
+
+    async def _node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
+        settings = self._settings
+        manager, groups = self._manager, self._groups
+        assert manager is not None
+        assert groups is not None
+        metadata = self._metadata(manager)
+        waits_for_disk = settings.manager.durability != "process"
+        topics = self._topics = TopicLogs(manager.directory, loop, waits_for_disk=waits_for_disk)
+        logs = PartitionLogs(manager, topics, settings.topic_logs, loop)
+        await topics.open(
+            {name: logs.options_of(topic) for name, topic in metadata.topics().items()}
+        )
         own = Node(
             metadata.node_id,
             settings.advertised_host or host,
             settings.advertised_port or port,
         )
-        node = NodeState(
+        return NodeState(
             manager,
             groups,
             metadata,
             OneNode(own),
             settings.topics,
+            topics,
+            logs,
+            ProducerIds(metadata, topics.highest_producer_id()),
             settings.manager.store.metadata_max_units,
         )
-        await listener.start_serving()
-        self._end_idle(loop)
-        return listener
+
+    def _metadata(self, manager: LogManager) -> FileMetadataStore:
+        offsets_topic = Topic(
+            OFFSETS_TOPIC, manager.group_log.topic_id or random_topic_id(), manager.partitions
+        )
+        metadata = FileMetadataStore(
+            self._settings.manager.path,
+            FileSystem(),
+            node_id=self._settings.node_id,
+            cluster_id=self._settings.cluster_id,
+            offsets_topic=offsets_topic,
+        )
+        for name, found in find_topics(manager.directory).items():
+            adopt(metadata, name, found)
+        return metadata
 
     def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         self._connections.end_idle(loop.time())
         again = min(SWEEP_SECONDS, self._settings.limits.idle_seconds / 2)
         self._sweep = loop.call_later(again, self._end_idle, loop)
+
+    def _keep_checkpoints(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._checkpoints = loop.call_later(CHECKPOINT_SECONDS, self._keep_checkpoints, loop)
+        assert self._topics is not None
+        loop.run_in_executor(None, self._topics.write_checkpoints)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -157,9 +197,15 @@ class Server:
             self._listener.close()
         if self._groups is not None:
             self._groups.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._checkpoints):
+            if timer is not None:
+                timer.cancel()
         self._connections.close_all()
-        manager = self._manager
-        if manager is not None:
-            await asyncio.get_running_loop().run_in_executor(None, manager.stop)
+        await asyncio.get_running_loop().run_in_executor(None, self._close_directory)
+
+    def _close_directory(self) -> None:
+        # The manager writes the marker of a clean stop, for all logs.
+        if self._topics is not None:
+            self._topics.close()
+        if self._manager is not None:
+            self._manager.stop()

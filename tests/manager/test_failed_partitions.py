@@ -580,7 +580,7 @@ def test_an_epoch_that_could_not_be_stored_begins_where_it_is_elected_at_last(
         for number in range(5):
             leader.commit("g", {KEYS[0]: 100 + number})
         copy(leader, follower, 5)
-        assert follower.last_epoch(0) == 5
+        assert follower.replica(0).last_epoch() == 5
         follower.become_leader(0, 6)
         assert follower.end_offset_for_epoch(0, 5).end_offset == 6
     leader.abandon()

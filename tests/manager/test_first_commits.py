@@ -79,7 +79,7 @@ def test_a_first_commit_does_not_lead_after_leadership_has_moved(tmp_path):
     held.released.set()
     thread.join(30)
     assert isinstance(answers[0], NotCoordinatorError)
-    replica = manager._replica(0)
+    replica = manager.replica(0)
     assert (replica.leadership.epoch, replica.leadership.leads) == (2, False)
     assert manager.positions(0).log_end == 0
     manager.stop()

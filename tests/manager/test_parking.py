@@ -348,7 +348,7 @@ class FailingOnce:
 def test_a_flush_that_could_not_begin_refuses_those_that_it_was_for_alone(alone, executor):
     alone.commit("g", {KEYS[0]: 0}, durability="process")
     later = []
-    failing = FailingOnce(alone._replica(0), lambda: later.append(alone.commit_async("g", {KEYS[0]: 9})))
+    failing = FailingOnce(alone.replica(0), lambda: later.append(alone.commit_async("g", {KEYS[0]: 9})))
     alone._flushes._replica_of = lambda number: failing
     writes = [alone.commit_async("g", {KEYS[0]: number}) for number in range(3)]
     flush = alone.flush(0)

@@ -229,7 +229,7 @@ def test_a_truncation_lowers_the_cleaners_checkpoint(tmp_path, leader):
     end = settle(leader, follower)
     for _ in range(3):
         look_after(follower)
-    directory = follower._directory
+    directory = follower.directory
     assert directory.read_checkpoint(CLEANER_POINTS)[TOPIC, 0] > end // 2
     follower.become_follower(0, 2)
     follower.truncate_to(0, 2, end // 2)
@@ -259,7 +259,7 @@ def test_a_run_that_was_overtaken_by_a_truncation_records_nothing_above_it(tmp_p
 
     monkeypatch.setattr(cleaner, "clean", cut_after)
     look_after(follower)
-    found = follower._directory.read_checkpoint(CLEANER_POINTS)[TOPIC, 0]
+    found = follower.directory.read_checkpoint(CLEANER_POINTS)[TOPIC, 0]
     assert found <= follower.positions(0).log_end <= end // 2
     follower.stop()
 

@@ -21,14 +21,15 @@ class RunningServer:
 
     Args:
         path: its log directory.
+        durability: when a commit, and a producer, is answered.
         more: further settings of the server.
     """
 
-    def __init__(self, path: Path, **more: Any) -> None:
+    def __init__(self, path: Path, durability: str = "process", **more: Any) -> None:
         coordinator = CoordinatorConfig(initial_rebalance_delay=0)
         settings = {"port": 0, "coordinator": coordinator, **more}
         manager = ManagerSettings(
-            path=path, partitions=50, durability="process", accept_while_loading=False
+            path=path, partitions=50, durability=durability, accept_while_loading=False
         )
         self.server = Server(ServerSettings(**{"manager": manager, **settings}))
         self.loop = asyncio.new_event_loop()

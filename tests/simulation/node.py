@@ -201,7 +201,7 @@ class Node:
         assert self.executor is not None
         if self.manager is not None:
             with contextlib.suppress(OffsetLogError):
-                _write_checkpoints(self.core.core, self.manager._directory)
+                _write_checkpoints(self.core.core, self.manager.directory)
         self.executor.call_later(CHECKPOINT_SECONDS, self._keep_checkpoints)
 
     def clean(self) -> bool:
@@ -231,7 +231,7 @@ class Node:
         assert self.manager is not None
         self.show_time()
         clock = self.clock
-        return LogCleaner(self.manager._directory, MAINTENANCE, lambda: clock.milliseconds)
+        return LogCleaner(self.manager.directory, MAINTENANCE, lambda: clock.milliseconds)
 
     def replace_disk(self) -> None:
         """The disk of a node that is down is replaced by an empty one."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from offsetlog.server.exchange import Exchange
-from offsetlog.server.handlers import cluster, groups, logs, offsets, topics
+from offsetlog.server.handlers import cluster, fetch, groups, logs, offsets, produce, topics
 from offsetlog.server.node import NodeState
 
 Handler = Callable[[NodeState, Exchange], None]
 
 #: By the key of the API.
 HANDLERS: dict[int, Handler] = {
+    0: produce.produce,
+    1: fetch.fetch,
     2: logs.list_offsets,
     3: cluster.metadata,
     8: offsets.offset_commit,
@@ -26,6 +28,8 @@ HANDLERS: dict[int, Handler] = {
     18: cluster.api_versions,
     19: topics.create_topics,
     20: topics.delete_topics,
+    22: produce.init_producer_id,
+    23: logs.offset_for_leader_epoch,
     37: topics.create_partitions,
     42: groups.delete_groups,
     47: offsets.offset_delete,

@@ -144,7 +144,7 @@ def _described(node: NodeState, name: str) -> MetadataResponseTopic:
             MetadataResponseTopicPartition(
                 partition_index=number,
                 leader_id=own,
-                leader_epoch=0,
+                leader_epoch=node.logs.leader_epoch(topic, number),
                 replica_nodes=(own,),
                 isr_nodes=(own,),
             )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from offsetlog import error_codes
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import OffsetLogError, StorageError
 from offsetlog.manager.interface import Pending
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
@@ -168,7 +168,15 @@ def _delete(
             topic.name, topic.topic_id, error_codes.INVALID_REQUEST.code,
             "the topic of positions cannot be deleted",
         )
-    node.metadata.remove_topic(topic.name)
+    try:
+        # Its directories first: a topic without logs is empty, and logs without a topic would be
+        # found again by the next start.
+        node.topics.delete(topic.name, topic.topic_id)
+        node.metadata.remove_topic(topic.name)
+    except StorageError as failure:
+        return DeleteTopicsResponseResponse(
+            topic.name, topic.topic_id, error_codes.KAFKA_STORAGE_ERROR.code, str(failure)
+        )
     return DeleteTopicsResponseResponse(topic.name, topic.topic_id)
 
 

@@ -1,0 +1,58 @@
+/* topic/produced_batch: the rules for a batch that a producer sends, before a log takes it
+ * (docs/format/batches.md §2.1, §2.2).
+ *
+ * A producer sends one batch of magic 2 a partition.  Its base offset is 0, and its records have
+ * the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are not looked
+ * at: nothing is decompressed between a producer and the disk.
+ *
+ * Pure: nothing is owned, no lock is taken.
+ */
+#ifndef OL_TOPIC_PRODUCED_BATCH_H
+#define OL_TOPIC_PRODUCED_BATCH_H
+
+#include "format/batch.h"
+
+/* Why a batch is refused, as producers are answered. */
+typedef enum ol_produce_refusal {
+    OL_PRODUCE_ACCEPTED = 0,
+    OL_PRODUCE_CORRUPT_MESSAGE,         /* cut, or its CRC is wrong */
+    OL_PRODUCE_INVALID_RECORD,
+    OL_PRODUCE_MESSAGE_TOO_LARGE,
+    OL_PRODUCE_INVALID_TIMESTAMP,
+    OL_PRODUCE_UNSUPPORTED_COMPRESSION,
+    OL_PRODUCE_INVALID_TXN_STATE,       /* there are no transactions on ordinary topics */
+    OL_PRODUCE_OUT_OF_ORDER_SEQUENCE,
+    OL_PRODUCE_INVALID_PRODUCER_EPOCH,
+} ol_produce_refusal;
+
+typedef struct ol_produce_rules {
+    size_t batch_bytes_max;             /* max.message.bytes */
+    int64_t timestamp_min;              /* of records: message.timestamp.before.max.ms */
+    int64_t timestamp_max;              /* message.timestamp.after.max.ms */
+    int64_t log_append_time;            /* the time that replaces those of the records, -1: the
+                                           producer's stay */
+    bool takes_zstd;                    /* from Produce 7 on */
+    bool needs_keys;                    /* a compacted topic */
+} ol_produce_rules;
+
+typedef struct ol_produced_batch {
+    ol_batch batch;                     /* borrows from the bytes */
+    int64_t max_timestamp;              /* the greatest of its records, whatever the header says;
+                                           compressed: what the header says */
+    ol_produce_refusal refusal;
+    int32_t refused_record;             /* its index, -1 for the batch as a whole */
+} ol_produced_batch;
+
+/* Checks the bytes that a producer sent for one partition.  OL_OK with the refusal
+ * OL_PRODUCE_ACCEPTED, else OL_CORRUPT with another one, and the reason. */
+int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
+                            ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
+
+/* Copies the batch to `start`, with its place in the log and the topic's kind of time.  The bytes
+ * there are 0, and the length is stored last: a reader of the same memory that finds a length finds
+ * a whole batch.  A batch whose time is replaced, or whose header had the wrong greatest timestamp,
+ * has another CRC then; no record is touched. */
+void ol_produced_batch_put(uint8_t *start, const ol_produced_batch *produced, int64_t base_offset,
+                           int32_t leader_epoch, int64_t log_append_time);
+
+#endif

@@ -1,0 +1,58 @@
+/* topic/recent_batches: the last five batches of each idempotent producer, which a log compares
+ * with what comes (docs/format/topics.md §17.2).
+ *
+ * A producer has at most five requests on their way to a partition.  One that is sent again, since
+ * its answer was lost, is recognised by its sequence numbers and answered as the first time.  After
+ * an open the log knows the last batch of each producer (log/files/producers.h), and not the four
+ * before it.
+ *
+ * Ownership: zeroed memory is an empty set, which owns its entries.  Locks: none; the owner of the
+ * log holds its writer's lock.
+ */
+#ifndef OL_TOPIC_RECENT_BATCHES_H
+#define OL_TOPIC_RECENT_BATCHES_H
+
+#include "base/int64_map.h"
+#include "log/log.h"
+#include "topic/produced_batch.h"
+
+enum { OL_RECENT_BATCHES = 5 };
+
+typedef struct ol_recent_batch {
+    int64_t base_offset;
+    int64_t last_offset;
+    int64_t timestamp;          /* greatest of the batch */
+    int32_t base_sequence;
+    int32_t last_sequence;
+} ol_recent_batch;
+
+typedef struct ol_recent_producer {
+    int64_t producer_id;        /* -1: a free place */
+    ol_recent_batch batches[OL_RECENT_BATCHES];     /* oldest first */
+    int count;
+    int16_t epoch;
+} ol_recent_producer;
+
+typedef struct ol_recent_batches {
+    ol_recent_producer *producers;
+    size_t count;
+    size_t capacity;
+    ol_int64_map places;        /* producer id + 1 -> index + 1 */
+} ol_recent_batches;
+
+void ol_recent_batches_free(ol_recent_batches *recent);
+
+/* Whether the log may take the batch, which has a producer id and passed ol_produced_batch_check.
+ * OL_OK: it may, or *duplicate is set to the batch that is in the log already (NULL otherwise;
+ * valid until the next change).  OL_CORRUPT with a refusal and the reason: sequence numbers that do
+ * not follow, or an epoch of before.  OL_NO_MEMORY.  After OL_OK without a duplicate there is room
+ * for ol_recent_batches_add. */
+int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
+                            ol_produced_batch *produced, const ol_recent_batch **duplicate,
+                            ol_error *error) OL_NODISCARD;
+
+/* The batch is in the log now, at `base_offset`. */
+void ol_recent_batches_add(ol_recent_batches *recent, const ol_produced_batch *produced,
+                           int64_t base_offset);
+
+#endif

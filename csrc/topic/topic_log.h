@@ -1,0 +1,68 @@
+/* topic/topic_log: the log of one partition of an ordinary topic: what producers append and
+ * consumers read (docs/format/topics.md §17).
+ *
+ * It owns the log (log/log.h) and what is known of producers beyond it.  Records are bytes here:
+ * nothing is decompressed on the way in or out.
+ *
+ * Locks: one writer's lock, which appends, rolls and the close take; it is held for memory work
+ * and, where a segment ends, for the files of the next one.  Reading and flushing take no lock of
+ * this room.  Every call may be made from any thread between open and close.
+ */
+#ifndef OL_TOPIC_TOPIC_LOG_H
+#define OL_TOPIC_TOPIC_LOG_H
+
+#include "log/log.h"
+#include "topic/produced_batch.h"
+
+typedef struct ol_topic_log ol_topic_log;
+
+/* Opens the log, as ol_log_open, and begins the leader epoch `leader_epoch` unless the log has it
+ * or a later one; after a crash, one that is later than all.  Fails as ol_log_open and
+ * ol_log_assign_epoch. */
+int ol_topic_log_open(const ol_log_options *options, int32_t leader_epoch, ol_topic_log **opened,
+                      ol_log_recovery *recovery, ol_error *error) OL_NODISCARD;
+
+/* Ends as ol_log_close; *end is the log end, all of which is on disk after OL_OK.  No other call is
+ * under way. */
+int ol_topic_log_close(ol_topic_log *topic, int64_t *end, ol_error *error) OL_NODISCARD;
+void ol_topic_log_abandon(ol_topic_log *topic);
+
+/* The log, for everything that is not [writer]. */
+ol_log *ol_topic_log_log(const ol_topic_log *topic);
+
+typedef struct ol_appended {
+    int64_t base_offset;
+    int64_t next_offset;        /* after the batch: flushed up to here, it is on disk */
+    int64_t log_append_time;    /* of a topic that has it, and of a duplicate; else -1 */
+    bool is_duplicate;          /* it was in the log already */
+    ol_produce_refusal refusal;
+    int32_t refused_record;     /* its index, -1 for the batch as a whole */
+} ol_appended;
+
+/* Appends the batch that a producer sent.  Fails, and nothing has changed, with OL_CORRUPT and a
+ * refusal; with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a segment), OL_READ_ONLY,
+ * OL_FAILED without one. */
+int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
+                         ol_appended *appended, ol_error *error) OL_NODISCARD;
+
+/* The first offset of the oldest transaction that is open, the log end where none is. */
+int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
+/* The greatest producer id that was ever in the log, -1 none. */
+int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
+
+/* The first record at or after `from_time` (ms) below `until`, where a batch ends.  The offset is
+ * -1 if there is none.  Compressed batches are decompressed with the log's decompressor; without
+ * one OL_UNSUPPORTED.  OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
+typedef struct ol_timed_record {
+    int64_t offset;
+    int64_t timestamp;
+    int32_t leader_epoch;
+} ol_timed_record;
+int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time,
+                           int64_t until, ol_timed_record *found, ol_error *error) OL_NODISCARD;
+
+/* The first of the records with the greatest timestamp below `until`; likewise. */
+int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until,
+                             ol_timed_record *found, ol_error *error) OL_NODISCARD;
+
+#endif

@@ -1,0 +1,413 @@
+"""The log of one partition of an ordinary topic, as an object that owns it."""
+
+import os
+import threading
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from offsetlog._native.csrc cimport (
+    ol_appended,
+    ol_error,
+    ol_log_config_init,
+    ol_log_end,
+    ol_log_end_for_epoch,
+    ol_log_epoch_at,
+    ol_log_expect_flushes,
+    ol_log_flush,
+    ol_log_flush_unasked,
+    ol_log_flushed,
+    ol_log_has_failed,
+    ol_log_is_writable,
+    ol_log_leader_epoch,
+    ol_log_options,
+    ol_log_recovery,
+    ol_log_size_bytes,
+    ol_log_start,
+    ol_log_topic_id,
+    ol_log_wants_flush,
+    ol_produce_rules,
+    ol_slice_of,
+    ol_topic_log,
+    ol_topic_log_abandon,
+    ol_topic_log_close,
+    ol_topic_log_first_unstable,
+    ol_topic_log_highest_producer_id,
+    ol_topic_log_log,
+    ol_topic_log_open,
+    ol_topic_log_produce,
+)
+from offsetlog._native.decompress cimport Decompressor
+from offsetlog._native.files cimport FileSystem
+from offsetlog._native.findings cimport append_of, recovery_of
+from offsetlog._native.log_queries cimport aborted_between, batches_of, record_at_time, size_between
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import ClosedError
+from offsetlog.types import Appended, EpochEnd
+
+
+@cython.final
+@cython.no_gc_clear  # what is open at the end is closed through its file system
+cdef class TopicLog:
+    """An open partition directory of an ordinary topic (docs/format/topics.md §17).
+
+    Every method can be called from any thread; `close` waits for the calls that are under way, and every later call raises
+    ClosedError.
+    """
+
+    cdef ol_topic_log *handle
+    cdef FileSystem fs
+    cdef Decompressor decompressor
+    cdef bytes directory
+    cdef int in_flight
+    cdef bint closing
+    cdef object idle
+    cdef readonly dict recovery
+
+    def __cinit__(self):
+        self.handle = NULL
+
+    def __init__(self, directory, FileSystem fs not None, Decompressor decompressor not None, settings, *,
+                 bytes topic_id not None, int32_t leader_epoch=0, bint clean=False, int64_t recovery_point=-1,
+                 int64_t log_start_offset=-1):
+        """Opens a partition directory for writing, and makes it where it is missing.
+
+        Args:
+            directory: that of the partition.
+            fs: the file port.
+            decompressor: for questions about times.
+            settings: TopicLogSettings.
+            topic_id: 16 bytes, that of the topic.
+            leader_epoch: in which this process leads; a later one in the log counts.
+            clean: whether the log directory was stopped cleanly.
+            recovery_point, log_start_offset: of the checkpoints, -1 for none.
+
+        Raises:
+            StorageError: it cannot be read or written.
+            CorruptionError: it is of another topic.
+        """
+        cdef ol_log_options options
+        cdef ol_log_recovery found
+        cdef ol_error error
+        self.directory = os.fsencode(directory)
+        self.fs = fs
+        self.decompressor = decompressor
+        memset(&options, 0, sizeof(options))
+        memset(&found, 0, sizeof(found))
+        ol_log_config_init(&options.config)
+        options.config.segment_bytes = settings.segment_bytes
+        options.config.segment_ms = settings.segment_ms
+        options.config.index_interval_bytes = settings.index_interval_bytes
+        options.config.segment_index_bytes = settings.segment_index_bytes
+        options.config.producer_expiration_ms = settings.producer_id_expiration_ms
+        options.config.append = append_of(settings.append)
+        options.fs = fs.fs
+        options.directory = self.directory
+        options.writable = True
+        options.create = True
+        options.clean = clean
+        # A producer's records are its own, whatever their headers say.
+        options.replicated = True
+        options.recovery_point = recovery_point
+        options.log_start_offset = log_start_offset
+        options.cleaned_by_others = -1
+        options.topic_id = <const uint8_t *><const char *>topic_id
+        options.known_topic_id = <const uint8_t *><const char *>topic_id
+        options.decompressor = &decompressor.port
+        with nogil:
+            check(ol_topic_log_open(&options, leader_epoch, &self.handle, &found, &error), &error)
+        self.recovery = recovery_of(&found)
+
+    def __dealloc__(self):
+        # Nobody closed it: what was appended is in the files, as after the end of the process.
+        if self.handle != NULL:
+            ol_topic_log_abandon(self.handle)
+            self.handle = NULL
+
+    # -------------------------------------------------------------------------------------------------------- life
+
+    cdef int enter(self) except -1:
+        if self.closing or self.handle == NULL:
+            raise ClosedError("the log of the topic's partition is closed")
+        self.in_flight += 1
+        return 0
+
+    cdef void leave(self) noexcept:
+        self.in_flight -= 1
+        if self.in_flight == 0 and self.idle is not None:
+            self.idle.set()
+
+    cdef ol_topic_log *_take(self):
+        # The handle for the one who ends it, when no call is under way; NULL for the second.
+        cdef ol_topic_log *handle
+        if self.closing:
+            return NULL
+        self.closing = True
+        if self.in_flight > 0:
+            self.idle = threading.Event()
+        while self.in_flight > 0:
+            self.idle.wait(1.0)
+        handle = self.handle
+        self.handle = NULL
+        return handle
+
+    def close(self):
+        """Closes cleanly, and returns the log end, all of which is on disk then; -1 the second time.
+
+        Raises:
+            StorageError: something could not be written; it is closed all the same, but not cleanly.
+        """
+        cdef ol_topic_log *handle = self._take()
+        cdef ol_error error
+        cdef int64_t end = -1
+        if handle != NULL:
+            with nogil:
+                check(ol_topic_log_close(handle, &end, &error), &error)
+        return end
+
+    def abandon(self):
+        """Lets the log go without writing a byte."""
+        cdef ol_topic_log *handle = self._take()
+        if handle != NULL:
+            with nogil:
+                ol_topic_log_abandon(handle)
+
+    # ------------------------------------------------------------------------------------------------------- facts
+
+    @property
+    def path(self):
+        """The partition's directory."""
+        return os.fsdecode(self.directory)
+
+    @property
+    def topic_id(self):
+        """The 16 bytes in partition.metadata, None where there are none."""
+        cdef uint8_t found[16]
+        self.enter()
+        try:
+            if not ol_log_topic_id(ol_topic_log_log(self.handle), found):
+                return None
+            return PyBytes_FromStringAndSize(<const char *>found, 16)
+        finally:
+            self.leave()
+
+    @property
+    def start(self):
+        """The first offset."""
+        self.enter()
+        try:
+            return ol_log_start(ol_topic_log_log(self.handle))
+        finally:
+            self.leave()
+
+    @property
+    def end(self):
+        """The offset after the last one."""
+        self.enter()
+        try:
+            return ol_log_end(ol_topic_log_log(self.handle))
+        finally:
+            self.leave()
+
+    @property
+    def flushed(self):
+        """Everything below survives a loss of power."""
+        self.enter()
+        try:
+            return ol_log_flushed(ol_topic_log_log(self.handle))
+        finally:
+            self.leave()
+
+    @property
+    def leader_epoch(self):
+        """The epoch in which this process leads."""
+        self.enter()
+        try:
+            return ol_log_leader_epoch(ol_topic_log_log(self.handle))
+        finally:
+            self.leave()
+
+    @property
+    def size_bytes(self):
+        """The bytes of all segments."""
+        self.enter()
+        try:
+            return ol_log_size_bytes(ol_topic_log_log(self.handle))
+        finally:
+            self.leave()
+
+    @property
+    def is_writable(self):
+        """Whether it takes appends: its bytes were right, and nothing has failed since."""
+        self.enter()
+        try:
+            log = ol_topic_log_log(self.handle)
+            return bool(ol_log_is_writable(log)) and not ol_log_has_failed(log)
+        finally:
+            self.leave()
+
+    @property
+    def wants_flush(self):
+        """Whether so much was rolled that a flush should be made unasked."""
+        self.enter()
+        try:
+            return bool(ol_log_wants_flush(ol_topic_log_log(self.handle)))
+        finally:
+            self.leave()
+
+    @property
+    def highest_producer_id(self):
+        """The greatest id of a producer that was ever seen in this log, -1 for none."""
+        self.enter()
+        try:
+            return ol_topic_log_highest_producer_id(self.handle)
+        finally:
+            self.leave()
+
+    # ----------------------------------------------------------------------------------------------------- writing
+
+    def expect_flushes(self):
+        """Says that producers will wait for the disk."""
+        self.enter()
+        try:
+            ol_log_expect_flushes(ol_topic_log_log(self.handle))
+        finally:
+            self.leave()
+
+    def produce(self, bytes records not None, *, int64_t batch_bytes_max, int64_t timestamp_min, int64_t timestamp_max,
+                int64_t log_append_time=-1, bint takes_zstd=True, bint needs_keys=False):
+        """Appends the batch that a producer sent; returns Appended, whose `refusal` is 0 where it was taken.
+
+        Args:
+            records: the bytes of one batch of magic 2.
+            batch_bytes_max: of the topic.
+            timestamp_min, timestamp_max: of records, in ms.
+            log_append_time: the time that takes the place of theirs, in ms; -1 for none.
+            takes_zstd: whether the producer's version may send zstd.
+            needs_keys: whether the topic is compacted.
+
+        Raises:
+            DiskFullError, StorageError, PartitionFailedError, ReadOnlyError, TooLargeError: nothing was appended.
+        """
+        cdef ol_produce_rules rules
+        cdef ol_appended appended
+        cdef ol_error error
+        cdef int status
+        memset(&rules, 0, sizeof(rules))
+        rules.batch_bytes_max = <size_t>max(batch_bytes_max, 0)
+        rules.timestamp_min = timestamp_min
+        rules.timestamp_max = timestamp_max
+        rules.log_append_time = log_append_time
+        rules.takes_zstd = takes_zstd
+        rules.needs_keys = needs_keys
+        data = ol_slice_of(<const uint8_t *><const char *>records, <size_t>len(records))
+        self.enter()
+        try:
+            with nogil:
+                status = ol_topic_log_produce(self.handle, data, &rules, &appended, &error)
+                if appended.refusal == 0:
+                    check(status, &error)
+        finally:
+            self.leave()
+        reason = "" if appended.refusal == 0 else (<bytes>error.reason).decode("utf-8", "replace")
+        return Appended(appended.base_offset, appended.next_offset, appended.log_append_time, bool(appended.is_duplicate),
+                        <int>appended.refusal, appended.refused_record, reason)
+
+    def flush(self, *, bint unasked=False):
+        """Makes everything below the log end survive a loss of power; returns the flushed offset.
+
+        Raises:
+            StorageError: the log takes no more appends then.
+        """
+        cdef ol_error error
+        cdef int64_t flushed = -1
+        self.enter()
+        try:
+            with nogil:
+                log = ol_topic_log_log(self.handle)
+                if unasked:
+                    check(ol_log_flush_unasked(log, &flushed, &error), &error)
+                else:
+                    check(ol_log_flush(log, &flushed, &error), &error)
+        finally:
+            self.leave()
+        return flushed
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def first_unstable(self):
+        """The first offset of the oldest transaction that is open, the log end where none is."""
+        self.enter()
+        try:
+            return ol_topic_log_first_unstable(self.handle)
+        finally:
+            self.leave()
+
+    def read(self, int64_t offset, int64_t end, int64_t size_max, *, bint whole_first=False):
+        """Reads the whole batches from the one that holds `offset` on, all of whose records are below `end`.
+
+        Args:
+            offset: from the log start to the log end.
+            end: an offset.
+            size_max: in bytes; `whole_first`: the first batch comes whatever its size.
+
+        Raises:
+            OffsetOutOfRangeError: the log does not have the offset.
+            CorruptionError, StorageError.
+        """
+        self.enter()
+        try:
+            return batches_of(ol_topic_log_log(self.handle), offset, end, size_max, whole_first)
+        finally:
+            self.leave()
+
+    def size_between(self, int64_t offset, int64_t end, int64_t size_max):
+        """How many bytes `read` would find in the segment of `offset`; raises likewise."""
+        self.enter()
+        try:
+            return size_between(ol_topic_log_log(self.handle), offset, end, size_max)
+        finally:
+            self.leave()
+
+    def aborted(self, int64_t begin, int64_t end):
+        """Returns (producer id, first offset) of the aborted transactions that overlap [begin, end)."""
+        self.enter()
+        try:
+            return aborted_between(ol_topic_log_log(self.handle), begin, end)
+        finally:
+            self.leave()
+
+    def record_at_time(self, int64_t time, int64_t end):
+        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None for none.
+
+        A time of -3 asks for the first of the newest records.  Raises CorruptionError, StorageError.
+        """
+        self.enter()
+        try:
+            return record_at_time(ol_topic_log_log(self.handle), &self.decompressor.port, time, end)
+        finally:
+            self.leave()
+
+    def epoch_at(self, int64_t offset):
+        """Returns the leader epoch of the record at an offset, -1 for unknown."""
+        self.enter()
+        try:
+            return ol_log_epoch_at(ol_topic_log_log(self.handle), offset)
+        finally:
+            self.leave()
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        """Returns the EpochEnd of the greatest epoch that is at most `epoch` (docs/format/leader-epochs.md §12)."""
+        cdef int32_t found
+        cdef int64_t end
+        self.enter()
+        try:
+            with nogil:
+                ol_log_end_for_epoch(ol_topic_log_log(self.handle), epoch, &found, &end)
+        finally:
+            self.leave()
+        return EpochEnd(found, end)

@@ -1,0 +1,247 @@
+"""Fetch: records from logs, waiting for them if there are too few (docs/format/topics.md §17.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from offsetlog import error_codes
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError
+from offsetlog.protocol.messages import (
+    FetchRequest,
+    FetchRequestTopic,
+    FetchRequestTopicPartition,
+    FetchResponse,
+    FetchResponseResponse,
+    FetchResponseResponsePartition,
+    FetchResponseResponsePartitionAbortedTransaction,
+    FetchResponseResponsePartitionDivergingEpoch,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.node import NodeState
+from offsetlog.server.partition_logs import ReadableLog
+
+#: From this version on topics have ids in place of names.
+WITH_TOPIC_IDS = 13
+#: A request gets no more than this (``fetch.max.bytes`` of a broker).
+BYTES_MAX = 55 << 20
+
+READ_COMMITTED = 1
+#: Epochs of a session that ask for everything, with or without a session to follow.
+FULL_FETCH = (-1, 0)
+
+Answer = FetchResponseResponsePartition
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    # One partition of the request, with its log, or why it is refused.
+    asked: FetchRequestTopicPartition
+    log: ReadableLog | None
+    error: ErrorCode = error_codes.NONE
+
+
+def fetch(node: NodeState, exchange: Exchange) -> None:
+    """Answers with records, when there are enough of them or the client has waited as long as it will."""
+    request: FetchRequest = exchange.request.message
+    # No session is ever kept, so none can be gone on with.
+    if request.session_epoch not in FULL_FETCH:
+        exchange.reply(FetchResponse(error_code=error_codes.FETCH_SESSION_ID_NOT_FOUND.code))
+        return
+    _Fetch(node, exchange).begin()
+
+
+class _Fetch:
+    # One request, from its first look at the logs to its answer.
+
+    def __init__(self, node: NodeState, exchange: Exchange) -> None:
+        self._request: FetchRequest = exchange.request.message
+        self._exchange = exchange
+        self._is_committed_only = self._request.isolation_level == READ_COMMITTED
+        self._places = [
+            (topic, [_place(node, exchange.version, topic, each) for each in topic.partitions])
+            for topic in self._request.topics
+        ]
+        self._logs = {
+            id(place.log): place.log
+            for _, places in self._places
+            for place in places
+            if place.log is not None
+        }
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------------------------------------- waiting
+
+    def begin(self) -> None:
+        """Answers at once, or begins to wait."""
+        request = self._request
+        answers, size, must_answer = self._read()
+        if must_answer or request.max_wait_ms <= 0 or size >= request.min_bytes or not self._places:
+            self._reply(answers)
+            return
+        for log in self._logs.values():
+            log.watch(self._look)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(request.max_wait_ms / 1000, self._finish)
+        self._exchange.on_abandoned(self._stop)
+
+    def _look(self) -> None:
+        if self._has_enough():
+            self._finish()
+
+    def _has_enough(self) -> bool:
+        size = 0
+        for _, places in self._places:
+            for place in places:
+                if place.log is None:
+                    return True
+                asked = place.asked
+                try:
+                    size += place.log.size_between(
+                        asked.fetch_offset, self._end_of(place.log), asked.partition_max_bytes
+                    )
+                except OffsetLogError:
+                    return True
+                if size >= self._request.min_bytes:
+                    return True
+        return False
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for log in self._logs.values():
+            log.unwatch(self._look)
+
+    def _finish(self) -> None:
+        self._stop()
+        self._reply(self._read()[0])
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def _end_of(self, log: ReadableLog) -> int:
+        return log.last_stable_offset if self._is_committed_only else log.watermark
+
+    def _read(self) -> tuple[list[list[Answer]], int, bool]:
+        # The answers, the bytes in them, and whether one of them has to be given at once.
+        left = max(min(self._request.max_bytes, BYTES_MAX), 0)
+        size, must_answer = 0, False
+        answers = []
+        for _, places in self._places:
+            own = []
+            for place in places:
+                answer, is_urgent = self._read_partition(place, left, is_first=size == 0)
+                read = len(answer.records or b"")
+                left -= read
+                size += read
+                must_answer |= is_urgent
+                own.append(answer)
+            answers.append(own)
+        return answers, size, must_answer
+
+    def _read_partition(
+        self, place: _Place, left: int, *, is_first: bool
+    ) -> tuple[Answer, bool]:
+        asked, log = place.asked, place.log
+        if log is None:
+            return _refused(asked, place.error), True
+        try:
+            diverging = _diverging(asked, log)
+            end = self._end_of(log)
+            records = b""
+            if diverging is None:
+                size_max = min(asked.partition_max_bytes, max(left, 0))
+                records = log.read(asked.fetch_offset, end, size_max, whole_first=is_first)
+            answer = Answer(
+                asked.partition,
+                high_watermark=log.watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.start,
+                aborted_transactions=self._aborted(log, asked.fetch_offset, records),
+                records=records,
+            )
+        except OffsetOutOfRangeError:
+            return _refused(asked, error_codes.OFFSET_OUT_OF_RANGE), True
+        except OffsetLogError:
+            return _refused(asked, error_codes.KAFKA_STORAGE_ERROR), True
+        if diverging is not None:
+            return answer._replace(diverging_epoch=diverging), True
+        return answer, False
+
+    def _aborted(
+        self, log: ReadableLog, offset: int, records: bytes
+    ) -> tuple[FetchResponseResponsePartitionAbortedTransaction, ...] | None:
+        if not self._is_committed_only:
+            return None
+        if not records:
+            return ()
+        return tuple(
+            FetchResponseResponsePartitionAbortedTransaction(*each)
+            for each in log.aborted(offset, next_offset(records))
+        )
+
+    def _reply(self, answers: list[list[Answer]]) -> None:
+        self._exchange.reply(
+            FetchResponse(
+                responses=tuple(
+                    FetchResponseResponse(topic.topic, topic.topic_id, tuple(own))
+                    for (topic, _), own in zip(self._places, answers, strict=True)
+                )
+            )
+        )
+
+
+def _place(
+    node: NodeState, version: int, topic: FetchRequestTopic, asked: FetchRequestTopicPartition
+) -> _Place:
+    if version >= WITH_TOPIC_IDS:
+        found, unknown = node.metadata.topic_of_id(topic.topic_id), error_codes.UNKNOWN_TOPIC_ID
+    else:
+        found, unknown = node.metadata.topic(topic.topic), error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    if found is None:
+        return _Place(asked, None, unknown)
+    if not 0 <= asked.partition < found.partitions:
+        return _Place(asked, None, error_codes.UNKNOWN_TOPIC_OR_PARTITION)
+    log = node.logs.readable(found, asked.partition)
+    try:
+        error = epoch_error(asked.current_leader_epoch, log.leader_epoch)
+    except OffsetLogError:
+        return _Place(asked, None, error_codes.KAFKA_STORAGE_ERROR)
+    return _Place(asked, log) if error is None else _Place(asked, None, error)
+
+
+def epoch_error(asked: int, own: int) -> ErrorCode | None:
+    """Why a client with another leader epoch than ours is refused; None where it is not (-1: any)."""
+    if asked in (-1, own):
+        return None
+    return (
+        error_codes.FENCED_LEADER_EPOCH if asked < own else error_codes.UNKNOWN_LEADER_EPOCH
+    )
+
+
+def _diverging(
+    asked: FetchRequestTopicPartition, log: ReadableLog
+) -> FetchResponseResponsePartitionDivergingEpoch | None:
+    # Where the log of who asks parts from this one (docs/format/leader-epochs.md §12).
+    if asked.last_fetched_epoch < 0:
+        return None
+    end = log.end_offset_for_epoch(asked.last_fetched_epoch)
+    if end.epoch < 0:
+        raise OffsetOutOfRangeError(f"no epoch up to {asked.last_fetched_epoch} is known")
+    if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+        return FetchResponseResponsePartitionDivergingEpoch(end.epoch, end.end_offset)
+    return None
+
+
+def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
+    return Answer(asked.partition, error.code, high_watermark=-1, aborted_transactions=(), records=b"")
+
+
+def next_offset(records: bytes) -> int:
+    """The offset after the last of whole batches (docs/format/batches.md §2.1)."""
+    position = last = 0
+    while position < len(records):
+        last = position
+        position += 12 + int.from_bytes(records[position + 8 : position + 12], "big")
+    base = int.from_bytes(records[last : last + 8], "big")
+    return base + int.from_bytes(records[last + 23 : last + 27], "big") + 1

@@ -1,0 +1,259 @@
+"""Produce and InitProducerId (docs/format/topics.md §17.1, §17.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetlog import error_codes
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import OffsetLogError, TooLargeError
+from offsetlog.protocol.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
+    ProduceResponse,
+    ProduceResponseResponse,
+    ProduceResponseResponsePartitionResponse,
+    ProduceResponseResponsePartitionResponseRecordError,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.metadata_store import Topic
+from offsetlog.server.node import NodeState
+from offsetlog.topics.partition_log import PartitionLog
+from offsetlog.topics.settings import AppendRules
+from offsetlog.types import Appended
+
+#: From this version on topics have ids in place of names.
+WITH_TOPIC_IDS = 13
+#: From this version on batches may be compressed with zstd.
+WITH_ZSTD = 7
+
+ALL_REPLICAS, LEADER, NOBODY = -1, 1, 0
+
+#: By the number of the refusal (csrc/topic/produced_batch.h).
+REFUSALS = (
+    error_codes.NONE,
+    error_codes.CORRUPT_MESSAGE,
+    error_codes.INVALID_RECORD,
+    error_codes.MESSAGE_TOO_LARGE,
+    error_codes.INVALID_TIMESTAMP,
+    error_codes.UNSUPPORTED_COMPRESSION_TYPE,
+    error_codes.INVALID_TXN_STATE,
+    error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    error_codes.INVALID_PRODUCER_EPOCH,
+)
+
+Answer = ProduceResponseResponsePartitionResponse
+
+
+@dataclass(slots=True)
+class _Place:
+    # One partition of the request; `awaited` where its answer waits for the watermark.
+    answer: Answer
+    partition: PartitionLog | None = None
+    awaited: int = -1
+
+    def is_done(self) -> bool:
+        """Whether the records are as safe as they are to be."""
+        partition = self.partition
+        if partition is None or self.awaited < 0:
+            return True
+        return partition.log is not None and partition.watermark >= self.awaited
+
+    def is_settled(self) -> bool:
+        """Whether waiting longer is of no use."""
+        partition = self.partition
+        return self.is_done() or partition is None or partition.log is None or partition.has_failed
+
+    def error(self) -> ErrorCode | None:
+        """Why the records are not safe, at the end of the waiting; None where they are."""
+        if self.is_done() or self.partition is None:
+            return None
+        if self.partition.log is None:
+            return error_codes.UNKNOWN_TOPIC_OR_PARTITION  # the topic was deleted
+        if self.partition.has_failed:
+            return error_codes.KAFKA_STORAGE_ERROR
+        return error_codes.REQUEST_TIMED_OUT
+
+
+def produce(node: NodeState, exchange: Exchange) -> None:
+    """Appends one batch a partition, and answers when the records are as safe as was asked for."""
+    request: ProduceRequest = exchange.request.message
+    refusal = _refusal(request)
+    places = [
+        [_appended(node, exchange, request, topic, each, refusal) for each in topic.partition_data]
+        for topic in request.topic_data
+    ]
+    if request.acks == NOBODY:
+        _answer_nobody(exchange, places)
+        return
+    waiting = [each for topic in places for each in topic if not each.is_done()]
+
+    def reply() -> None:
+        exchange.reply(_response(request, places))
+
+    if request.acks == LEADER or not waiting:
+        reply()
+        return
+    _wait(waiting, request.timeout_ms, reply)
+
+
+def _refusal(request: ProduceRequest) -> ErrorCode | None:
+    if request.acks not in (ALL_REPLICAS, LEADER, NOBODY):
+        return error_codes.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None:
+        return error_codes.INVALID_TXN_STATE
+    return None
+
+
+def _appended(
+    node: NodeState,
+    exchange: Exchange,
+    request: ProduceRequest,
+    asked: ProduceRequestTopicData,
+    data: ProduceRequestTopicDataPartitionData,
+    refusal: ErrorCode | None,
+) -> _Place:
+    number = data.index_
+    if refusal is not None:
+        return _Place(Answer(number, refusal.code, base_offset=-1))
+    if exchange.version >= WITH_TOPIC_IDS:
+        topic, unknown = node.metadata.topic_of_id(asked.topic_id), error_codes.UNKNOWN_TOPIC_ID
+    else:
+        topic, unknown = node.metadata.topic(asked.name), error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is None:
+        return _Place(Answer(number, unknown.code, base_offset=-1))
+    if not 0 <= number < topic.partitions:
+        return _Place(
+            Answer(number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, base_offset=-1)
+        )
+    if topic.is_internal:
+        return _Place(
+            Answer(
+                number,
+                error_codes.INVALID_TOPIC_EXCEPTION.code,
+                base_offset=-1,
+                error_message=f"{topic.name} is the broker's own",
+            )
+        )
+    return _append(node, topic, number, data.records or b"", takes_zstd=exchange.version >= WITH_ZSTD)
+
+
+def _append(
+    node: NodeState, topic: Topic, number: int, records: bytes, *, takes_zstd: bool
+) -> _Place:
+    partition = node.logs.writable(topic, number)
+    rules = AppendRules.of(topic.configs)
+    try:
+        appended = partition.produce(
+            records, rules, int(time.time() * 1000), takes_zstd=takes_zstd
+        )
+    except TooLargeError as failure:
+        code = error_codes.RECORD_LIST_TOO_LARGE.code
+        return _Place(Answer(number, code, base_offset=-1, error_message=str(failure)))
+    except OffsetLogError as failure:
+        code = error_codes.KAFKA_STORAGE_ERROR.code
+        return _Place(Answer(number, code, base_offset=-1, error_message=str(failure)))
+    if appended.refusal:
+        return _Place(_refused(number, appended))
+    answer = Answer(
+        number,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time,
+        log_start_offset=partition.start,
+    )
+    return _Place(answer, partition, appended.next_offset)
+
+
+def _refused(number: int, appended: Appended) -> Answer:
+    errors: tuple[ProduceResponseResponsePartitionResponseRecordError, ...] = ()
+    if appended.refused_record >= 0:
+        errors = (
+            ProduceResponseResponsePartitionResponseRecordError(
+                appended.refused_record, appended.reason
+            ),
+        )
+    return Answer(
+        number,
+        REFUSALS[appended.refusal].code,
+        base_offset=-1,
+        record_errors=errors,
+        error_message=appended.reason,
+    )
+
+
+def _answer_nobody(exchange: Exchange, places: list[list[_Place]]) -> None:
+    failed = next((each for topic in places for each in topic if each.answer.error_code), None)
+    if failed is None:
+        exchange.reply_nothing()
+        return
+    # The producer hears of it in no other way.
+    exchange.end(f"error {failed.answer.error_code} of a producer that waits for no answer")
+
+
+def _wait(waiting: list[_Place], timeout_ms: int, reply: Callable[[], None]) -> None:
+    partitions = {id(each.partition): each.partition for each in waiting if each.partition}
+    timer: asyncio.TimerHandle | None = None
+
+    def finish() -> None:
+        assert timer is not None
+        timer.cancel()
+        for partition in partitions.values():
+            partition.unwatch(look)
+        for place in waiting:
+            error = place.error()
+            if error is not None:
+                place.answer = Answer(place.answer.index_, error.code, base_offset=-1)
+        reply()
+
+    def look() -> None:
+        if all(each.is_settled() for each in waiting):
+            finish()
+
+    timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, finish)
+    for partition in partitions.values():
+        partition.watch(look)
+
+
+def _response(request: ProduceRequest, places: list[list[_Place]]) -> ProduceResponse:
+    return ProduceResponse(
+        responses=tuple(
+            ProduceResponseResponse(
+                topic.name, topic.topic_id, tuple(each.answer for each in answers)
+            )
+            for topic, answers in zip(request.topic_data, places, strict=True)
+        )
+    )
+
+
+# --------------------------------------------------------------------------------------- producer ids
+
+
+def init_producer_id(node: NodeState, exchange: Exchange) -> None:
+    """Gives an idempotent producer an id of its own."""
+    request: InitProducerIdRequest = exchange.request.message
+    if request.transactional_id is not None:
+        # Fatal to a client, which then says that this server has no transactions.
+        exchange.reply(
+            InitProducerIdResponse(
+                error_code=error_codes.UNSUPPORTED_VERSION.code, producer_id=-1, producer_epoch=-1
+            )
+        )
+        return
+    try:
+        producer_id = node.producer_ids.take()
+    except OffsetLogError:
+        exchange.reply(
+            InitProducerIdResponse(
+                error_code=error_codes.COORDINATOR_NOT_AVAILABLE.code,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+        )
+        return
+    exchange.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))

@@ -1,0 +1,195 @@
+"""The logs of all partitions, as consumers see them: ordinary topics, and the topic of positions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from offsetlog._native.replica import Replica
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.metadata_store import OFFSETS_TOPIC, Topic
+from offsetlog.topics.partition_log import PartitionLog
+from offsetlog.topics.settings import TopicLogSettings
+from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
+from offsetlog.types import EpochEnd, TimedRecord
+
+#: How often the watermark of a log of positions is looked at while somebody waits for it.
+LOOK_SECONDS = 0.05
+
+
+class ReadableLog(Protocol):
+    """A log that consumers read; its calls raise as those of TopicLog."""
+
+    @property
+    def start(self) -> int:
+        """The first offset."""
+
+    @property
+    def watermark(self) -> int:
+        """Everything below can be read."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The watermark, or where the oldest open transaction begins."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader."""
+
+    def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
+        """Reads whole batches."""
+
+    def size_between(self, offset: int, end: int, size_max: int) -> int:
+        """How many bytes `read` would find."""
+
+    def aborted(self, begin: int, end: int) -> tuple[tuple[int, int], ...]:
+        """The aborted transactions that overlap [begin, end)."""
+
+    def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
+        """The first record below `end` that is not older."""
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at an offset, -1 for unknown."""
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch ends."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Has a function called when the watermark has moved."""
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Has it called no more."""
+
+
+class PositionsLog:
+    """One partition of the topic of positions, as a log that is consumed.
+
+    Others move its watermark, on other threads: it is looked at while somebody waits.
+    """
+
+    def __init__(
+        self, manager: LogManager, number: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._manager = manager
+        self._number = number
+        self._loop = loop
+        self._watchers: dict[Callable[[], None], None] = {}
+        self._seen = -1
+
+    @property
+    def _replica(self) -> Replica | None:
+        return self._manager.replica(self._number)
+
+    @property
+    def start(self) -> int:
+        """See ReadableLog."""
+        return self._manager.positions(self._number).log_start
+
+    @property
+    def watermark(self) -> int:
+        """See ReadableLog."""
+        return self._manager.positions(self._number).watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """See ReadableLog."""
+        replica = self._replica
+        return 0 if replica is None else replica.last_stable_offset()
+
+    @property
+    def leader_epoch(self) -> int:
+        """See ReadableLog."""
+        return max(self._manager.leader_epoch(self._number), 0)
+
+    def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
+        """See ReadableLog."""
+        replica = self._replica
+        return b"" if replica is None else replica.read(offset, end, size_max, whole_first=whole_first)
+
+    def size_between(self, offset: int, end: int, size_max: int) -> int:
+        """See ReadableLog."""
+        replica = self._replica
+        return 0 if replica is None else replica.size_between(offset, end, size_max)
+
+    def aborted(self, begin: int, end: int) -> tuple[tuple[int, int], ...]:
+        """See ReadableLog."""
+        replica = self._replica
+        return () if replica is None else replica.aborted(begin, end)
+
+    def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
+        """See ReadableLog."""
+        replica = self._replica
+        return None if replica is None else replica.record_at_time(time_ms, end)
+
+    def epoch_at(self, offset: int) -> int:
+        """See ReadableLog."""
+        replica = self._replica
+        return -1 if replica is None else replica.epoch_before(offset + 1)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """See ReadableLog."""
+        return self._manager.end_offset_for_epoch(self._number, epoch)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """See ReadableLog."""
+        if not self._watchers:
+            self._seen = self.watermark
+            self._loop.call_later(LOOK_SECONDS, self._look)
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """See ReadableLog."""
+        self._watchers.pop(watcher, None)
+
+    def _look(self) -> None:
+        if not self._watchers:
+            return
+        watermark = self.watermark
+        if watermark != self._seen:
+            self._seen = watermark
+            for watcher in list(self._watchers):
+                watcher()
+        self._loop.call_later(LOOK_SECONDS, self._look)
+
+
+class PartitionLogs:
+    """Finds the log of a partition of a topic that is there.
+
+    Args:
+        manager: keeps the topic of positions.
+        topics: keeps the others.
+        settings: of topics that have none of their own.
+        loop: of the server.
+    """
+
+    def __init__(
+        self,
+        manager: LogManager,
+        topics: TopicLogs,
+        settings: TopicLogSettings,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._positions = [PositionsLog(manager, number, loop) for number in range(manager.partitions)]
+
+    def options_of(self, topic: Topic) -> TopicOptions:
+        """How the logs of a topic are opened."""
+        return TopicOptions(topic.topic_id, self._settings.of(topic.configs))
+
+    def readable(self, topic: Topic, number: int) -> ReadableLog:
+        """The log of one of a topic's partitions, to be read."""
+        if topic.name == OFFSETS_TOPIC:
+            return self._positions[number]
+        return self.writable(topic, number)
+
+    def writable(self, topic: Topic, number: int) -> PartitionLog:
+        """The log of one of an ordinary topic's partitions."""
+        return self._topics.get(topic.name, number, self.options_of(topic))
+
+    def leader_epoch(self, topic: Topic, number: int) -> int:
+        """The epoch in which this node leads one of a topic's partitions."""
+        if topic.name == OFFSETS_TOPIC:
+            return self._positions[number].leader_epoch
+        return self._topics.leader_epoch(topic.name, number)

@@ -1,0 +1,36 @@
+"""Ids for idempotent producers: each is given once, also after a crash."""
+
+from __future__ import annotations
+
+from offsetlog.server.metadata_store import MetadataStore
+
+#: As many are reserved at a time, as Kafka does; those of a block that were not given are lost with a
+#: restart.
+BLOCK = 1000
+
+
+class ProducerIds:
+    """The producer ids of a node.  Not thread-safe: it belongs to one event loop.
+
+    Args:
+        metadata: reserves blocks.
+        above: ids up to this one are in logs already.
+    """
+
+    def __init__(self, metadata: MetadataStore, above: int = -1) -> None:
+        self._metadata = metadata
+        self._above = above
+        self._next = self._end = 0
+
+    def take(self) -> int:
+        """Returns an id that nobody has.
+
+        Raises:
+            StorageError: the next block cannot be reserved.
+        """
+        if self._next == self._end:
+            self._next = self._metadata.reserve_producer_ids(BLOCK, self._above + 1)
+            self._end = self._next + BLOCK
+        taken = self._next
+        self._next += 1
+        return taken

@@ -1,0 +1,67 @@
+"""Flushes of topics' logs, on threads of their own; one at a time for a log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from offsetlog._native.topic_log import TopicLog
+from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.topics.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+#: Flushes that run at the same time share the disk's own flush.
+THREADS = 4
+
+
+class Flushing:
+    """The flushes of a node's topics; every method is called on its event loop.
+
+    An order while a flush of the same log runs is followed by one more flush, which covers all the
+    orders that came meanwhile.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-flush")
+        #: Logs that are being flushed, and whether another flush was ordered since.
+        self._running: dict[PartitionLog, bool] = {}
+        self._is_closed = False
+
+    def order(self, partition: PartitionLog) -> None:
+        """See FlushOrder."""
+        if self._is_closed:
+            return
+        if partition in self._running:
+            self._running[partition] = True
+            return
+        self._begin(partition)
+
+    def _begin(self, partition: PartitionLog) -> None:
+        log = partition.log
+        if log is not None:
+            self._running[partition] = False
+            self._pool.submit(self._flush, partition, log)
+
+    def _flush(self, partition: PartitionLog, log: TopicLog) -> None:
+        try:
+            log.flush()
+        except ClosedError:
+            pass  # the topic was deleted meanwhile
+        except OffsetLogError as failure:
+            # The log takes nothing more then, and says so to the next producer.
+            _log.error("%s-%d: not flushed: %s", partition.topic, partition.number, failure)
+        self._loop.call_soon_threadsafe(self._flushed, partition)
+
+    def _flushed(self, partition: PartitionLog) -> None:
+        is_ordered_again = self._running.pop(partition)
+        if is_ordered_again and not self._is_closed:
+            self._begin(partition)
+        partition.advance()
+
+    def close(self) -> None:
+        """Takes no more orders, and waits for the flushes that run; may be called on any thread."""
+        self._is_closed = True
+        self._pool.shutdown(wait=True)

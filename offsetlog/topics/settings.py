@@ -1,0 +1,86 @@
+"""The settings of topics' logs, and those of one topic that its log asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MIB = 1 << 20
+DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLogSettings:
+    """How a topic's log is kept; Kafka's name of each in parentheses.
+
+    Attributes:
+        segment_bytes: a segment is rolled before it grows over this (``segment.bytes``).
+        segment_ms: a segment is rolled when its first record is older than this (``segment.ms``).
+        index_interval_bytes: bytes between two index entries (``index.interval.bytes``).
+        segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
+        producer_id_expiration_ms: an idempotent producer is forgotten after this time without a batch
+            (``producer.id.expiration.ms``).
+        append: how batches reach the file; see StoreConfig.
+        decompressed_bytes_max: of one batch, where a record is looked for by its time.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * MIB
+    producer_id_expiration_ms: int = DAY_MS
+    append: str = "auto"
+    decompressed_bytes_max: int = 256 * MIB
+
+    def of(self, configs: Mapping[str, str]) -> TopicLogSettings:
+        """Those of a topic that has settings of its own."""
+        return TopicLogSettings(
+            segment_bytes=number(configs, "segment.bytes", self.segment_bytes),
+            segment_ms=number(configs, "segment.ms", self.segment_ms),
+            index_interval_bytes=number(configs, "index.interval.bytes", self.index_interval_bytes),
+            segment_index_bytes=number(configs, "segment.index.bytes", self.segment_index_bytes),
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            append=self.append,
+            decompressed_bytes_max=self.decompressed_bytes_max,
+        )
+
+
+class AppendRules(NamedTuple):
+    """What a topic asks of its producers.
+
+    Attributes:
+        batch_bytes_max: of one batch (``max.message.bytes``).
+        before_max_ms: by how much a record's time may lie before now
+            (``message.timestamp.before.max.ms``).
+        after_max_ms: by how much it may lie after now (``message.timestamp.after.max.ms``).
+        has_append_time: whether the time of the append replaces it (``message.timestamp.type``).
+        needs_keys: whether the topic is compacted (``cleanup.policy``).
+    """
+
+    batch_bytes_max: int = MIB + 12
+    before_max_ms: int = 2**63 - 1
+    after_max_ms: int = 3600 * 1000
+    has_append_time: bool = False
+    needs_keys: bool = False
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str]) -> AppendRules:
+        """Those of a topic with these settings of its own."""
+        default = cls()
+        return cls(
+            number(configs, "max.message.bytes", default.batch_bytes_max),
+            number(configs, "message.timestamp.before.max.ms", default.before_max_ms),
+            number(configs, "message.timestamp.after.max.ms", default.after_max_ms),
+            configs.get("message.timestamp.type") == "LogAppendTime",
+            "compact" in configs.get("cleanup.policy", ""),
+        )
+
+
+def number(configs: Mapping[str, str], name: str, default: int) -> int:
+    """A setting that is a number; the default where the topic has none."""
+    given = configs.get(name)
+    try:
+        return default if given is None else int(given)
+    except ValueError:
+        return default

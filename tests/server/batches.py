@@ -1,0 +1,42 @@
+"""Batches as producers send them, made by kafka-python's own builder."""
+
+from __future__ import annotations
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.util import calc_crc32c
+
+
+def produced_batch(
+    count: int,
+    *,
+    timestamp: int,
+    key: bytes | None = b"key",
+    value: bytes = b"value",
+    base_offset: int = 0,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    codec: int = 0,
+) -> bytes:
+    """Returns a batch of `count` records, a millisecond apart.
+
+    Args:
+        producer: its id, epoch, and the sequence of the first record.
+        codec: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        attributes: bits that are set besides; base_offset: in place of 0.
+    """
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=False,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        batch_size=1 << 30,
+    )
+    for offset in range(count):
+        builder.append(offset, timestamp + offset, key, value, [])
+    batch = bytearray(builder.build())
+    batch[0:8] = base_offset.to_bytes(8, "big")
+    batch[21:23] = (int.from_bytes(batch[21:23], "big") | attributes).to_bytes(2, "big")
+    batch[17:21] = calc_crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return bytes(batch)

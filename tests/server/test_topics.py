@@ -1,0 +1,466 @@
+"""Ordinary topics on the wire: what producers are answered, what consumers read, and what a restart keeps."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from offsetlog import error_codes
+from offsetlog.protocol import encode_request
+from offsetlog.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
+    CreateTopicsRequestTopicConfig,
+    DeleteTopicsRequest,
+    FetchRequest,
+    FetchRequestTopic,
+    FetchRequestTopicPartition,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    ListOffsetsRequestTopic,
+    ListOffsetsRequestTopicPartition,
+    MetadataRequest,
+    MetadataRequestTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestTopic,
+    OffsetForLeaderEpochRequestTopicPartition,
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
+)
+
+from .batches import produced_batch
+from .running import Client, RunningServer
+
+PRODUCE, FETCH, LIST_OFFSETS = 9, 12, 11
+NOW = int(time.time() * 1000)
+
+
+@pytest.fixture(params=["process", "disk"])
+def durability(request):
+    return request.param
+
+
+@pytest.fixture
+def server(tmp_path):
+    with RunningServer(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    with Client(server.address) as connected:
+        yield connected
+
+
+def create(client: Client, name: str = "orders", partitions: int = 1, **configs: str) -> None:
+    given = tuple(
+        CreateTopicsRequestTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
+    )
+    topic = CreateTopicsRequestTopic(name, partitions, 1, configs=given)
+    answer = client.ask(CreateTopicsRequest((topic,), timeout_ms=1000), 7)
+    assert answer.topics[0].error_code == 0
+
+
+def produce_request(records, *, topic="orders", partition=0, acks=-1, timeout_ms=5000, **more):
+    data = ProduceRequestTopicDataPartitionData(partition, records)
+    return ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, topic_data=(ProduceRequestTopicData(topic, partition_data=(data,)),), **more
+    )
+
+
+def produce(client: Client, records, version: int = PRODUCE, **more):
+    answer = client.ask(produce_request(records, **more), version)
+    return answer.responses[0].partition_responses[0]
+
+
+def fetch_request(offset, *, topic="orders", partition=0, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20,
+                  partition_max_bytes=1 << 20, isolation_level=0, epoch=-1, fetched_epoch=-1):
+    asked = FetchRequestTopicPartition(
+        partition, epoch, offset, last_fetched_epoch=fetched_epoch, partition_max_bytes=partition_max_bytes
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation_level,
+        topics=(FetchRequestTopic(topic, partitions=(asked,)),),
+    )
+
+
+def fetch(client: Client, offset, version: int = FETCH, **more):
+    answer = client.ask(fetch_request(offset, **more), version)
+    assert answer.error_code == answer.session_id == 0
+    return answer.responses[0].partitions[0]
+
+
+def list_offset(client: Client, timestamp: int, version: int = LIST_OFFSETS, partition: int = 0):
+    asked = ListOffsetsRequestTopicPartition(partition, timestamp=timestamp)
+    request = ListOffsetsRequest(-1, topics=(ListOffsetsRequestTopic("orders", (asked,)),))
+    return client.ask(request, version).topics[0].partitions[0]
+
+
+# -------------------------------------------------------------------------------------------- produce
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_records_come_back_as_they_were_sent(client, version):
+    create(client)
+    for number in range(3):
+        batch = produced_batch(2, timestamp=NOW, value=b"%d" % number)
+        answer = produce(client, batch, version)
+        assert (answer.error_code, answer.base_offset) == (0, 2 * number)
+    found = fetch(client, 0)
+    assert found.high_watermark == 6
+    # From the attributes on nothing has changed.
+    assert len(found.records) == 3 * len(batch)
+    assert found.records[2 * len(batch) + 21 :] == batch[21:]
+    assert [int.from_bytes(found.records[at * len(batch) :][:8], "big") for at in range(3)] == [0, 2, 4]
+
+
+def test_acks_are_kept(client):
+    create(client)
+    batch = produced_batch(1, timestamp=NOW)
+    assert produce(client, batch, acks=1).base_offset == 0
+    client.send(encode_request(produce_request(batch, acks=0), PRODUCE, 7, None))
+    assert produce(client, batch, acks=-1).base_offset == 2
+    assert produce(client, batch, acks=2).error_code == error_codes.INVALID_REQUIRED_ACKS.code
+
+
+def test_who_waits_for_no_answer_loses_the_connection_by_an_error(client):
+    create(client)
+    client.send(encode_request(produce_request(b"nothing", acks=0), PRODUCE, 7, None))
+    assert client.receive() is None
+
+
+def test_an_answer_waits_for_the_disk(tmp_path):
+    with RunningServer(tmp_path / "data", durability="disk") as running, Client(running.address) as client:
+        create(client)
+        for number in range(5):
+            assert produce(client, produced_batch(1, timestamp=NOW)).base_offset == number
+            assert fetch(client, 0).high_watermark == number + 1
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, error_codes.INVALID_RECORD),
+        (b"", error_codes.INVALID_RECORD),
+        (produced_batch(1, timestamp=NOW)[:-1], error_codes.CORRUPT_MESSAGE),
+        (produced_batch(1, timestamp=NOW) * 2, error_codes.INVALID_RECORD),
+        (produced_batch(1, timestamp=NOW, base_offset=1), error_codes.INVALID_RECORD),
+        (produced_batch(1, timestamp=NOW, attributes=0x20), error_codes.INVALID_RECORD),
+        (produced_batch(1, timestamp=NOW + 2 * 3600 * 1000), error_codes.INVALID_TIMESTAMP),
+        (produced_batch(1, timestamp=NOW, value=bytes(2 << 20)), error_codes.MESSAGE_TOO_LARGE),
+        (produced_batch(1, timestamp=NOW, attributes=0x10, producer=(1, 0, 0)), error_codes.INVALID_TXN_STATE),
+    ],
+)
+def test_bad_batches_are_refused_with_a_reason(client, records, error):
+    create(client)
+    answer = produce(client, records)
+    assert answer.error_code == error.code
+    assert answer.base_offset == -1
+    assert answer.error_message
+    assert fetch(client, 0).high_watermark == 0
+
+
+def test_partitions_that_are_not_there_are_refused(client):
+    create(client)
+    batch = produced_batch(1, timestamp=NOW)
+    unknown = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    assert produce(client, batch, partition=1).error_code == unknown
+    assert produce(client, batch, partition=-1).error_code == unknown
+    assert produce(client, batch, topic="others").error_code == unknown
+    internal = error_codes.INVALID_TOPIC_EXCEPTION.code
+    assert produce(client, batch, topic="__consumer_offsets").error_code == internal
+
+
+def test_a_topic_can_have_the_time_of_the_append(client):
+    create(client, message_timestamp_type="LogAppendTime")
+    before = int(time.time() * 1000)
+    answer = produce(client, produced_batch(3, timestamp=5))
+    assert before <= answer.log_append_time_ms <= int(time.time() * 1000)
+    assert list_offset(client, answer.log_append_time_ms).timestamp == answer.log_append_time_ms
+
+
+def test_settings_of_a_topic_are_kept(client):
+    create(client, max_message_bytes="100", cleanup_policy="compact")
+    assert produce(client, produced_batch(1, timestamp=NOW, value=bytes(200))).error_code == 10
+    refused = produce(client, produced_batch(2, timestamp=NOW, key=None))
+    assert refused.error_code == error_codes.INVALID_RECORD.code
+    assert refused.record_errors[0].batch_index == 0
+    assert produce(client, produced_batch(1, timestamp=NOW)).error_code == 0
+
+
+# ---------------------------------------------------------------------------------------- idempotence
+
+
+def test_what_is_sent_again_is_not_appended_again(client, server):
+    create(client)
+    first = client.ask(InitProducerIdRequest(None, 1000), 4)
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert client.ask(InitProducerIdRequest(None, 1000), 4).producer_id != first.producer_id
+    sent = [produced_batch(2, timestamp=NOW, producer=(first.producer_id, 0, 2 * each)) for each in range(3)]
+    for number, batch in enumerate(sent):
+        assert produce(client, batch).base_offset == 2 * number
+    again = produce(client, sent[1])
+    assert (again.error_code, again.base_offset, again.log_append_time_ms) == (0, 2, NOW + 1)
+    gap = produce(client, produced_batch(1, timestamp=NOW, producer=(first.producer_id, 0, 9)))
+    assert gap.error_code == error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER.code
+    assert fetch(client, 0).high_watermark == 6
+
+
+def test_no_producer_id_is_given_twice(tmp_path):
+    seen = set()
+    for _ in range(3):
+        with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+            seen.update(client.ask(InitProducerIdRequest(None, 1000), 4).producer_id for _ in range(1001))
+    assert len(seen) == 3 * 1001
+
+
+def test_transactions_are_refused(client):
+    assert client.ask(InitProducerIdRequest("mine", 1000), 4).error_code == error_codes.UNSUPPORTED_VERSION.code
+
+
+# ---------------------------------------------------------------------------------------------- fetch
+
+
+def test_a_fetch_waits_for_records(client, server):
+    create(client)
+    with Client(server.address) as other:
+        timer = threading.Timer(0.2, lambda: produce(other, produced_batch(1, timestamp=NOW)))
+        timer.start()
+        found = fetch(client, 0, max_wait_ms=15000)
+        assert found.high_watermark == 1
+        assert found.records
+        timer.join()
+
+
+def test_a_fetch_that_waits_ends_in_its_time(client):
+    create(client)
+    produce(client, produced_batch(1, timestamp=NOW))
+    began = time.monotonic()
+    found = fetch(client, 0, max_wait_ms=200, min_bytes=10_000)
+    assert time.monotonic() - began >= 0.2
+    assert found.records
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(client, server):
+    create(client)
+    batch = produced_batch(1, timestamp=NOW)
+
+    def produce_ten() -> None:
+        with Client(server.address) as other:
+            for _ in range(10):
+                produce(other, batch)
+
+    thread = threading.Thread(target=produce_ten)
+    thread.start()
+    found = fetch(client, 0, max_wait_ms=15000, min_bytes=10 * len(batch))
+    thread.join()
+    assert len(found.records) == 10 * len(batch)
+
+
+def test_limits_of_a_fetch(client):
+    create(client)
+    batch = produced_batch(1, timestamp=NOW, value=bytes(1000))
+    for _ in range(10):
+        produce(client, batch)
+    size = len(batch)
+    assert len(fetch(client, 0, partition_max_bytes=3 * size + 5).records) == 3 * size
+    assert len(fetch(client, 0, max_bytes=2 * size).records) == 2 * size
+    # The first batch comes whatever its size.
+    assert len(fetch(client, 4, partition_max_bytes=10).records) == size
+    assert len(fetch(client, 4, max_bytes=0).records) == size
+    assert fetch(client, 10).records == b""
+
+
+def test_offsets_outside_the_log_are_refused(client):
+    create(client)
+    for offset in (-1, 1):
+        assert fetch(client, offset).error_code == error_codes.OFFSET_OUT_OF_RANGE.code
+    produce(client, produced_batch(3, timestamp=NOW))
+    assert fetch(client, 3).error_code == 0
+    refused = fetch(client, 4)
+    assert refused.error_code == error_codes.OFFSET_OUT_OF_RANGE.code
+    assert (refused.high_watermark, refused.log_start_offset, refused.records) == (-1, -1, b"")
+
+
+def test_epochs_of_a_fetch(client):
+    create(client)
+    produce(client, produced_batch(3, timestamp=NOW))
+    assert fetch(client, 0, epoch=0).error_code == 0
+    assert fetch(client, 0, epoch=1).error_code == error_codes.UNKNOWN_LEADER_EPOCH.code
+    assert fetch(client, 0, fetched_epoch=0).records
+    assert fetch(client, 0, fetched_epoch=5).error_code == error_codes.OFFSET_OUT_OF_RANGE.code
+
+
+def test_a_log_that_was_cut_by_a_crash_is_found_out_by_its_epoch(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client)
+        produce(client, produced_batch(3, timestamp=NOW))
+    (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        produce(client, produced_batch(3, timestamp=NOW))
+        assert fetch(client, 3, epoch=0).error_code == error_codes.FENCED_LEADER_EPOCH.code
+        assert list_offset(client, -1).leader_epoch == 1
+        found = fetch(client, 5, fetched_epoch=0)
+        assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 3)
+        assert found.records == b""
+        asked = MetadataRequest((MetadataRequestTopic(name="orders"),))
+        assert client.ask(asked, 12).topics[0].partitions[0].leader_epoch == 1
+
+
+def test_sessions_are_not_made_and_not_found(client):
+    create(client)
+    answer = client.ask(fetch_request(0)._replace(session_epoch=0), FETCH)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    answer = client.ask(fetch_request(0)._replace(session_id=5, session_epoch=3), FETCH)
+    assert answer.error_code == error_codes.FETCH_SESSION_ID_NOT_FOUND.code
+
+
+def test_positions_are_records_like_others(client, server):
+    server.server._manager.commit("g", {("orders", 0): 42})
+    number = server.server._manager.partition_for("g")
+    for isolation_level in (0, 1):
+        found = fetch(client, 0, topic="__consumer_offsets", partition=number, isolation_level=isolation_level)
+        assert found.high_watermark == 1
+        assert b"orders" in found.records
+    assert found.aborted_transactions == ()
+
+
+def test_a_fetch_of_positions_waits(client, server):
+    manager = server.server._manager
+    number = manager.partition_for("g")
+    timer = threading.Timer(0.2, lambda: manager.commit("g", {("orders", 0): 1}))
+    timer.start()
+    assert fetch(client, 0, topic="__consumer_offsets", partition=number, max_wait_ms=15000).high_watermark == 1
+    timer.join()
+
+
+def test_a_client_that_goes_away_leaves_no_fetch(client, server):
+    create(client)
+    with Client(server.address) as other:
+        other.send(encode_request(fetch_request(0, max_wait_ms=3_600_000), FETCH, 7, None))
+        until(lambda: watchers(server) == 1)
+    until(lambda: watchers(server) == 0)
+
+
+def watchers(server) -> int:
+    return sum(len(each._watchers) for each in server.server._topics._partitions.values())
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# ---------------------------------------------------------------------------------------- list offsets
+
+
+def test_offsets_by_time(client):
+    create(client)
+    assert list_offset(client, -1).offset == list_offset(client, -2).offset == 0
+    assert (list_offset(client, -3).offset, list_offset(client, 0).offset) == (-1, -1)
+    for number in range(3):
+        produce(client, produced_batch(2, timestamp=NOW + 10 * number))
+    assert list_offset(client, -1).offset == 6
+    assert list_offset(client, -2).offset == list_offset(client, -4).offset == 0
+    assert list_offset(client, -5).offset == list_offset(client, -6).offset == -1
+    found = list_offset(client, NOW + 5)
+    assert (found.offset, found.timestamp, found.leader_epoch) == (2, NOW + 10, 0)
+    assert list_offset(client, NOW + 11).offset == 3
+    assert list_offset(client, NOW + 22).offset == -1
+    assert list_offset(client, -3).offset == 5
+    assert list_offset(client, -3, version=6).error_code == error_codes.UNSUPPORTED_VERSION.code
+
+
+def test_offsets_by_epoch(client):
+    create(client)
+    produce(client, produced_batch(2, timestamp=NOW))
+    for asked, expected in ((0, (0, 0, 2)), (-1, (0, -1, -1))):
+        part = OffsetForLeaderEpochRequestTopicPartition(0, -1, asked)
+        request = OffsetForLeaderEpochRequest(-1, (OffsetForLeaderEpochRequestTopic("orders", (part,)),))
+        found = client.ask(request, 4).topics[0].partitions[0]
+        assert (found.error_code, found.leader_epoch, found.end_offset) == expected
+
+
+# ---------------------------------------------------------------------------------- restart and delete
+
+
+def test_a_restart_keeps_topics_and_records(tmp_path, durability):
+    for number in range(3):
+        with RunningServer(tmp_path / "data", durability=durability) as running, Client(running.address) as client:
+            if number == 0:
+                create(client, partitions=3)
+            assert produce(client, produced_batch(1, timestamp=NOW), partition=1).base_offset == number
+            assert fetch(client, 0, partition=1).high_watermark == number + 1
+            assert list_offset(client, -1).offset == 0
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+        assert not (tmp_path / "data" / "orders-0").exists()  # nothing was appended to it
+
+
+def test_the_recovery_points_of_topics_are_kept(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client)
+        produce(client, produced_batch(4, timestamp=NOW))
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert "orders 0 4" in (tmp_path / "data" / name).read_text().splitlines()
+
+
+def test_deleted_topics_are_gone(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client)
+        produce(client, produced_batch(1, timestamp=NOW))
+        assert client.ask(DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5).responses[0].error_code == 0
+        assert produce(client, produced_batch(1, timestamp=NOW)).error_code == 3
+        create(client)
+        assert produce(client, produced_batch(2, timestamp=NOW)).base_offset == 0
+        assert fetch(client, 0).high_watermark == 2
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        assert fetch(client, 0).high_watermark == 2
+        assert not [name for name in os.listdir(tmp_path / "data") if name.endswith("-delete")]
+
+
+def test_who_waits_for_a_topic_that_is_deleted_is_answered(client, server):
+    create(client)
+    produce(client, produced_batch(1, timestamp=NOW))
+    with Client(server.address) as other:
+        other.send(encode_request(fetch_request(1, max_wait_ms=60_000), FETCH, 7, None))
+        until(lambda: watchers(server) == 1)
+        client.ask(DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5)
+        assert other.receive() is not None
+
+
+def test_directories_of_topics_that_a_broker_made_are_found(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, partitions=2)
+        produce(client, produced_batch(5, timestamp=NOW), partition=1)
+        asked = MetadataRequest((MetadataRequestTopic(name="orders"),))
+        before = client.ask(asked, 12).topics[0]
+    (tmp_path / "data" / "offsetlog-metadata.json").unlink()
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        after = client.ask(asked, 12).topics[0]
+        assert (after.topic_id, len(after.partitions)) == (before.topic_id, 2)
+        assert fetch(client, 0, partition=1).high_watermark == 5
+
+
+def test_a_damaged_log_refuses_its_clients_and_no_others(tmp_path, caplog):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, partitions=2)
+        for number in range(2):
+            produce(client, produced_batch(5, timestamp=NOW), partition=number)
+    metadata = tmp_path / "data" / "orders-0" / "partition.metadata"
+    metadata.write_text(metadata.read_text().replace("topic_id: ", "topic_id: AAAA")[:35] + "\n")
+    log = tmp_path / "data" / "orders-0" / "00000000000000000000.log"
+    log.unlink()
+    log.mkdir()
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        assert fetch(client, 0, partition=0).error_code == error_codes.KAFKA_STORAGE_ERROR.code
+        assert produce(client, produced_batch(1, timestamp=NOW), partition=0).error_code == 56
+        assert list_offset(client, -1).error_code == 56
+        assert fetch(client, 0, partition=1).high_watermark == 5
+    assert "orders-0: not opened" in caplog.text
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
