@@ -383,7 +383,7 @@ class Appended(NamedTuple):
         log_append_time: in ms, where the topic has it or the batch was there already; else -1.
         is_duplicate: the batch was in the log already: it was sent again.
         refusal: why it was refused, 0 where it was taken (csrc/topic/produced_batch.h).
-        refused_record: the index of the record that is refused, -1 for the whole batch.
+        refused_records: the indexes of the records it was refused for; none for the batch as a whole.
         reason: the same in words.
     """
 
@@ -392,7 +392,7 @@ class Appended(NamedTuple):
     log_append_time: int
     is_duplicate: bool
     refusal: int
-    refused_record: int
+    refused_records: tuple[int, ...]
     reason: str
 
 

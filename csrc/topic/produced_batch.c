@@ -37,23 +37,26 @@ static int parse_sole(check *work, ol_slice bytes) {
     ol_batch *batch = &work->produced->batch;
     ol_error cause;
     if (bytes.size < OL_BATCH_MAGIC_END) {
-        return refuse(work, OL_PRODUCE_INVALID_RECORD, -1, "there is no batch in %zu bytes",
+        return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1, "there is no batch in %zu bytes",
                       bytes.size);
     }
     int8_t magic = (int8_t)bytes.data[OL_BATCH_AT_MAGIC];
     if (magic != 2) {
-        return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
+        return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1,
                       "the batch has magic %d, and only 2 is taken", magic);
     }
     int status = ol_batch_parse(bytes.data, bytes.size, batch, &cause);
     if (status == OL_UNSUPPORTED) {
         return refuse(work, OL_PRODUCE_UNSUPPORTED_COMPRESSION, -1, "%s", cause.reason);
     }
+    if (status == OL_TORN) {
+        return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1, "%s", cause.reason);
+    }
     if (status != OL_OK) {
         return refuse(work, OL_PRODUCE_CORRUPT_MESSAGE, -1, "%s", cause.reason);
     }
     if (batch->size != bytes.size) {
-        return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
+        return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1,
                       "%zu bytes follow the first batch, and one is taken for a partition",
                       bytes.size - batch->size);
     }
@@ -78,10 +81,6 @@ static int check_header(check *work) {
     }
     if (ol_batch_is_control(batch)) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1, "a client cannot send markers");
-    }
-    if ((batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME) != 0) {
-        return refuse(work, OL_PRODUCE_INVALID_TIMESTAMP, -1,
-                      "a producer cannot say that its times are those of the append");
     }
     if (ol_batch_codec(batch) == OL_CODEC_ZSTD && !rules->takes_zstd) {
         return refuse(work, OL_PRODUCE_UNSUPPORTED_COMPRESSION, -1,
@@ -179,17 +178,35 @@ static void set_time(uint8_t *start, size_t size, int16_t attributes, int64_t ma
     ol_store_u32(start + OL_BATCH_AT_CRC, crc);
 }
 
+size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
+                                 int32_t *indexes, size_t capacity) {
+    ol_error ignored;
+    ol_produced_batch again = *produced;
+    check work = {.rules = rules, .produced = &again, .error = &ignored};
+    ol_records records;
+    ol_record record;
+    size_t count = 0;
+    if (ol_records_open(&records, &produced->batch, NULL, &ignored) != OL_OK) return 0;
+    for (int64_t expected = 0; count < capacity; expected++) {
+        if (ol_records_next(&records, &record, &ignored) != OL_OK) break;
+        if (check_record(&work, &record, expected) != OL_OK) indexes[count++] = (int32_t)expected;
+    }
+    ol_records_close(&records);
+    return count;
+}
+
 void ol_produced_batch_put(uint8_t *start, const ol_produced_batch *produced, int64_t base_offset,
                            int32_t leader_epoch, int64_t log_append_time) {
     const ol_batch *batch = &produced->batch;
+    bool replaces_time = log_append_time >= 0;
+    int64_t max_timestamp = replaces_time ? log_append_time : produced->max_timestamp;
+    int16_t attributes = (int16_t)(batch->attributes & ~OL_ATTRIBUTE_LOG_APPEND_TIME);
+    if (replaces_time) attributes |= OL_ATTRIBUTE_LOG_APPEND_TIME;
     memcpy(start + OL_BATCH_LOG_OVERHEAD, batch->data + OL_BATCH_LOG_OVERHEAD,
            batch->size - OL_BATCH_LOG_OVERHEAD);
     ol_batch_assign(start, base_offset, leader_epoch);
-    if (log_append_time >= 0) {
-        int16_t attributes = (int16_t)(batch->attributes | OL_ATTRIBUTE_LOG_APPEND_TIME);
-        set_time(start, batch->size, attributes, log_append_time);
-    } else if (produced->max_timestamp != batch->max_timestamp) {
-        set_time(start, batch->size, batch->attributes, produced->max_timestamp);
+    if (attributes != batch->attributes || max_timestamp != batch->max_timestamp) {
+        set_time(start, batch->size, attributes, max_timestamp);
     }
     __atomic_thread_fence(__ATOMIC_RELEASE);
     ol_store_i32(start + OL_BATCH_AT_LENGTH, (int32_t)(batch->size - OL_BATCH_LOG_OVERHEAD));

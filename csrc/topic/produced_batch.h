@@ -15,7 +15,8 @@
 /* Why a batch is refused, as producers are answered. */
 typedef enum ol_produce_refusal {
     OL_PRODUCE_ACCEPTED = 0,
-    OL_PRODUCE_CORRUPT_MESSAGE,         /* cut, or its CRC is wrong */
+    OL_PRODUCE_NOT_ONE_BATCH,           /* of magic 2: the request is wrong, not the batch */
+    OL_PRODUCE_CORRUPT_MESSAGE,
     OL_PRODUCE_INVALID_RECORD,
     OL_PRODUCE_MESSAGE_TOO_LARGE,
     OL_PRODUCE_INVALID_TIMESTAMP,
@@ -48,10 +49,15 @@ typedef struct ol_produced_batch {
 int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 
+/* The indexes of the records that a batch is refused for, as many as `capacity` holds; returns how
+ * many.  The batch was refused, and refused_record is not -1. */
+size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
+                                 int32_t *indexes, size_t capacity);
+
 /* Copies the batch to `start`, with its place in the log and the topic's kind of time.  The bytes
  * there are 0, and the length is stored last: a reader of the same memory that finds a length finds
- * a whole batch.  A batch whose time is replaced, or whose header had the wrong greatest timestamp,
- * has another CRC then; no record is touched. */
+ * a whole batch.  A batch whose time is replaced, or whose header had the wrong greatest timestamp
+ * or kind of time, has another CRC then; no record is touched. */
 void ol_produced_batch_put(uint8_t *start, const ol_produced_batch *produced, int64_t base_offset,
                            int32_t leader_epoch, int64_t log_append_time);
 

@@ -130,17 +130,13 @@ static int append_or_recognise(ol_topic_log *topic, ol_produced_batch *produced,
 
 int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
                          ol_appended *appended, ol_error *error) {
-    ol_produced_batch produced;
-    *appended = (ol_appended){.base_offset = -1, .log_append_time = -1, .refused_record = -1};
-    int status = ol_produced_batch_check(bytes, rules, &produced, error);
-    if (status == OL_OK) {
-        pthread_mutex_lock(&topic->writer);
-        status =
-            append_or_recognise(topic, &produced, rules->log_append_time, appended, error);
-        pthread_mutex_unlock(&topic->writer);
-    }
-    appended->refusal = produced.refusal;
-    appended->refused_record = produced.refused_record;
+    *appended = (ol_appended){.base_offset = -1, .next_offset = -1, .log_append_time = -1};
+    int status = ol_produced_batch_check(bytes, rules, &appended->produced, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&topic->writer);
+    status = append_or_recognise(topic, &appended->produced, rules->log_append_time, appended,
+                                 error);
+    pthread_mutex_unlock(&topic->writer);
     return status;
 }
 

@@ -35,8 +35,7 @@ typedef struct ol_appended {
     int64_t next_offset;        /* after the batch: flushed up to here, it is on disk */
     int64_t log_append_time;    /* of a topic that has it, and of a duplicate; else -1 */
     bool is_duplicate;          /* it was in the log already */
-    ol_produce_refusal refusal;
-    int32_t refused_record;     /* its index, -1 for the batch as a whole */
+    ol_produced_batch produced; /* with the refusal; borrows from the bytes */
 } ol_appended;
 
 /* Appends the batch that a producer sent.  Fails, and nothing has changed, with OL_CORRUPT and a

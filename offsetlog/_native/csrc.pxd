@@ -1259,13 +1259,20 @@ cdef extern from "topic/topic_log.h" nogil:
         bint takes_zstd
         bint needs_keys
 
+    ctypedef struct ol_produced_batch:
+        ol_batch batch
+        int refusal
+        int32_t refused_record
+
     ctypedef struct ol_appended:
         int64_t base_offset
         int64_t next_offset
         int64_t log_append_time
         bint is_duplicate
-        int refusal
-        int32_t refused_record
+        ol_produced_batch produced
+
+    size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules, int32_t *indexes,
+                                     size_t capacity) noexcept
 
     ctypedef struct ol_timed_record:
         int64_t offset

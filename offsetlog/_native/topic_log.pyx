@@ -7,6 +7,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from offsetlog._native.csrc cimport (
@@ -30,6 +31,8 @@ from offsetlog._native.csrc cimport (
     ol_log_topic_id,
     ol_log_wants_flush,
     ol_produce_rules,
+    ol_produced_batch,
+    ol_produced_batch_refused,
     ol_slice_of,
     ol_topic_log,
     ol_topic_log_abandon,
@@ -48,6 +51,24 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import ClosedError
 from offsetlog.types import Appended, EpochEnd
+
+
+cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules, str reason):
+    cdef const ol_produced_batch *produced = &appended.produced
+    cdef int32_t *indexes
+    cdef size_t count = 0
+    cdef size_t index
+    cdef list found = []
+    if produced.refused_record >= 0:
+        indexes = <int32_t *>malloc(<size_t>produced.batch.record_count * sizeof(int32_t))
+        if indexes == NULL:
+            raise MemoryError
+        try:
+            count = ol_produced_batch_refused(produced, rules, indexes, <size_t>produced.batch.record_count)
+            found = [indexes[index] for index in range(count)]
+        finally:
+            free(indexes)
+    return Appended(-1, -1, -1, False, produced.refusal, tuple(found), reason)
 
 
 @cython.final
@@ -309,13 +330,14 @@ cdef class TopicLog:
         try:
             with nogil:
                 status = ol_topic_log_produce(self.handle, data, &rules, &appended, &error)
-                if appended.refusal == 0:
+                if appended.produced.refusal == 0:
                     check(status, &error)
+            if appended.produced.refusal != 0:
+                return _refused(&appended, &rules, (<bytes>error.reason).decode("utf-8", "replace"))
         finally:
             self.leave()
-        reason = "" if appended.refusal == 0 else (<bytes>error.reason).decode("utf-8", "replace")
         return Appended(appended.base_offset, appended.next_offset, appended.log_append_time, bool(appended.is_duplicate),
-                        <int>appended.refusal, appended.refused_record, reason)
+                        0, (), "")
 
     def flush(self, *, bint unasked=False):
         """Makes everything below the log end survive a loss of power; returns the flushed offset.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
+from offsetlog._native.compress import deflate
+
 
 def produced_batch(
     count: int,
@@ -26,7 +28,7 @@ def produced_batch(
     """
     builder = DefaultRecordBatchBuilder(
         magic=2,
-        compression_type=codec,
+        compression_type=0,
         is_transactional=False,
         producer_id=producer[0],
         producer_epoch=producer[1],
@@ -36,6 +38,10 @@ def produced_batch(
     for offset in range(count):
         builder.append(offset, timestamp + offset, key, value, [])
     batch = bytearray(builder.build())
+    if codec:
+        batch[61:] = deflate(codec, bytes(batch[61:]))
+        batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+        attributes |= codec
     batch[0:8] = base_offset.to_bytes(8, "big")
     batch[21:23] = (int.from_bytes(batch[21:23], "big") | attributes).to_bytes(2, "big")
     batch[17:21] = calc_crc32c(bytes(batch[21:])).to_bytes(4, "big")

@@ -21,15 +21,16 @@ class RunningServer:
 
     Args:
         path: its log directory.
+        partitions: of the topic of positions.
         durability: when a commit, and a producer, is answered.
         more: further settings of the server.
     """
 
-    def __init__(self, path: Path, durability: str = "process", **more: Any) -> None:
+    def __init__(self, path: Path, durability: str = "process", partitions: int = 50, **more: Any) -> None:
         coordinator = CoordinatorConfig(initial_rebalance_delay=0)
         settings = {"port": 0, "coordinator": coordinator, **more}
         manager = ManagerSettings(
-            path=path, partitions=50, durability=durability, accept_while_loading=False
+            path=path, partitions=partitions, durability=durability, accept_while_loading=False
         )
         self.server = Server(ServerSettings(**{"manager": manager, **settings}))
         self.loop = asyncio.new_event_loop()

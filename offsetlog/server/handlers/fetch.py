@@ -31,6 +31,8 @@ READ_COMMITTED = 1
 #: Epochs of a session that ask for everything, with or without a session to follow.
 FULL_FETCH = (-1, 0)
 
+UNKNOWN = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID)
+
 Answer = FetchResponseResponsePartition
 
 
@@ -234,7 +236,11 @@ def _diverging(
 
 
 def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
-    return Answer(asked.partition, error.code, high_watermark=-1, aborted_transactions=(), records=b"")
+    # As Kafka has it: an empty list where there is no such partition, else null.
+    aborted = () if error in UNKNOWN else None
+    return Answer(
+        asked.partition, error.code, high_watermark=-1, aborted_transactions=aborted, records=b""
+    )
 
 
 def next_offset(records: bytes) -> int:

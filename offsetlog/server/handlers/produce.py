@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended
 
+_log = logging.getLogger(__name__)
+
 #: From this version on topics have ids in place of names.
 WITH_TOPIC_IDS = 13
 #: From this version on batches may be compressed with zstd.
@@ -38,6 +41,7 @@ ALL_REPLICAS, LEADER, NOBODY = -1, 1, 0
 #: By the number of the refusal (csrc/topic/produced_batch.h).
 REFUSALS = (
     error_codes.NONE,
+    error_codes.INVALID_RECORD,
     error_codes.CORRUPT_MESSAGE,
     error_codes.INVALID_RECORD,
     error_codes.MESSAGE_TOO_LARGE,
@@ -47,6 +51,9 @@ REFUSALS = (
     error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
     error_codes.INVALID_PRODUCER_EPOCH,
 )
+
+#: Refusals of which Kafka does not say where the log starts: not one batch, corrupt, too large, zstd.
+BEFORE_THE_LOG = (1, 2, 4, 6)
 
 Answer = ProduceResponseResponsePartitionResponse
 
@@ -133,14 +140,7 @@ def _appended(
             Answer(number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, base_offset=-1)
         )
     if topic.is_internal:
-        return _Place(
-            Answer(
-                number,
-                error_codes.INVALID_TOPIC_EXCEPTION.code,
-                base_offset=-1,
-                error_message=f"{topic.name} is the broker's own",
-            )
-        )
+        return _Place(Answer(number, error_codes.INVALID_TOPIC_EXCEPTION.code, base_offset=-1))
     return _append(node, topic, number, data.records or b"", takes_zstd=exchange.version >= WITH_ZSTD)
 
 
@@ -153,14 +153,14 @@ def _append(
         appended = partition.produce(
             records, rules, int(time.time() * 1000), takes_zstd=takes_zstd
         )
-    except TooLargeError as failure:
-        code = error_codes.RECORD_LIST_TOO_LARGE.code
-        return _Place(Answer(number, code, base_offset=-1, error_message=str(failure)))
+    except TooLargeError:
+        return _Place(Answer(number, error_codes.RECORD_LIST_TOO_LARGE.code, base_offset=-1))
     except OffsetLogError as failure:
-        code = error_codes.KAFKA_STORAGE_ERROR.code
-        return _Place(Answer(number, code, base_offset=-1, error_message=str(failure)))
+        _log.error("%s-%d: nothing was appended: %s", topic.name, number, failure)
+        return _Place(Answer(number, error_codes.KAFKA_STORAGE_ERROR.code, base_offset=-1))
     if appended.refusal:
-        return _Place(_refused(number, appended))
+        _log.info("%s-%d: a batch was refused: %s", topic.name, number, appended.reason)
+        return _Place(_refused(number, appended, partition.start))
     answer = Answer(
         number,
         base_offset=appended.base_offset,
@@ -170,21 +170,19 @@ def _append(
     return _Place(answer, partition, appended.next_offset)
 
 
-def _refused(number: int, appended: Appended) -> Answer:
-    errors: tuple[ProduceResponseResponsePartitionResponseRecordError, ...] = ()
-    if appended.refused_record >= 0:
-        errors = (
-            ProduceResponseResponsePartitionResponseRecordError(
-                appended.refused_record, appended.reason
-            ),
-        )
-    return Answer(
-        number,
-        REFUSALS[appended.refusal].code,
-        base_offset=-1,
-        record_errors=errors,
-        error_message=appended.reason,
+def _refused(number: int, appended: Appended, log_start: int) -> Answer:
+    error = REFUSALS[appended.refusal]
+    answer = Answer(number, error.code, base_offset=-1)
+    if appended.refusal not in BEFORE_THE_LOG:
+        answer = answer._replace(log_start_offset=log_start)
+    if not appended.refused_records:
+        return answer
+    # Kafka says why only where it names records.
+    errors = tuple(
+        ProduceResponseResponsePartitionResponseRecordError(each, appended.reason)
+        for each in appended.refused_records
     )
+    return answer._replace(record_errors=errors, error_message=appended.reason)
 
 
 def _answer_nobody(exchange: Exchange, places: list[list[_Place]]) -> None:

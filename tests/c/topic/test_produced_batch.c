@@ -33,7 +33,7 @@ OL_TEST(a_batch_that_is_cut_or_changed_is_refused) {
     for (size_t size = 0; size < whole.size; size++) {
         uint8_t *copy = malloc(size + 1);
         memcpy(copy, whole.data, size);
-        OL_CHECK(refusal_of(ol_slice_of(copy, size), &rules, NULL) != OL_PRODUCE_ACCEPTED);
+        OL_CHECK_INT(refusal_of(ol_slice_of(copy, size), &rules, NULL), OL_PRODUCE_NOT_ONE_BATCH);
         free(copy);
     }
     for (size_t at = OL_BATCH_AT_ATTRIBUTES; at < whole.size; at++) {
@@ -49,10 +49,10 @@ OL_TEST(one_batch_of_magic_2_is_taken) {
     sent_batch sent = sent_plain(2);
     size_t size = sent_encode(&sent, bytes).size;
     sent_encode(&sent, bytes + size);
-    OL_CHECK_INT(refusal_of(ol_slice_of(bytes, 2 * size), &rules, NULL), OL_PRODUCE_INVALID_RECORD);
+    OL_CHECK_INT(refusal_of(ol_slice_of(bytes, 2 * size), &rules, NULL), OL_PRODUCE_NOT_ONE_BATCH);
     bytes[OL_BATCH_AT_MAGIC] = 1;
-    OL_CHECK_INT(refusal_of(ol_slice_of(bytes, size), &rules, NULL), OL_PRODUCE_INVALID_RECORD);
-    OL_CHECK_INT(refusal_of(ol_slice_null(), &rules, NULL), OL_PRODUCE_INVALID_RECORD);
+    OL_CHECK_INT(refusal_of(ol_slice_of(bytes, size), &rules, NULL), OL_PRODUCE_NOT_ONE_BATCH);
+    OL_CHECK_INT(refusal_of(ol_slice_null(), &rules, NULL), OL_PRODUCE_NOT_ONE_BATCH);
 }
 
 OL_TEST(headers_that_contradict_themselves_are_refused) {
@@ -66,8 +66,6 @@ OL_TEST(headers_that_contradict_themselves_are_refused) {
     sent = sent_plain(3);
     sent.attributes = OL_ATTRIBUTE_CONTROL;
     OL_CHECK_INT(refusal_of_sent(&sent, &rules, NULL), OL_PRODUCE_INVALID_RECORD);
-    sent.attributes = OL_ATTRIBUTE_LOG_APPEND_TIME;
-    OL_CHECK_INT(refusal_of_sent(&sent, &rules, NULL), OL_PRODUCE_INVALID_TIMESTAMP);
     sent = sent_idempotent(7, 0, -1, 3);
     OL_CHECK_INT(refusal_of_sent(&sent, &rules, NULL), OL_PRODUCE_INVALID_RECORD);
     sent = sent_idempotent(7, -1, 0, 3);
@@ -113,6 +111,21 @@ OL_TEST(the_record_that_is_refused_is_named) {
     OL_CHECK(refusal_of_sent(&sent, &rules, NULL) == OL_PRODUCE_INVALID_RECORD);
 }
 
+OL_TEST(all_records_that_are_refused_are_named) {
+    uint8_t bytes[SENT_BYTES_MAX];
+    int32_t indexes[8];
+    ol_produced_batch produced;
+    ol_error error;
+    ol_produce_rules rules = sent_rules();
+    sent_batch sent = sent_plain(6);
+    rules.timestamp_min = sent.first_timestamp + 1;
+    rules.timestamp_max = sent.first_timestamp + 3;
+    OL_CHECK_INT(ol_produced_batch_check(sent_encode(&sent, bytes), &rules, &produced, &error), OL_CORRUPT);
+    OL_CHECK_INT(ol_produced_batch_refused(&produced, &rules, indexes, 8), 3);
+    OL_CHECK(indexes[0] == 0 && indexes[1] == 4 && indexes[2] == 5);
+    OL_CHECK_INT(ol_produced_batch_refused(&produced, &rules, indexes, 2), 2);
+}
+
 static ol_batch put(const sent_batch *sent, int64_t log_append_time, uint8_t place[SENT_BYTES_MAX]) {
     uint8_t bytes[SENT_BYTES_MAX];
     ol_produced_batch produced;
@@ -140,6 +153,13 @@ OL_TEST(what_is_put_has_its_place_and_its_time) {
     batch = put(&sent, 1234567, place);
     OL_CHECK_INT(batch.max_timestamp, 1234567);
     OL_CHECK_INT(batch.attributes, OL_ATTRIBUTE_LOG_APPEND_TIME);
+}
+
+OL_TEST(a_producer_does_not_say_that_its_times_are_those_of_the_append) {
+    uint8_t place[SENT_BYTES_MAX];
+    sent_batch sent = sent_plain(4);
+    sent.attributes = OL_ATTRIBUTE_LOG_APPEND_TIME;
+    OL_CHECK_INT(put(&sent, -1, place).attributes, 0);
 }
 
 OL_TEST(a_header_with_the_wrong_greatest_timestamp_is_put_right) {

@@ -44,7 +44,7 @@ static ol_appended produce(scene *s, const sent_batch *sent) {
     ol_produce_rules rules = sent_rules();
     int64_t end = ol_log_end(ol_topic_log_log(s->topic));
     int status = ol_topic_log_produce(s->topic, sent_encode(sent, bytes), &rules, &appended, &error);
-    OL_CHECK_INT(status, appended.refusal == OL_PRODUCE_ACCEPTED ? OL_OK : OL_CORRUPT);
+    OL_CHECK_INT(status, appended.produced.refusal == OL_PRODUCE_ACCEPTED ? OL_OK : OL_CORRUPT);
     bool is_new = status == OL_OK && !appended.is_duplicate;
     OL_CHECK_INT(ol_log_end(ol_topic_log_log(s->topic)), end + (is_new ? sent->count : 0));
     return appended;
@@ -81,7 +81,7 @@ OL_TEST(what_is_sent_again_is_answered_as_the_first_time) {
     for (int i = 0; i < 7; i++) {
         ol_appended again = produce_idempotent(&s, 0, 10 * i, 10);
         if (i < 2) {
-            OL_CHECK_INT(again.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
+            OL_CHECK_INT(again.produced.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
             continue;
         }
         OL_CHECK(again.is_duplicate);
@@ -95,23 +95,23 @@ OL_TEST(what_is_sent_again_is_answered_as_the_first_time) {
 OL_TEST(sequences_that_do_not_follow_are_refused) {
     scene s;
     begin(&s);
-    OL_CHECK_INT(produce_idempotent(&s, 3, 55, 5).refusal, OL_PRODUCE_ACCEPTED);    /* nothing is known of it */
-    OL_CHECK_INT(produce_idempotent(&s, 3, 61, 1).refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
-    OL_CHECK_INT(produce_idempotent(&s, 3, 59, 1).refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
-    OL_CHECK_INT(produce_idempotent(&s, 3, 55, 4).refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
-    OL_CHECK_INT(produce_idempotent(&s, 2, 60, 1).refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
-    OL_CHECK_INT(produce_idempotent(&s, 4, 60, 1).refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
-    OL_CHECK_INT(produce_idempotent(&s, 3, 60, 1).refusal, OL_PRODUCE_ACCEPTED);
-    OL_CHECK_INT(produce_idempotent(&s, 4, 0, 1).refusal, OL_PRODUCE_ACCEPTED);
-    OL_CHECK_INT(produce_idempotent(&s, 3, 61, 1).refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
-    OL_CHECK_INT(produce_idempotent(&s, 4, 1, 1).refusal, OL_PRODUCE_ACCEPTED);
+    OL_CHECK_INT(produce_idempotent(&s, 3, 55, 5).produced.refusal, OL_PRODUCE_ACCEPTED);    /* nothing is known of it */
+    OL_CHECK_INT(produce_idempotent(&s, 3, 61, 1).produced.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
+    OL_CHECK_INT(produce_idempotent(&s, 3, 59, 1).produced.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
+    OL_CHECK_INT(produce_idempotent(&s, 3, 55, 4).produced.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
+    OL_CHECK_INT(produce_idempotent(&s, 2, 60, 1).produced.refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
+    OL_CHECK_INT(produce_idempotent(&s, 4, 60, 1).produced.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
+    OL_CHECK_INT(produce_idempotent(&s, 3, 60, 1).produced.refusal, OL_PRODUCE_ACCEPTED);
+    OL_CHECK_INT(produce_idempotent(&s, 4, 0, 1).produced.refusal, OL_PRODUCE_ACCEPTED);
+    OL_CHECK_INT(produce_idempotent(&s, 3, 61, 1).produced.refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
+    OL_CHECK_INT(produce_idempotent(&s, 4, 1, 1).produced.refusal, OL_PRODUCE_ACCEPTED);
     finish(&s);
 }
 
 OL_TEST(sequences_begin_again_after_the_greatest) {
     scene s;
     begin(&s);
-    OL_CHECK_INT(produce_idempotent(&s, 0, INT32_MAX - 4, 3).refusal, OL_PRODUCE_ACCEPTED);
+    OL_CHECK_INT(produce_idempotent(&s, 0, INT32_MAX - 4, 3).produced.refusal, OL_PRODUCE_ACCEPTED);
     OL_CHECK_INT(produce_idempotent(&s, 0, INT32_MAX - 1, 4).base_offset, 3);
     OL_CHECK_INT(produce_idempotent(&s, 0, 2, 1).base_offset, 7);
     OL_CHECK(produce_idempotent(&s, 0, INT32_MAX - 1, 4).is_duplicate);
@@ -137,8 +137,8 @@ OL_TEST(the_last_batch_of_a_producer_is_known_after_an_open) {
         ol_appended again = produce_idempotent(&s, 1, 4, 6);
         OL_CHECK(again.is_duplicate);
         OL_CHECK_INT(again.base_offset, 4);
-        OL_CHECK_INT(produce_idempotent(&s, 1, 0, 4).refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
-        OL_CHECK_INT(produce_idempotent(&s, 0, 10, 1).refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
+        OL_CHECK_INT(produce_idempotent(&s, 1, 0, 4).produced.refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
+        OL_CHECK_INT(produce_idempotent(&s, 0, 10, 1).produced.refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
     }
     finish(&s);
 }
