@@ -1,0 +1,66 @@
+"""Kafka's own commands and console clients, of 4.3.0, at the server."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from server.running import RunningServer
+
+TOOLS = "org.apache.kafka.tools."
+TOPICS = f"{TOOLS}TopicCommand"
+GROUPS = f"{TOOLS}consumer.group.ConsumerGroupCommand"
+OFFSETS = f"{TOOLS}GetOffsetShell"
+PRODUCER = f"{TOOLS}ConsoleProducer"
+CONSUMER = f"{TOOLS}consumer.ConsoleConsumer"
+
+
+@pytest.fixture
+def run(kafka_packages, tmp_path):
+    with RunningServer(tmp_path / "data", partitions=4) as running:
+        bootstrap = "{}:{}".format(*running.address)
+
+        def command(main: str, *arguments: str, stdin: str = "") -> str:
+            return kafka_packages.run(main, "--bootstrap-server", bootstrap, *arguments, stdin=stdin)
+
+        yield command
+
+
+def test_topics(run):
+    assert "Created topic orders" in run(TOPICS, "--create", "--topic", "orders", "--partitions", "3")
+    assert run(TOPICS, "--list").split() == ["__consumer_offsets", "orders"]
+    run(TOPICS, "--alter", "--topic", "orders", "--partitions", "5")
+    assert len(run(OFFSETS, "--topic", "orders").split()) == 5
+    run(TOPICS, "--delete", "--topic", "orders")
+    assert run(TOPICS, "--list").split() == ["__consumer_offsets"]
+
+
+def test_a_group_reads_goes_back_and_is_deleted(run):
+    run(TOPICS, "--create", "--topic", "orders", "--partitions", "2")
+    run(PRODUCER, "--topic", "orders", stdin="a\nb\nc\n")
+    read = ("--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "3")
+    assert sorted(run(CONSUMER, *read).split()) == ["a", "b", "c"]
+    assert run(GROUPS, "--list").split() == ["billing"]
+    assert lags(run(GROUPS, "--describe", "--group", "billing")) == [(0, 0), (3, 0)]
+    run(GROUPS, "--group", "billing", "--topic", "orders", "--reset-offsets", "--to-earliest", "--execute")
+    assert lags(run(GROUPS, "--describe", "--group", "billing")) == [(0, 0), (0, 3)]
+    assert sorted(run(CONSUMER, *read).split()) == ["a", "b", "c"]
+    assert "successful" in run(GROUPS, "--delete", "--group", "billing")
+    assert run(GROUPS, "--list").split() == []
+
+
+def lags(text: str) -> list[tuple[int, int]]:
+    """(position, lag) of each partition."""
+    return sorted((int(at), int(lag)) for at, lag in re.findall(r"orders +\d+ +(\d+) +\d+ +(\d+) ", text))
+
+
+def test_positions_are_read_with_kafkas_formatter(run):
+    run(TOPICS, "--create", "--topic", "orders", "--partitions", "1")
+    run(PRODUCER, "--topic", "orders", stdin="a\nb\n")
+    run(CONSUMER, "--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "2")
+    formatter = f"{TOOLS}consumer.OffsetsMessageFormatter"
+    read = ("--topic", "__consumer_offsets", "--from-beginning", "--formatter", formatter, "--timeout-ms", "4000")
+    found = json.loads(run(CONSUMER, *read).splitlines()[-1])
+    assert found["key"]["data"] == {"group": "billing", "topic": "orders", "partition": 0}
+    assert found["value"]["data"]["offset"] == 2
