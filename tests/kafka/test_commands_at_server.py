@@ -11,6 +11,7 @@ from server.running import RunningServer
 TOOLS = "org.apache.kafka.tools."
 TOPICS = f"{TOOLS}TopicCommand"
 GROUPS = f"{TOOLS}consumer.group.ConsumerGroupCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
 OFFSETS = f"{TOOLS}GetOffsetShell"
 PRODUCER = f"{TOOLS}ConsoleProducer"
 CONSUMER = f"{TOOLS}consumer.ConsoleConsumer"
@@ -32,6 +33,10 @@ def test_topics(run):
     assert run(TOPICS, "--list").split() == ["__consumer_offsets", "orders"]
     run(TOPICS, "--alter", "--topic", "orders", "--partitions", "5")
     assert len(run(OFFSETS, "--topic", "orders").split()) == 5
+    given = ("--entity-type", "topics", "--entity-name", "orders")
+    run(CONFIGS, *given, "--alter", "--add-config", "retention.ms=1000")
+    assert "retention.ms=1000" in run(CONFIGS, *given, "--describe")
+    assert re.search(r"PartitionCount: 5.*retention.ms=1000", run(TOPICS, "--describe", "--topic", "orders"))
     run(TOPICS, "--delete", "--topic", "orders")
     assert run(TOPICS, "--list").split() == ["__consumer_offsets"]
 

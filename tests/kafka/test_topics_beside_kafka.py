@@ -15,9 +15,17 @@ from server.running import Client, RunningServer
 
 from offsetlog.protocol import APIS, decode_response, encode_request
 from offsetlog.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
+    CreateTopicsRequestTopicConfig,
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResource,
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestResource,
+    IncrementalAlterConfigsRequestResourceConfig,
     InitProducerIdRequest,
     ListOffsetsRequest,
     ListOffsetsRequestTopic,
@@ -29,6 +37,7 @@ from offsetlog.protocol.messages import (
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
 )
+from offsetlog.topics.configs import TOPIC_CONFIGS
 
 NOW = int(time.time() * 1000)
 HOUR = 3600 * 1000
@@ -175,8 +184,9 @@ def listed() -> Iterator[Step]:
     yield offset_at("latest of an empty log", -1, partition=3)
     yield offset_at("earliest of an empty log", -2, partition=3)
     yield offset_at("a time of an empty log", 0, partition=3)
-    for time_ms in (0, NOW, NOW + 3, NOW + 4, NOW + 5, NOW + 120, NOW + 449, NOW + 450, NOW + HOUR):
-        yield offset_at(f"time {time_ms - NOW}", time_ms)
+    yield offset_at("the first of times", 0)
+    for later in (0, 3, 4, 5, 120, 449, 450, HOUR):
+        yield offset_at(f"time {later}", NOW + later)
     yield offset_at("read-committed", -1, isolation=1)
     yield offset_at("an unknown partition", -1, partition=9)
     yield offset_at("an unknown topic", -1, topic="nobody")
@@ -191,7 +201,50 @@ def listed() -> Iterator[Step]:
     yield Step("a producer id", 4, InitProducerIdRequest(None, 1000), ("producer_id",))
 
 
-STEPS = [*refused(), *written(), *idempotent(), *read(), *listed()]
+def described(name: str, topic: str, *keys: str) -> Step:
+    # Kafka's cluster gives these two in the settings of the tests.
+    wanted = keys or tuple(each for each in TOPIC_CONFIGS if each not in ("min.insync.replicas", "segment.index.bytes"))
+    request = DescribeConfigsRequest((DescribeConfigsRequestResource(2, topic, wanted),), True, False)
+    return Step(f"describe {name}", 4, request, ("error_message",))
+
+
+def altered(*changes: tuple[str, int, str | None], topic: str = TOPIC, only_checks: bool = False) -> Step:
+    given = tuple(IncrementalAlterConfigsRequestResourceConfig(*each) for each in changes)
+    request = IncrementalAlterConfigsRequest((IncrementalAlterConfigsRequestResource(2, topic, given),), only_checks)
+    return Step(f"alter {changes} of {topic}", 1, request, ("error_message",))
+
+
+def settings() -> Iterator[Step]:
+    yield described("all", TOPIC)
+    yield described("one", SMALL, "max.message.bytes", "nothing")
+    yield described("of an unknown topic", "nobody")
+    yield described("of no topic", "a/b")
+    yield altered(("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
+    yield altered(("max.message.bytes", 0, "77"), only_checks=True)
+    yield described("after changes", TOPIC)
+    yield altered(("retention.ms", 1, None), ("cleanup.policy", 3, "compact"))
+    yield described("after they were taken back", TOPIC)
+    for value in ("abc", "-5", "", None):
+        yield altered(("retention.ms", 0, value))
+    yield altered(("nothing", 0, "5"))
+    yield altered(("retention.ms", 2, "7"))
+    yield altered(("retention.ms", 0, "1"), ("retention.ms", 0, "2"))
+    yield altered(("retention.ms", 0, "1"), topic="nobody")
+    yield altered(("cleanup.policy", 0, "other"))
+    yield altered(("compression.type", 0, "brotli"))
+    yield altered(("min.cleanable.dirty.ratio", 0, "2"))
+    yield altered(("unclean.leader.election.enable", 0, "maybe"))
+    yield altered(("segment.bytes", 0, "1000"))
+    yield altered(("compression.gzip.level", 0, "10"))
+    yield altered(("segment.ms", 0, "0"))
+    for topic, given in (("made", "retention.ms=7"), ("refused", "nothing=7"), ("refused", "retention.ms=abc")):
+        key, _, value = given.partition("=")
+        config = CreateTopicsRequestTopicConfig(key, value)
+        request = CreateTopicsRequest((CreateTopicsRequestTopic(topic, 1, 1, configs=(config,)),), 5000, True)
+        yield Step(f"create with {given}", 7, request, ("error_message", "topic_id", "configs"))
+
+
+STEPS = [*refused(), *written(), *idempotent(), *read(), *listed(), *settings()]
 
 
 # -------------------------------------------------------------------------------------------- answers
@@ -206,7 +259,10 @@ def plain(message: Any, ignored: tuple[str, ...]) -> Any:
             if name not in ignored or "message" in name
         }
     if isinstance(message, tuple | list):
-        return [plain(each, ignored) for each in message]
+        found = [plain(each, ignored) for each in message]
+        # Kafka orders these by a hash map.
+        is_unordered = bool(found) and isinstance(found[0], dict) and "config_type" in found[0]
+        return sorted(found, key=lambda each: each["name"]) if is_unordered else found
     return message
 
 

@@ -155,6 +155,7 @@ def test_an_answer_waits_for_the_disk(tmp_path):
         (produced_batch(1, timestamp=NOW, value=bytes(2 << 20)), error_codes.MESSAGE_TOO_LARGE),
         (produced_batch(1, timestamp=NOW, attributes=0x10, producer=(1, 0, 0)), error_codes.INVALID_TXN_STATE),
     ],
+    ids=["null", "empty", "cut", "changed", "two", "offset", "marker", "future", "large", "transaction"],
 )
 def test_bad_batches_are_refused(client, records, error):
     create(client)

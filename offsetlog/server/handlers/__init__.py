@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from offsetlog.server.exchange import Exchange
-from offsetlog.server.handlers import cluster, fetch, groups, logs, offsets, produce, topics
+from offsetlog.server.handlers import cluster, configs, fetch, groups, logs, offsets, produce, topics
 from offsetlog.server.node import NodeState
 
 Handler = Callable[[NodeState, Exchange], None]
@@ -30,8 +30,10 @@ HANDLERS: dict[int, Handler] = {
     20: topics.delete_topics,
     22: produce.init_producer_id,
     23: logs.offset_for_leader_epoch,
+    32: configs.describe_configs,
     37: topics.create_partitions,
     42: groups.delete_groups,
+    44: configs.incremental_alter_configs,
     47: offsets.offset_delete,
     60: cluster.describe_cluster,
 }

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from offsetlog import error_codes
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.errors import ConfigError, OffsetLogError, StorageError
 from offsetlog.manager.interface import Pending
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
@@ -28,6 +28,7 @@ from offsetlog.protocol.messages import (
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.metadata_store import Topic, with_partitions
 from offsetlog.server.node import NodeState
+from offsetlog.topics import configs
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ DELETE_BY_ID = 6
 
 #: The source of a setting that was given with the topic, in answers.
 DYNAMIC_TOPIC_CONFIG = 1
+#: The source of one that was not.
+DEFAULT_CONFIG = 5
 
 
 def is_valid_name(name: str) -> bool:
@@ -46,9 +49,9 @@ def is_valid_name(name: str) -> bool:
     return NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-def new_topic(name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
+def new_topic(name: str, partitions: int, own: dict[str, str] | None = None) -> Topic:
     """A topic with an id of its own."""
-    return Topic(name, random_topic_id(), partitions, MappingProxyType(configs or {}))
+    return Topic(name, random_topic_id(), partitions, MappingProxyType(own or {}))
 
 
 class _RefusedError(Exception):
@@ -111,19 +114,32 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
             error_codes.INVALID_REPLICATION_FACTOR,
             f"there are {nodes} nodes, and {replicas} replicas are asked for",
         )
-    configs = {each.name: each.value for each in asked.configs if each.value is not None}
-    return new_topic(asked.name, partitions, configs)
+    own: dict[str, str] = {}
+    for each in asked.configs:
+        if each.value is None:
+            raise _RefusedError(error_codes.INVALID_CONFIG, f"{each.name} is given no value")
+        try:
+            configs.check(each.name, each.value)
+        except ConfigError as failure:
+            raise _RefusedError(error_codes.INVALID_CONFIG, failure.message) from None
+        own[each.name] = each.value
+    return new_topic(asked.name, partitions, own)
 
 
 def _created(topic: Topic, *, is_made: bool) -> CreateTopicsResponseTopic:
     return CreateTopicsResponseTopic(
         topic.name,
         topic.topic_id if is_made else bytes(16),
+        error_message=None,
         num_partitions=topic.partitions,
         replication_factor=1,
         configs=tuple(
-            CreateTopicsResponseTopicConfig(name, value, config_source=DYNAMIC_TOPIC_CONFIG)
-            for name, value in topic.configs.items()
+            CreateTopicsResponseTopicConfig(
+                name,
+                value,
+                config_source=DYNAMIC_TOPIC_CONFIG if name in topic.configs else DEFAULT_CONFIG,
+            )
+            for name, value in sorted(configs.effective(topic.configs).items())
         ),
     )
 

@@ -1,0 +1,224 @@
+"""DescribeConfigs and IncrementalAlterConfigs: the settings of topics, and those of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from offsetlog import error_codes
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import ConfigError, StorageError
+from offsetlog.protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResponseResult,
+    DescribeConfigsResponseResultConfig,
+    DescribeConfigsResponseResultConfigSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestResource,
+    IncrementalAlterConfigsRequestResourceConfig,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseResponse,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers.topics import is_valid_name
+from offsetlog.server.metadata_store import Topic
+from offsetlog.server.node import NodeState
+from offsetlog.topics import configs
+from offsetlog.topics.configs import TOPIC_CONFIGS, Kind
+
+TOPIC, BROKER = 2, 4
+
+#: Where a value comes from.
+DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+Entry = DescribeConfigsResponseResultConfig
+Synonym = DescribeConfigsResponseResultConfigSynonym
+Described = DescribeConfigsResponseResult
+
+
+class _RefusedError(Exception):
+    def __init__(self, error: ErrorCode, reason: str | None) -> None:
+        super().__init__(reason)
+        self.error = error
+        self.reason = reason
+
+
+# ------------------------------------------------------------------------------------------- describe
+
+
+def describe_configs(node: NodeState, exchange: Exchange) -> None:
+    """Answers with the settings of topics and of this node."""
+    request: DescribeConfigsRequest = exchange.request.message
+    exchange.reply(
+        DescribeConfigsResponse(
+            results=tuple(_described(node, request, each) for each in request.resources)
+        )
+    )
+
+
+def _described(
+    node: NodeState, request: DescribeConfigsRequest, asked: DescribeConfigsRequestResource
+) -> Described:
+    kind, name = asked.resource_type, asked.resource_name
+    try:
+        if kind == TOPIC:
+            entries = _topic_entries(_topic(node, name), request)
+        elif kind == BROKER:
+            entries = _node_entries(node, name)
+        else:
+            raise _RefusedError(error_codes.INVALID_REQUEST, f"resource type {kind} has no settings")
+    except _RefusedError as refused:
+        return Described(refused.error.code, refused.reason, kind, name)
+    wanted = asked.configuration_keys
+    return Described(
+        0,
+        "",
+        kind,
+        name,
+        tuple(each for each in entries if wanted is None or each.name in wanted),
+    )
+
+
+def _topic(node: NodeState, name: str) -> Topic:
+    if not is_valid_name(name):
+        raise _RefusedError(
+            error_codes.INVALID_TOPIC_EXCEPTION, f"a topic cannot be named {name!r}"
+        )
+    topic = node.metadata.topic(name)
+    if topic is None:
+        raise _RefusedError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return topic
+
+
+def _topic_entries(topic: Topic, request: DescribeConfigsRequest) -> list[Entry]:
+    entries = []
+    for name, config in TOPIC_CONFIGS.items():
+        own = topic.configs.get(name)
+        synonyms = []
+        if own is not None:
+            synonyms.append(Synonym(name, own, DYNAMIC_TOPIC_CONFIG))
+        if config.broker_name:
+            synonyms.append(Synonym(config.broker_name, config.default, DEFAULT_CONFIG))
+        entries.append(
+            Entry(
+                name,
+                config.default if own is None else own,
+                config_source=DEFAULT_CONFIG if own is None else DYNAMIC_TOPIC_CONFIG,
+                synonyms=tuple(synonyms) if request.include_synonyms else (),
+                config_type=config.kind,
+                documentation=config.explained() if request.include_documentation else None,
+            )
+        )
+    return entries
+
+
+def _node_entries(node: NodeState, name: str) -> list[Entry]:
+    own = str(node.metadata.node_id)
+    if name == "":
+        return []
+    if name != own:
+        raise _RefusedError(error_codes.INVALID_REQUEST, f"this is node {own}, and not {name}")
+    facts: Mapping[str, tuple[Kind, object]] = {
+        "auto.create.topics.enable": (Kind.BOOLEAN, node.topic_defaults.auto_create),
+        "log.dirs": (Kind.STRING, node.manager.settings.path),
+        "node.id": (Kind.INT, own),
+        "num.partitions": (Kind.INT, node.topic_defaults.partitions),
+        "offset.metadata.max.bytes": (Kind.INT, node.metadata_max_units),
+        "offsets.topic.num.partitions": (Kind.INT, node.manager.partitions),
+    }
+    entries = [
+        Entry(key, _text(value), True, STATIC_BROKER_CONFIG, config_type=kind)
+        for key, (kind, value) in facts.items()
+    ]
+    entries.extend(
+        Entry(config.broker_name, config.default, True, DEFAULT_CONFIG, config_type=config.kind)
+        for config in TOPIC_CONFIGS.values()
+        if config.broker_name
+    )
+    return entries
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ---------------------------------------------------------------------------------------------- alter
+
+
+def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
+    """Changes the settings of topics, those of one topic all or none, or says whether it would."""
+    request: IncrementalAlterConfigsRequest = exchange.request.message
+    responses = []
+    for asked in request.resources:
+        error, reason = error_codes.NONE, None
+        try:
+            topic = _altered(node, asked)
+            if not request.validate_only:
+                node.metadata.put_topic(topic)
+        except _RefusedError as refused:
+            error, reason = refused.error, refused.reason
+        except StorageError as failure:
+            error, reason = error_codes.KAFKA_STORAGE_ERROR, str(failure)
+        responses.append(
+            IncrementalAlterConfigsResponseResponse(
+                error.code, reason, asked.resource_type, asked.resource_name
+            )
+        )
+    exchange.reply(IncrementalAlterConfigsResponse(responses=tuple(responses)))
+
+
+def _altered(node: NodeState, asked: IncrementalAlterConfigsRequestResource) -> Topic:
+    if asked.resource_type != TOPIC:
+        raise _RefusedError(
+            error_codes.INVALID_REQUEST, "settings of topics alone can be changed while it runs"
+        )
+    names = [each.name for each in asked.configs]
+    if len(set(names)) < len(names):
+        raise _RefusedError(error_codes.INVALID_REQUEST, "a setting is named twice")
+    topic = node.metadata.topic(asked.resource_name)
+    if topic is None:
+        raise _RefusedError(
+            error_codes.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.resource_name}"
+        )
+    own = dict(topic.configs)
+    for change in asked.configs:
+        _apply(own, change)
+    return replace(topic, configs=MappingProxyType(own))
+
+
+def _apply(own: dict[str, str], change: IncrementalAlterConfigsRequestResourceConfig) -> None:
+    name, operation, value = change.name, change.config_operation, change.value
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise _RefusedError(error_codes.INVALID_CONFIG, f"a topic has no setting {name}")
+    if operation == DELETE:
+        own.pop(name, None)
+        return
+    if value is None:
+        raise _RefusedError(error_codes.INVALID_REQUEST, f"{name} is given no value")
+    if operation in (APPEND, SUBTRACT):
+        if config.kind is not Kind.LIST:
+            raise _RefusedError(error_codes.INVALID_CONFIG, f"{name} is no list")
+        value = _list_after(configs.parts(own.get(name, config.default)), operation, configs.parts(value))
+    elif operation != SET:
+        raise _RefusedError(error_codes.UNKNOWN_SERVER_ERROR, None)
+    _check(name, value)
+    own[name] = value
+
+
+def _list_after(before: list[str], operation: int, given: list[str]) -> str:
+    if operation == SUBTRACT:
+        return ",".join(each for each in before if each not in given)
+    return ",".join(dict.fromkeys((*before, *given)))
+
+
+def _check(name: str, value: str) -> None:
+    try:
+        configs.check(name, value)
+    except ConfigError as failure:
+        raise _RefusedError(error_codes.INVALID_CONFIG, failure.message) from None

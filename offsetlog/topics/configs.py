@@ -1,0 +1,246 @@
+"""The settings that a topic can have, as Kafka 4.3.0 has them: kind, default, domain, what each is for.
+
+All of them are checked and kept; the server acts on those with `is_used`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsetlog.errors import ConfigError
+
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+
+
+class Kind(enum.IntEnum):
+    """The type of a value, by its number on the wire."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One setting.
+
+    Attributes:
+        kind: the type of its value.
+        default: where a topic has none of its own.
+        documentation: what it is for.
+        broker_name: the broker's setting that is its default, "" for none.
+        smallest, largest: of a number.
+        choices: of a text or the parts of a list; none for any.
+        is_used: whether the server acts on it.
+    """
+
+    kind: Kind
+    default: str
+    documentation: str
+    broker_name: str = ""
+    smallest: float = -LONG_MAX - 1
+    largest: float = LONG_MAX
+    choices: tuple[str, ...] = ()
+    is_used: bool = False
+
+    def explained(self) -> str:
+        """What it is for, and whether it is heeded here."""
+        return self.documentation if self.is_used else f"{self.documentation} It is kept, and not acted on yet."
+
+
+def _number(
+    default: int, text: str, broker: str = "", *, at_least: int = 0, kind: Kind = Kind.LONG, used: bool = False
+) -> TopicConfig:
+    largest = INT_MAX if kind is Kind.INT else LONG_MAX
+    return TopicConfig(kind, str(default), text, broker, at_least, largest, is_used=used)
+
+
+def _flag(text: str, broker: str = "") -> TopicConfig:
+    return TopicConfig(Kind.BOOLEAN, "false", text, broker)
+
+
+def _level(default: int, codec: str, smallest: int, largest: int) -> TopicConfig:
+    text = f"The level of {codec} where the broker compresses."
+    return TopicConfig(Kind.INT, str(default), text, f"compression.{codec}.level", smallest, largest)
+
+
+#: By name.
+TOPIC_CONFIGS: dict[str, TopicConfig] = {
+    "cleanup.policy": TopicConfig(
+        Kind.LIST,
+        "delete",
+        "Whether old segments are deleted, superseded records compacted away, or both. "
+        "Records need keys where it has compact.",
+        "log.cleanup.policy",
+        choices=("compact", "delete"),
+        is_used=True,
+    ),
+    "compression.gzip.level": _level(-1, "gzip", -1, 9),
+    "compression.lz4.level": _level(9, "lz4", 1, 17),
+    "compression.type": TopicConfig(
+        Kind.STRING,
+        "producer",
+        "The codec of stored batches; producer keeps that of the producer.",
+        "compression.type",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    "compression.zstd.level": _level(3, "zstd", -131072, 22),
+    "delete.retention.ms": _number(
+        86_400_000, "How long a tombstone stays in a compacted topic, in ms.", "log.cleaner.delete.retention.ms"
+    ),
+    "file.delete.delay.ms": _number(
+        60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms"
+    ),
+    "flush.messages": _number(
+        LONG_MAX, "After as many records the log is flushed.", "log.flush.interval.messages", at_least=1
+    ),
+    "flush.ms": _number(LONG_MAX, "After so long the log is flushed, in ms."),
+    "follower.replication.throttled.replicas": TopicConfig(
+        Kind.LIST, "", "The replicas whose fetches are slowed down at the follower."
+    ),
+    "index.interval.bytes": _number(
+        4096, "Bytes of log between two index entries.", "log.index.interval.bytes", kind=Kind.INT, used=True
+    ),
+    "leader.replication.throttled.replicas": TopicConfig(
+        Kind.LIST, "", "The replicas whose fetches are slowed down at the leader."
+    ),
+    "local.retention.bytes": _number(
+        -2, "Bytes of a partition that stay here beside remote storage.", "log.local.retention.bytes", at_least=-2
+    ),
+    "local.retention.ms": _number(
+        -2, "How long records stay here beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
+    ),
+    "max.compaction.lag.ms": _number(
+        LONG_MAX, "After so long a record is compacted, in ms.", "log.cleaner.max.compaction.lag.ms", at_least=1
+    ),
+    "max.message.bytes": _number(
+        1_048_588, "The largest batch, in bytes, as it is stored.", "message.max.bytes", kind=Kind.INT, used=True
+    ),
+    "message.timestamp.after.max.ms": _number(
+        3_600_000,
+        "By how much a record's time may lie after the broker's, in ms.",
+        "log.message.timestamp.after.max.ms",
+        used=True,
+    ),
+    "message.timestamp.before.max.ms": _number(
+        LONG_MAX,
+        "By how much a record's time may lie before the broker's, in ms.",
+        "log.message.timestamp.before.max.ms",
+        used=True,
+    ),
+    "message.timestamp.type": TopicConfig(
+        Kind.STRING,
+        "CreateTime",
+        "Whether a record has the time of its producer, or that of the append.",
+        "log.message.timestamp.type",
+        choices=("CreateTime", "LogAppendTime"),
+        is_used=True,
+    ),
+    "min.cleanable.dirty.ratio": TopicConfig(
+        Kind.DOUBLE,
+        "0.5",
+        "The share of a log that is not compacted yet from which on it is.",
+        "log.cleaner.min.cleanable.ratio",
+        0,
+        1,
+    ),
+    "min.compaction.lag.ms": _number(
+        0, "For so long a record is not compacted, in ms.", "log.cleaner.min.compaction.lag.ms"
+    ),
+    "min.insync.replicas": _number(
+        1,
+        "As many replicas must be in sync for a producer that waits for all.",
+        "min.insync.replicas",
+        at_least=1,
+        kind=Kind.INT,
+    ),
+    "preallocate": _flag("Whether a segment's file has its full size from the first.", "log.preallocate"),
+    "remote.log.copy.disable": _flag("Whether nothing more is copied to remote storage."),
+    "remote.log.delete.on.disable": _flag("Whether what is in remote storage goes when it is disabled."),
+    "remote.storage.enable": _flag("Whether old segments go to remote storage."),
+    "retention.bytes": _number(
+        -1, "The size of a partition above which old segments go; -1 for none.", "log.retention.bytes",
+        at_least=-LONG_MAX - 1,
+    ),
+    "retention.ms": _number(
+        604_800_000, "The age of a segment at which it goes, in ms; -1 for none.", at_least=-1
+    ),
+    "segment.bytes": _number(
+        1 << 30, "The size at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
+        used=True,
+    ),
+    "segment.index.bytes": _number(
+        10_485_760, "The largest size of an index file.", "log.index.size.max.bytes", at_least=4, kind=Kind.INT,
+        used=True,
+    ),
+    "segment.jitter.ms": _number(0, "By how much at most a roll comes earlier, at random, in ms."),
+    "segment.ms": _number(
+        604_800_000, "The age at which a segment is rolled, in ms.", at_least=1, used=True
+    ),
+    "unclean.leader.election.enable": _flag(
+        "Whether a replica that is not in sync may lead, and records are lost.", "unclean.leader.election.enable"
+    ),
+}
+
+
+def check(name: str, value: str) -> None:
+    """Checks the value of a setting.
+
+    Raises:
+        ConfigError: there is no such setting, or it cannot have the value.
+    """
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise ConfigError(f"a topic has no setting {name}")
+    _CHECKS[config.kind](name, config, value)
+
+
+def _check_flag(name: str, config: TopicConfig, value: str) -> None:
+    if value.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"{name} is true or false, and not {value}")
+
+
+def _check_text(name: str, config: TopicConfig, value: str) -> None:
+    if config.choices and value not in config.choices:
+        raise ConfigError(f"{name} is one of {', '.join(config.choices)}, and not {value}")
+
+
+def _check_list(name: str, config: TopicConfig, value: str) -> None:
+    for part in parts(value):
+        _check_text(name, config, part)
+
+
+def _check_number(name: str, config: TopicConfig, value: str) -> None:
+    try:
+        number = float(value) if config.kind is Kind.DOUBLE else int(value)
+    except ValueError:
+        raise ConfigError(f"{name} is a number, and not {value}") from None
+    if not config.smallest <= number <= config.largest:
+        raise ConfigError(
+            f"{name} is from {config.smallest:g} to {config.largest:g}, and not {value}"
+        )
+
+
+_CHECKS = {
+    Kind.BOOLEAN: _check_flag,
+    Kind.STRING: _check_text,
+    Kind.LIST: _check_list,
+    Kind.INT: _check_number,
+    Kind.LONG: _check_number,
+    Kind.DOUBLE: _check_number,
+}
+
+
+def parts(value: str) -> list[str]:
+    """The parts of a list, as they are written."""
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def effective(own: Mapping[str, str]) -> dict[str, str]:
+    """All settings of a topic by name, its own and the defaults."""
+    return {name: own.get(name, config.default) for name, config in TOPIC_CONFIGS.items()}
