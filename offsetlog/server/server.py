@@ -85,6 +85,7 @@ class Server:
         self._groups: GroupHost | None = None
         self._manager: LogManager | None = None
         self._topics: TopicLogs | None = None
+        self._node: NodeState | None = None
 
     async def start(self) -> tuple[str, int]:
         """Opens the directory and listens; returns host and port.
@@ -110,18 +111,12 @@ class Server:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         settings = self._settings
-        node: NodeState | None = None
-
-        def connected() -> Connection:
-            assert node is not None
-            return Connection(node, self._connections)
-
         listener = await loop.create_server(
-            connected, settings.host, settings.port, backlog=1024, start_serving=False
+            self.connect, settings.host, settings.port, backlog=1024, start_serving=False
         )
         try:
             host, port = listener.sockets[0].getsockname()[:2]
-            node = await self._node(loop, host, port)
+            self._node = await self._made_node(loop, host, port)
         except BaseException:
             listener.close()
             raise
@@ -130,7 +125,12 @@ class Server:
         self._keep_checkpoints(loop)
         return listener
 
-    async def _node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
+    def connect(self) -> Connection:
+        """Makes the protocol of one more client; on the event loop, after `start`."""
+        assert self._node is not None
+        return Connection(self._node, self._connections)
+
+    async def _made_node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
         settings = self._settings
         manager, groups = self._manager, self._groups
         assert manager is not None

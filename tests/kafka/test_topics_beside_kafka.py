@@ -237,6 +237,9 @@ def settings() -> Iterator[Step]:
     yield altered(("segment.bytes", 0, "1000"))
     yield altered(("compression.gzip.level", 0, "10"))
     yield altered(("segment.ms", 0, "0"))
+    for count in (9_999, 10_000, 2**31 - 1):
+        request = CreateTopicsRequest((CreateTopicsRequestTopic("many", count, 1),), 5000, True)
+        yield Step(f"create with {count} partitions", 7, request, ("error_message", "topic_id", "configs"))
     for topic, given in (("made", "retention.ms=7"), ("refused", "nothing=7"), ("refused", "retention.ms=abc")):
         key, _, value = given.partition("=")
         config = CreateTopicsRequestTopicConfig(key, value)

@@ -11,6 +11,8 @@ import pytest
 from offsetlog import error_codes
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
     CreateTopicsRequestTopicConfig,
@@ -192,6 +194,16 @@ def test_settings_of_a_topic_are_kept(client):
     assert [each.batch_index for each in refused.record_errors] == [0, 1]
     assert refused.error_message
     assert produce(client, produced_batch(1, timestamp=NOW)).error_code == 0
+
+
+def test_partitions_are_not_made_without_bound(client):
+    many = CreateTopicsRequestTopic("many", 2**31 - 1, 1)
+    more = CreateTopicsRequestTopic("more", 5000, 1)
+    others = CreateTopicsRequestTopic("others", 5000, 1)
+    answer = client.ask(CreateTopicsRequest((many, more, others), 1000), 7)
+    assert [each.error_code for each in answer.topics] == [44, 0, 44]
+    added = CreatePartitionsRequest((CreatePartitionsRequestTopic("more", 20_000),), 1000)
+    assert client.ask(added, 3).results[0].error_code == 44
 
 
 # ---------------------------------------------------------------------------------------- idempotence

@@ -35,6 +35,10 @@ _log = logging.getLogger(__name__)
 #: A name that a directory can have (docs/format/directory.md §1.1).
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
+#: As many partitions can be asked for in one request, as in Kafka: each costs memory, and its part of
+#: every answer about all topics.
+PARTITIONS_MAX = 9_999
+
 #: From this version on DeleteTopics names topics by id, too.
 DELETE_BY_ID = 6
 
@@ -69,6 +73,7 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
     request: CreateTopicsRequest = exchange.request.message
     names = [each.name for each in request.topics]
     results = []
+    left = PARTITIONS_MAX
     for asked in request.topics:
         try:
             if names.count(asked.name) > 1:
@@ -76,6 +81,7 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
                     error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
                 )
             topic = _checked_topic(node, asked)
+            left = _without(left, topic.partitions)
             if not request.validate_only:
                 node.metadata.put_topic(topic)
         except _RefusedError as refused:
@@ -87,6 +93,15 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
             continue
         results.append(_created(topic, is_made=not request.validate_only))
     exchange.reply(CreateTopicsResponse(topics=tuple(results)))
+
+
+def _without(left: int, partitions: int) -> int:
+    if partitions > left:
+        raise _RefusedError(
+            error_codes.POLICY_VIOLATION,
+            f"more than {PARTITIONS_MAX} partitions are asked for at a time",
+        )
+    return left - partitions
 
 
 def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
@@ -203,9 +218,12 @@ def create_partitions(node: NodeState, exchange: Exchange) -> None:
     """Adds partitions to topics, or says whether it would."""
     request: CreatePartitionsRequest = exchange.request.message
     results = []
+    left = PARTITIONS_MAX
     for asked in request.topics:
         try:
+            before = node.metadata.topic(asked.name)
             topic = _with_more_partitions(node, asked)
+            left = _without(left, topic.partitions - (0 if before is None else before.partitions))
             if not request.validate_only:
                 node.metadata.put_topic(topic)
             results.append(CreatePartitionsResponseResult(asked.name))
