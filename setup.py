@@ -47,7 +47,7 @@ ENGINE_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fPIC -pthread -fvisibility=hidde
 EXTENSION_FLAGS = shlex.split("-std=gnu11 -g1 -fvisibility=hidden -D_GNU_SOURCE -Werror=incompatible-pointer-types")
 #: Extensions that every single commit and fetch goes through.  They get -O3.  The others get -O2: most hot code is in
 #: csrc/, and generated C compiles an eighth longer with -O3.
-HOT = ["offsetlog._native.store_core"]
+HOT = ["offsetlog._native.store_core", "offsetlog._native.front", "offsetlog._native.frame_stream"]
 USER_FLAGS = shlex.split(os.environ.get("CFLAGS", ""))
 
 #: What only tests import: built in place and for sanitized runs, never into a wheel.

@@ -32,6 +32,7 @@ ROOMS: dict[str, set[str]] = {
     "cleaner": {"partition"},
     "retention": {"partition"},
     "history": {"partition", "columns"},
+    "front": {"partition", "wire"},
 }
 
 BEGIN, END = "<!-- made by: python tests/rooms.py --write -->", "<!-- end -->"

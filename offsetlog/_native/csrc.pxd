@@ -95,6 +95,7 @@ cdef extern from "base/crc32c.h" nogil:
 
 
 cdef extern from "base/bytes.h" nogil:
+    int32_t ol_load_i32(const uint8_t *p) noexcept
     void ol_store_i32(uint8_t *p, int32_t v) noexcept
     bint ol_slice_equal(ol_slice a, ol_slice b) noexcept
 
@@ -1445,6 +1446,69 @@ cdef extern from "wire/header.h" nogil:
 
     int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used, ol_error *error) noexcept
     size_t ol_response_header_write(const ol_request_header *header, uint8_t *bytes) noexcept
+
+
+cdef extern from "front/admissions.h" nogil:
+    ctypedef struct ol_admissions:
+        pass
+
+    ctypedef struct ol_admission:
+        pass
+
+    ctypedef struct ol_admission_key:
+        ol_slice group
+        ol_slice member_id
+        ol_slice group_instance_id
+        int32_t generation
+
+    ctypedef void (*ol_heard)(void *context, ol_slice member_id, double at) noexcept
+
+    int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key, ol_error *error) noexcept
+    void ol_admissions_revoke(ol_admissions *admissions, ol_slice group, ol_heard heard, void *context) noexcept
+
+
+cdef extern from "front/known_topics.h" nogil:
+    ctypedef struct ol_known_topics:
+        pass
+
+    int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *id, int32_t partitions,
+                            ol_error *error) noexcept
+    void ol_known_topics_remove(ol_known_topics *topics, ol_slice name) noexcept
+
+
+cdef extern from "front/front.h" nogil:
+    enum:
+        OL_API_OFFSET_COMMIT
+        OL_API_OFFSET_FETCH
+        OL_API_HEARTBEAT
+
+    ctypedef struct ol_answers:
+        uint8_t *bytes
+        size_t size
+
+    ctypedef struct ol_front:
+        ol_admissions admissions
+        ol_known_topics topics
+
+    ctypedef struct ol_front_commit:
+        const ol_item *items
+        size_t count
+        int32_t log_partition
+
+    void ol_answers_free(ol_answers *answers) noexcept
+    int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_units_max, uint64_t seed, size_t admissions_max,
+                      ol_error *error) noexcept
+    void ol_front_free(ol_front *front) noexcept
+    void ol_front_set_led(ol_front *front, int32_t log_partition, c_bool is_led) noexcept
+    bint ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body) noexcept
+    bint ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body, int64_t now,
+                               ol_front_commit *commit, ol_answers *answers) noexcept
+    void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
+                             ol_answers *answers) noexcept
+    bint ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body, ol_partition *const *partitions,
+                        ol_answers *answers) noexcept
+    bint ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,
+                            ol_answers *answers) noexcept
 
 
 cdef extern from "base/string_dictionary.h" nogil:

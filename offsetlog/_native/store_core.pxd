@@ -14,6 +14,10 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.tickets cimport Flushes, durability_kind
 
+# With the GIL held only small batches are written (4 KiB); trying with more would plan them twice.
+cdef enum:
+    TRY_ITEMS_MAX = 24
+
 # The hot path of a store: the partitions by number, and what commits to and reads from them.
 @cython.final
 cdef class StoreCore:

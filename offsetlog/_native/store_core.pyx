@@ -96,9 +96,6 @@ from offsetlog.errors import (
 
 cdef object MINUS_ONE = -1
 
-# With the GIL held only small batches are written (4 KiB); trying with more would plan them twice.
-cdef enum:
-    TRY_ITEMS_MAX = 24
 # Items that stay allocated between calls.
 cdef size_t SCRATCH_ITEMS_MAX = 65536
 

@@ -3,6 +3,9 @@
 It is pure: requests, time, and what became of records come in; answers and records go out, through
 two ports.  The groups change by records alone, in the order of the log: while a record of a group is
 on its way to W, the group's next request waits (docs/architecture.md §7a).
+
+What running consumers ask is decided here once, and admitted at the front from then on; before
+anything that may change a group, its admissions are revoked (csrc/front/admissions.h).
 """
 
 from __future__ import annotations
@@ -55,6 +58,17 @@ class Ports(Protocol):
 
     def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
         """Appends the record of a group, or deletes all of it; `Coordinator.written` says how it went."""
+
+    def admit(
+        self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
+    ) -> None:
+        """Commits and heartbeats with exactly these may be answered without the coordinator."""
+
+    def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
+        """Those of this group no more; member ids, and when each was heard of last, in seconds."""
+
+    def set_led(self, partition: int, is_led: bool) -> None:
+        """The groups of a partition are known from now on, or are another coordinator's."""
 
     def now_ms(self) -> int:
         """The time of day, ms since 1970."""
@@ -144,9 +158,11 @@ class Coordinator:
             slot = slots[group_id] = _Slot(ClassicGroup(group_id))
             slot.group.apply(record)
             self._take(slot, self._membership.begin_sessions(slot.group, now), now)
+        self._ports.set_led(partition, True)
 
     def resign(self, partition: int) -> None:
         """The partition is led by another process: all that waits is answered so."""
+        self._ports.set_led(partition, False)
         self._loading.discard(partition)
         self._others.pop(partition, None)
         for slot in self._partitions.pop(partition, {}).values():
@@ -278,12 +294,23 @@ class Coordinator:
         error = self._known_refusal(request.group_id)
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
-            self._membership.heartbeat(slot.group, request, call, now)
-            return
-        if error is error_codes.COORDINATOR_LOAD_IN_PROGRESS:
-            error = error_codes.NONE    # members are to stay while their coordinator loads
-        answer = HeartbeatResponse(error_code=(error or error_codes.UNKNOWN_MEMBER_ID).code)
-        self._answer(call, answer)
+            error = self._membership.heartbeat_refusal(slot.group, request, now)
+            if error is None:
+                self._admit_member(
+                    slot.group, request.generation_id, request.member_id, request.group_instance_id
+                )
+        elif error is None:
+            error = error_codes.UNKNOWN_MEMBER_ID
+        elif error is error_codes.COORDINATOR_LOAD_IN_PROGRESS:
+            error = None    # members are to stay while their coordinator loads
+        self._answer(call, HeartbeatResponse(error_code=0 if error is None else error.code))
+
+    def _admit_member(
+        self, group: ClassicGroup, generation: int, member_id: str, instance_id: str | None
+    ) -> None:
+        # In every other state the next heartbeat may be answered otherwise.
+        if group.state is GroupState.STABLE:
+            self._ports.admit(group.group_id, generation, member_id, instance_id)
 
     def leave(self, request: LeaveGroupRequest, call: Call, now: float) -> None:
         """Handles a LeaveGroup."""
@@ -361,28 +388,41 @@ class Coordinator:
         if other is not None:
             is_free = generation < 0 and not other.has_members
             return None if is_free else error_codes.UNKNOWN_MEMBER_ID
-        if group is None:
-            if generation < 0:
-                return None
+        if group is None and generation >= 0:
             is_new_error = version >= COMMIT_WITH_MISSING_GROUP
             return error_codes.GROUP_ID_NOT_FOUND if is_new_error else error_codes.ILLEGAL_GENERATION
-        if group.state is GroupState.EMPTY and generation < 0:
+        if group is None or (group.state is GroupState.EMPTY and generation < 0):
+            self._admit_nobody(request)
             return None
         refusal = _member_refusal(group, request)
         if refusal is None and request.member_id in group.members:
             self._membership.touch(group, request.member_id, now)
+            self._admit_member(group, generation, request.member_id, request.group_instance_id)
         return refusal
+
+    def _admit_nobody(self, request: OffsetCommitRequest) -> None:
+        # Of no member; what else such a client says of itself has no end.
+        if not request.member_id and request.group_instance_id is None:
+            self._ports.admit(request.group_id, request.generation_id_or_member_epoch, "", None)
 
     # ---------------------------------------------------------------------------------------- in order
 
     def _run(
         self, slot: _Slot, step: Step, refusals: Callable[[ErrorCode], Refusals], now: float
     ) -> None:
+        self._take_heard(slot)
         if slot.in_flight is not None:
             deadline = now + self._config.commit_timeout / 1000
             slot.waiting.append(_Waiting(step, refusals, deadline))
             return
         self._take(slot, step(now), now)
+
+    def _take_heard(self, slot: _Slot) -> None:
+        # Before anything that may change a group: the front answers for it no more, and what it has
+        # heard of the members is known.
+        group = slot.group
+        for member_id, at in self._ports.revoke(group.group_id):
+            self._membership.heard(group, member_id, at)
 
     def _take(self, slot: _Slot, write: Write | None, now: float) -> None:
         # What waits goes on until a step needs a record.
@@ -402,6 +442,7 @@ class Coordinator:
         slot = self._partitions.get(partition, {}).get(group_id)
         if slot is None or slot.in_flight is None:
             return    # resigned meanwhile: all that waited was answered
+        self._take_heard(slot)
         write, slot.in_flight = slot.in_flight, None
         self._timers.cancel(Timer(group_id, "write"))
         if error is None and write.record is not None:
@@ -444,6 +485,7 @@ class Coordinator:
         if timer.kind == "write":
             self._on_write_time(slot, now)
             return
+        self._take_heard(slot)
         membership = self._membership
 
         def step(now: float) -> Write | None:

@@ -32,7 +32,6 @@ from offsetlog.coordinator.timers import Timers
 from offsetlog.error_codes import ErrorCode
 from offsetlog.protocol.messages import (
     HeartbeatRequest,
-    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
@@ -473,13 +472,6 @@ class Membership:
 
     # -------------------------------------------------------------------------------------- heartbeat
 
-    def heartbeat(
-        self, group: ClassicGroup, request: HeartbeatRequest, call: Call, now: float
-    ) -> None:
-        """Handles a Heartbeat of a group that exists."""
-        error = self.heartbeat_refusal(group, request, now)
-        self._answer(call, HeartbeatResponse(error_code=0 if error is None else error.code))
-
     def heartbeat_refusal(
         self, group: ClassicGroup, request: HeartbeatRequest, now: float
     ) -> ErrorCode | None:
@@ -501,6 +493,13 @@ class Membership:
         """Begins a member's session anew."""
         member = group.members[member_id]
         self._set_session(group, member_id, member.session_timeout, now)
+
+    def heard(self, group: ClassicGroup, member_id: str, at: float) -> None:
+        """Begins a member's session at a time that has passed, unless it has begun later."""
+        member = group.members.get(member_id)
+        if member is not None:
+            timer = Timer(group.group_id, "member", member_id)
+            self._timers.postpone(timer, at + member.session_timeout / 1000)
 
     # ------------------------------------------------------------------------------------------ leave
 

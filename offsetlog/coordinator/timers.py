@@ -30,6 +30,12 @@ class Timers:
         if queued is None or deadline < queued:
             self._push(key, deadline)
 
+    def postpone(self, key: Hashable, deadline: float) -> None:
+        """Moves the deadline of a key, unless that is later already."""
+        known = self._deadlines.get(key)
+        if known is None or known < deadline:
+            self.set(key, deadline)
+
     def cancel(self, key: Hashable) -> None:
         """Forgets the deadline of a key, if it has one."""
         self._deadlines.pop(key, None)

@@ -280,7 +280,8 @@ class LogManager:
         self.stop()
 
     @property
-    def _open_core(self) -> ManagerCore:
+    def open_core(self) -> ManagerCore:
+        """The hot path, for who commits without the calls of this class; raises as they do."""
         core = self._core
         if core is None:
             raise closed(stopped=self._stopped)
@@ -289,16 +290,16 @@ class LogManager:
     @property
     def partitions(self) -> int:
         """The number of partitions of the offsets topic."""
-        return self._open_core.core.count
+        return self.open_core.core.count
 
     def partition_for(self, group: str) -> int:
         """Returns the log partition that keeps a group; see OffsetManager.partition_for."""
-        return self._open_core.core.number_of(group)
+        return self.open_core.core.number_of(group)
 
     # ------------------------------------------------------------------------------------- partitions
 
     def _watched_partition(self, number: int) -> Partition | None:
-        replica = self._open_core.replica(number)
+        replica = self.open_core.replica(number)
         return None if replica is None else replica.partition
 
     def _made(self, partition: Partition) -> None:
@@ -319,11 +320,11 @@ class LogManager:
         return self._leaderships.role(number) is Role.LEADER
 
     def _checked(self, partition: int) -> int:
-        return checked_partition(partition, self._open_core.core.count)
+        return checked_partition(partition, self.open_core.core.count)
 
     def replica(self, partition: int) -> Replica | None:
         """The replica, not to be kept: it can be replaced; None where a partition has no log yet."""
-        return self._open_core.replica(self._checked(partition))
+        return self.open_core.replica(self._checked(partition))
 
     # ------------------------------------------------------------------------------------- leadership
 
@@ -362,7 +363,7 @@ class LogManager:
         """
         if epoch != self.leader_epoch(partition):
             return
-        short = self._open_core.short_of_replicas
+        short = self.open_core.short_of_replicas
         if enough:
             short.discard(partition)
         else:
@@ -389,7 +390,7 @@ class LogManager:
             self._leases.grant(partition, until)
 
     def _term_ended(self, number: int) -> None:
-        core = self._open_core
+        core = self.open_core
         core.short_of_replicas.discard(number)
         self._leases.end(number)
         # Those of the term that has ended are refused.
@@ -412,7 +413,7 @@ class LogManager:
         principal: str | None = None,
     ) -> Position:
         """Commits positions of a group and waits for the answer; see OffsetManager.commit."""
-        return self._open_core.commit(
+        return self.open_core.commit(
             group,
             offsets,
             expected=expected,
@@ -438,7 +439,7 @@ class LogManager:
         principal: str | None = None,
     ) -> PendingCommit:
         """Commits without waiting; see OffsetManager.commit_async."""
-        return self._open_core.commit_async(
+        return self.open_core.commit_async(
             group,
             offsets,
             expected=expected,
@@ -453,7 +454,7 @@ class LogManager:
     def _settle(self, number: int, watermark: int) -> None:
         # Disregarded first: what is parked from now on attends again.  W that another thread moves
         # meanwhile is settled here, since that thread found nobody who attends.
-        core = self._open_core
+        core = self.open_core
         replica = core.replica(number)
         parking = self._for_watermark[number]
         while replica is not None:
@@ -470,7 +471,7 @@ class LogManager:
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
         """Moves W; see OffsetManager.advance."""
-        return self._open_core.advance(partition, epoch, offset)
+        return self.open_core.advance(partition, epoch, offset)
 
     def flush(self, partition: int) -> Transition:
         """Makes durable what is written now; see OffsetManager.flush."""
@@ -483,7 +484,7 @@ class LogManager:
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions, of given keys also those that are not there; see OffsetManager.fetch."""
-        core = self._open_core.core
+        core = self.open_core.core
         number = core.number_of(group)
         # A table that was dropped answers "loading", which is for leaders.
         self._leaderships.check_leads(number)
@@ -501,21 +502,21 @@ class LogManager:
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> int:
         """Deletes positions of a group; see OffsetManager.delete."""
-        return self._open_core.delete(group, arguments.distinct_keys(partitions), timeout)
+        return self.open_core.delete(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_async(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Pending[int]:
         """The same without waiting; see OffsetManager.delete_async."""
-        return self._open_core.delete_async(group, arguments.distinct_keys(partitions), timeout)
+        return self.open_core.delete_async(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Deletes all of a group that has no members; see OffsetManager.delete_group."""
-        return self._open_core.delete_group(group, timeout)
+        return self.open_core.delete_group(group, timeout)
 
     def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
         """The same without waiting; see OffsetManager.delete_group_async."""
-        return self._open_core.delete_group_async(group, timeout)
+        return self.open_core.delete_group_async(group, timeout)
 
     def fence(
         self,
@@ -525,7 +526,7 @@ class LogManager:
         timeout: float | None = None,
     ) -> int:
         """Ends the group's generation, with offsets in the same batch; see OffsetManager.fence."""
-        return self._open_core.fence(group, offsets, timeout)
+        return self.open_core.fence(group, offsets, timeout)
 
     def fence_async(
         self,
@@ -535,13 +536,13 @@ class LogManager:
         timeout: float | None = None,
     ) -> Pending[int]:
         """The same without waiting; see OffsetManager.fence_async."""
-        return self._open_core.fence_async(group, offsets, timeout)
+        return self.open_core.fence_async(group, offsets, timeout)
 
     # ------------------------------------------------------------------------------------- all partitions
 
     @property
     def _open_sweeps(self) -> Sweeps:
-        _ = self._open_core
+        _ = self.open_core
         return self._sweeps
 
     def expire(self, *, timeout: float | None = None) -> int:
@@ -566,7 +567,7 @@ class LogManager:
         self, group: str, client: str | None = None, principal: str | None = None
     ) -> float:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""
-        quotas = self._open_core.quotas
+        quotas = self.open_core.quotas
         check_client(client, principal)
         if quotas is None:
             return 0.0
@@ -575,7 +576,7 @@ class LogManager:
     @property
     def quotas(self) -> Quotas | None:
         """The token buckets, for limits of single groups and clients; None where nothing is limited."""
-        return self._open_core.quotas
+        return self.open_core.quotas
 
     # ------------------------------------------------------------------------------------- replication
 
@@ -677,7 +678,7 @@ class LogManager:
 
     def listen_to_writes(self, listener: object) -> None:
         """Has a callable called with the number of a partition after each write here; None for nobody."""
-        self._open_core.appended = listener  # type: ignore[assignment]
+        self.open_core.appended = listener  # type: ignore[assignment]
 
     # ------------------------------------------------------------------------------------------- watch
 
@@ -688,7 +689,7 @@ class LogManager:
         from_position: WatchPosition | None = None,
     ) -> Watch:
         """Watches what takes effect; see OffsetManager.watch."""
-        _ = self._open_core  # which is refused where the manager does not run
+        _ = self.open_core  # which is refused where the manager does not run
         return self._watches.open(groups, from_position)
 
     @property

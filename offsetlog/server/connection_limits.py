@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,7 +100,7 @@ class Closable(Protocol):
         """Ends it at once."""
 
     def close(self) -> None:
-        """Ends it when what was answered is sent."""
+        """Ends it when what was asked is answered."""
 
 
 class OpenConnections:
@@ -109,6 +111,7 @@ class OpenConnections:
         self.memory = RequestMemory(limits.queued_request_bytes_max)
         self._open: dict[Closable, str] = {}
         self._by_host: Counter[str] = Counter()
+        self._all_gone: asyncio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -134,6 +137,8 @@ class OpenConnections:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+        if not self._open and self._all_gone is not None:
+            self._all_gone.set()
 
     def end_idle(self, now: float) -> None:
         """Ends the connections that have been idle for too long; `now` in seconds."""
@@ -141,7 +146,18 @@ class OpenConnections:
         for connection in [each for each in self._open if each.is_idle(since)]:
             connection.end(f"idle for {self.limits.idle_seconds:g} s")
 
-    def close_all(self) -> None:
-        """Closes all; what was answered is sent."""
+    async def close_all(self, seconds: float) -> None:
+        """Closes all when what they have asked is answered, and after so many seconds at once."""
+        self._all_gone = asyncio.Event()
         for connection in list(self._open):
             connection.close()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), seconds)
+        late = list(self._open)
+        for connection in late:
+            connection.end("the server stops")
+        if late:
+            # Each hears of it in the next turn of the loop.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), seconds)

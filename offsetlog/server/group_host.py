@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offsetlog._native.encoding import encode_key
+from offsetlog._native.front import Front
 from offsetlog._native.records import decode_key
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig, OtherGroup
@@ -53,13 +54,19 @@ class GroupHost:
         manager: keeps positions and records; started.
         config: of the coordinator.
         loop: on which everything runs.
+        front: answers what the coordinator has admitted.
     """
 
     def __init__(
-        self, manager: LogManager, config: CoordinatorConfig, loop: asyncio.AbstractEventLoop
+        self,
+        manager: LogManager,
+        config: CoordinatorConfig,
+        loop: asyncio.AbstractEventLoop,
+        front: Front,
     ) -> None:
         self._manager = manager
         self._loop = loop
+        self._front = front
         self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.coordinator = Coordinator(config, self, manager.partition_for)
@@ -171,6 +178,20 @@ class GroupHost:
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Has a callable called on the event loop; from any thread."""
         self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def admit(
+        self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
+    ) -> None:
+        """See Ports."""
+        self._front.admit(group_id, generation, member_id, group_instance_id)
+
+    def revoke(self, group_id: str) -> list[tuple[str, float]]:
+        """See Ports."""
+        return self._front.revoke(group_id)
+
+    def set_led(self, partition: int, is_led: bool) -> None:
+        """See Ports."""
+        self._front.set_led(partition, is_led)
 
     def now_ms(self) -> int:
         """See Ports."""

@@ -44,6 +44,16 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
 
+class TopicListener(Protocol):
+    """Hears of topics."""
+
+    def put_topic(self, name: str, topic_id: bytes, partitions: int) -> None:
+        """There is a topic, new or changed."""
+
+    def remove_topic(self, name: str) -> None:
+        """There is no topic of this name any more."""
+
+
 class MetadataStore(Protocol):
     """Topics and ids of a cluster.  Changes are durable when a call returns."""
 
@@ -72,6 +82,9 @@ class MetadataStore(Protocol):
 
     def reserve_producer_ids(self, count: int, at_least: int) -> int:
         """Reserves ids of producers, none of them below `at_least`; returns the first."""
+
+    def listen(self, listener: TopicListener) -> None:
+        """Has all topics reported now, and every change from now on."""
 
 
 class FileMetadataStore:
@@ -112,6 +125,13 @@ class FileMetadataStore:
             self._topics[OFFSETS_TOPIC] = offsets_topic
             self._write()
         self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
+        self._listeners: list[TopicListener] = []
+
+    def listen(self, listener: TopicListener) -> None:
+        """See MetadataStore."""
+        self._listeners.append(listener)
+        for topic in self._topics.values():
+            listener.put_topic(topic.name, topic.topic_id, topic.partitions)
 
     @property
     def cluster_id(self) -> str:
@@ -149,6 +169,8 @@ class FileMetadataStore:
         if before is not None:
             self._by_id.pop(before.topic_id, None)
         self._by_id[topic.topic_id] = topic
+        for listener in self._listeners:
+            listener.put_topic(topic.name, topic.topic_id, topic.partitions)
 
     def remove_topic(self, name: str) -> None:
         """See MetadataStore."""
@@ -161,6 +183,8 @@ class FileMetadataStore:
             self._topics[name] = topic
             raise
         self._by_id.pop(topic.topic_id, None)
+        for listener in self._listeners:
+            listener.remove_topic(name)
 
     def reserve_producer_ids(self, count: int, at_least: int) -> int:
         """See MetadataStore."""

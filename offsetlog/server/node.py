@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsetlog._native.front import Front
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.metadata_store import MetadataStore
@@ -32,6 +33,7 @@ class NodeState:
 
     Attributes:
         manager: keeps the positions.
+        front: answers what running consumers ask, as far as the coordinator has admitted it.
         groups: the coordinator of the groups.
         metadata: topics and ids.
         placement: who leads what.
@@ -43,6 +45,7 @@ class NodeState:
     """
 
     manager: LogManager
+    front: Front
     groups: GroupHost
     metadata: MetadataStore
     placement: Placement

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 
 from offsetlog._native.files import FileSystem
+from offsetlog._native.front import Front
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import ConfigError
@@ -15,6 +16,7 @@ from offsetlog.manager.settings import ManagerSettings
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.group_host import GroupHost
+from offsetlog.server.handlers.offsets import commit_refused
 from offsetlog.server.metadata_store import OFFSETS_TOPIC, FileMetadataStore, Topic, adopt
 from offsetlog.server.node import NodeState, TopicDefaults
 from offsetlog.server.partition_logs import PartitionLogs
@@ -30,6 +32,8 @@ SWEEP_SECONDS = 10.0
 #: How often the recovery points of topics are written; Kafka's
 #: `log.flush.offset.checkpoint.interval.ms`.
 CHECKPOINT_SECONDS = 60.0
+#: For so long a stop waits for answers that are due.
+DRAIN_SECONDS = 2.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -82,6 +86,7 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._checkpoints: asyncio.TimerHandle | None = None
         self._listener: asyncio.Server | None = None
+        self._front: Front | None = None
         self._groups: GroupHost | None = None
         self._manager: LogManager | None = None
         self._topics: TopicLogs | None = None
@@ -100,7 +105,13 @@ class Server:
         manager = self._manager = LogManager(settings.manager)
         await loop.run_in_executor(None, manager.start)
         try:
-            self._groups = GroupHost(manager, settings.coordinator, loop)
+            self._front = Front(
+                manager.open_core,
+                loop,
+                metadata_units_max=settings.manager.store.metadata_max_units,
+                refused=commit_refused,
+            )
+            self._groups = GroupHost(manager, settings.coordinator, loop, self._front)
             for partition in range(manager.partitions):
                 self._groups.lead(partition, manager.leader_epoch(partition) + 1)
             self._listener = await self._listen(loop)
@@ -132,10 +143,12 @@ class Server:
 
     async def _made_node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
         settings = self._settings
-        manager, groups = self._manager, self._groups
+        manager, groups, front = self._manager, self._groups, self._front
         assert manager is not None
+        assert front is not None
         assert groups is not None
         metadata = self._metadata(manager)
+        metadata.listen(front)
         waits_for_disk = settings.manager.durability != "process"
         topics = self._topics = TopicLogs(manager.directory, loop, waits_for_disk=waits_for_disk)
         logs = PartitionLogs(manager, topics, settings.topic_logs, loop)
@@ -149,6 +162,7 @@ class Server:
         )
         return NodeState(
             manager,
+            front,
             groups,
             metadata,
             OneNode(own),
@@ -200,7 +214,7 @@ class Server:
         for timer in (self._sweep, self._checkpoints):
             if timer is not None:
                 timer.cancel()
-        self._connections.close_all()
+        await self._connections.close_all(DRAIN_SECONDS)
         await asyncio.get_running_loop().run_in_executor(None, self._close_directory)
 
     def _close_directory(self) -> None:

@@ -45,6 +45,8 @@ class Driver:
         #: Records that are not below W yet.
         self.above: list[tuple[str, GroupRecord | None]] = []
         self.offsets: set[str] = set()
+        #: What the front answers by itself: by group, and when it was asked last.
+        self.admitted: dict[str, dict[tuple[int, str, str | None], float | None]] = {}
         self.coordinator = self.restarted()
 
     def restarted(self, kept: int | None = None) -> Coordinator:
@@ -70,6 +72,17 @@ class Driver:
         assert partition == PARTITION
         assert record is None or GroupRecord.from_value(record.to_value()) == record
         self.above.append((group_id, record))
+
+    def admit(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> None:
+        self.admitted.setdefault(group_id, {})[generation, member_id, group_instance_id] = None
+
+    def revoke(self, group_id: str) -> list[tuple[str, float]]:
+        revoked = self.admitted.pop(group_id, {})
+        return [(member_id, at) for (_, member_id, _), at in revoked.items() if at is not None]
+
+    def set_led(self, partition: int, is_led: bool) -> None:
+        if not is_led:
+            self.admitted.clear()
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + round(self.now * 1000)

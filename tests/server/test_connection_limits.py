@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from offsetlog._native.frame_stream import SLOW_READER
 from offsetlog.errors import ConfigError
 from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
@@ -234,9 +235,8 @@ def test_a_client_that_does_not_read_is_not_read_from(tmp_path):
                 sent += 1
             assert sent < 200
             assert_serves(server)
-            (connection,) = [each for each in server.server._connections._open if each._is_reader_slow]
-            assert connection._is_held
-            assert len(connection._received) < 1 << 20
+            (connection,) = [each for each in server.server._connections._open if each.held & SLOW_READER]
+            assert len(connection.received) < 1 << 20
             slow.socket.settimeout(SECONDS)
             for _ in range(sent):
                 assert len(decode_response(MetadataResponse, 9, slow.receive())[1].topics) == 1000
@@ -252,9 +252,9 @@ def test_more_requests_than_may_be_in_flight_are_answered_all_and_in_order(tmp_p
             other_id = second.ask(join, 9).member_id
             second.send(encode_request(join._replace(member_id=other_id), 9, 0))
             second.send(b"".join(encode_request(ASK, 3, number) for number in range(1, 100)))
-            wait_until(lambda: any(each._is_held for each in server.server._connections._open))
-            held = next(each for each in server.server._connections._open if each._is_held)
-            assert len(held._places) == 3
+            wait_until(lambda: any(each.held for each in server.server._connections._open))
+            held = next(each for each in server.server._connections._open if each.held)
+            assert len(held.places) == 3
             client.ask(join._replace(member_id=member_id), 9)
             numbers = [int.from_bytes(second.receive()[:4], "big") for _ in range(100)]
     assert numbers == list(range(100))

@@ -12,6 +12,7 @@ from offsetlog.coordinator.classic_group import ClassicGroup, GroupState
 from offsetlog.error_codes import ErrorCode
 from offsetlog.errors import OffsetLogError
 from offsetlog.manager.interface import Pending, PendingCommit
+from offsetlog.protocol import Request, encode_response
 from offsetlog.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -180,6 +181,13 @@ def _committed(
     except OffsetLogError as failure:
         failed = write_error(failure)
     _answer_commit(exchange, answer, errors, failed)
+
+
+def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
+    """The frame of the answer to a commit that failed after it was written."""
+    answer = _CommitAnswer()
+    answer.add_all(request.message.topics, write_error(failure))
+    return encode_response(answer.message(), request.api_version, request.correlation_id)
 
 
 def _answer_commit(

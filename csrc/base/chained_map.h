@@ -1,0 +1,45 @@
+/* base/chained_map: a hash table of entries that carry their own links.
+ *
+ * For side structures whose entries have keys of several parts, and are removed one by one.  The
+ * owner embeds ol_chained_entry as the first member of its entry, keeps the keys and compares them:
+ *
+ *     for (ol_chained_entry *e = ol_chained_map_first(map, hash); e != NULL; e = e->next)
+ *         if (e->hash == hash && key_of(e) == key) ...
+ *
+ * Ownership: the map owns its buckets, never the entries; zeroed memory is an empty map.  Locks:
+ * none.
+ */
+#ifndef OL_BASE_CHAINED_MAP_H
+#define OL_BASE_CHAINED_MAP_H
+
+#include "base/status.h"
+
+typedef struct ol_chained_entry {
+    struct ol_chained_entry *next;
+    uint64_t hash;
+} ol_chained_entry;
+
+typedef struct ol_chained_map {
+    ol_chained_entry **buckets;
+    size_t bucket_count;        /* a power of two, or 0 */
+    size_t count;
+} ol_chained_map;
+
+/* Frees the buckets; the entries are the owner's. */
+void ol_chained_map_free(ol_chained_map *map);
+
+/* Makes room for one more entry.  OL_NO_MEMORY: nothing changed. */
+int ol_chained_map_reserve(ol_chained_map *map, ol_error *error) OL_NODISCARD;
+
+/* Adds an entry whose hash is set; room was made. */
+void ol_chained_map_add(ol_chained_map *map, ol_chained_entry *entry);
+
+/* Removes an entry that is there. */
+void ol_chained_map_remove(ol_chained_map *map, ol_chained_entry *entry);
+
+/* The first entry of the bucket, in which entries of other hashes are, too; NULL: none. */
+static inline ol_chained_entry *ol_chained_map_first(const ol_chained_map *map, uint64_t hash) {
+    return map->bucket_count == 0 ? NULL : map->buckets[hash & (map->bucket_count - 1)];
+}
+
+#endif

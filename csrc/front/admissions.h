@@ -1,0 +1,61 @@
+/* front/admissions: who may commit without the coordinator being asked again.
+ *
+ * The coordinator decides about a request in full.  What it has decided holds until the group
+ * changes: so it leaves an admission here, for exactly that (group, generation, member id, instance
+ * id), and revokes all of a group before it looks at anything that may change the group.  A request
+ * that finds its admission is answered without it; every other one takes the way through it.
+ *
+ * A member that is heard of here is not heard of there: a revocation hands over when each member
+ * was heard of last, with which the coordinator keeps their sessions.
+ *
+ * Ownership: the set copies names; it owns its entries.  Zeroed memory with a seed and a limit is
+ * an empty set.  Locks: none; it belongs to one thread.
+ */
+#ifndef OL_FRONT_ADMISSIONS_H
+#define OL_FRONT_ADMISSIONS_H
+
+#include "base/chained_map.h"
+
+typedef struct ol_admissions {
+    ol_chained_map groups;
+    ol_chained_map entries;
+    uint64_t seed;              /* of hashes: names come from outside */
+    size_t limit;               /* of entries */
+} ol_admissions;
+
+/* A request, as far as its admission goes. */
+typedef struct ol_admission_key {
+    ol_slice group;
+    ol_slice member_id;
+    ol_slice group_instance_id; /* null is a value */
+    int32_t generation;         /* below 0: of no member, whose member id is empty */
+} ol_admission_key;
+
+typedef struct ol_admission ol_admission;
+
+void ol_admissions_free(ol_admissions *admissions);
+
+/* Admits these requests from now on.  Beyond the limit those of no member are forgotten first; they
+ * are admitted again when they come.  OL_LIMIT: there is no room for more members; OL_NO_MEMORY.
+ * Nothing changed on failure, but for what was forgotten. */
+int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key,
+                      ol_error *error) OL_NODISCARD;
+
+/* The admission of a request; NULL: ask the coordinator.  Valid until the next change. */
+ol_admission *ol_admissions_find(const ol_admissions *admissions, const ol_admission_key *key);
+
+/* The member was heard of at this time, in seconds. */
+void ol_admission_hear(ol_admission *admission, double now);
+
+/* Revokes what is admitted of a group.  `heard` is called with each member that was heard of since
+ * it was admitted, and the time; member_id is borrowed for the call. */
+typedef void ol_heard(void *context, ol_slice member_id, double at);
+void ol_admissions_revoke(ol_admissions *admissions, ol_slice group, ol_heard *heard,
+                          void *context);
+
+/* Revokes all of the groups that the predicate is true for; who was heard of does not matter any
+ * more. */
+typedef bool ol_concerns(void *context, ol_slice group);
+void ol_admissions_revoke_if(ol_admissions *admissions, ol_concerns *concerns, void *context);
+
+#endif

@@ -1,0 +1,197 @@
+/* front/front.c: the front's life, and what its requests share. */
+#include "front/front_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/java_string.h"
+
+enum { SIZE_BYTES = 4, ANSWERS_BYTES_MIN = 64 << 10 };
+
+/* ------------------------------------------------------------ places of fields */
+
+static const ol_field *field_at(const ol_field *fields, int place, const char *name) {
+    OL_ASSERT(strcmp(fields[place].name, name) == 0);
+    return &fields[place];
+}
+
+static void check_commit(const ol_api *api) {
+    const ol_field *request = api->request->fields, *response = api->response->fields;
+    field_at(request, COMMIT_GROUP, "groupId");
+    field_at(request, COMMIT_GENERATION, "generationIdOrMemberEpoch");
+    field_at(request, COMMIT_MEMBER, "memberId");
+    field_at(request, COMMIT_INSTANCE, "groupInstanceId");
+    field_at(request, COMMIT_RETENTION, "retentionTimeMs");
+    const ol_field *topic = field_at(request, COMMIT_TOPICS, "topics")->fields;
+    field_at(topic, COMMIT_TOPIC_NAME, "name");
+    field_at(topic, COMMIT_TOPIC_ID, "topicId");
+    const ol_field *partition = field_at(topic, COMMIT_PARTITIONS, "partitions")->fields;
+    field_at(partition, COMMIT_INDEX, "partitionIndex");
+    field_at(partition, COMMIT_OFFSET, "committedOffset");
+    field_at(partition, COMMIT_EPOCH, "committedLeaderEpoch");
+    field_at(partition, COMMIT_TIMESTAMP, "commitTimestamp");
+    field_at(partition, COMMIT_METADATA, "committedMetadata");
+    OL_ASSERT(ol_message_width(topic) == COMMIT_TOPIC_WIDTH);
+    OL_ASSERT(ol_message_width(partition) == COMMIT_WIDTH);
+    topic = field_at(response, COMMITTED_TOPICS, "topics")->fields;
+    partition = field_at(topic, COMMITTED_PARTITIONS, "partitions")->fields;
+    field_at(partition, COMMITTED_ERROR, "errorCode");
+    OL_ASSERT(ol_message_width(response) == COMMITTED_ANSWER_WIDTH);
+    OL_ASSERT(ol_message_width(topic) == COMMITTED_TOPIC_WIDTH);
+    OL_ASSERT(ol_message_width(partition) == COMMITTED_WIDTH);
+}
+
+static void check_fetch(const ol_api *api) {
+    const ol_field *request = api->request->fields, *response = api->response->fields;
+    field_at(request, FETCH_GROUP, "groupId");
+    const ol_field *topic = field_at(request, FETCH_TOPICS, "topics")->fields;
+    field_at(topic, FETCH_TOPIC_PARTITIONS, "partitionIndexes");
+    OL_ASSERT(ol_message_width(topic) == FETCH_TOPIC_WIDTH);
+    const ol_field *group = field_at(request, FETCH_GROUPS, "groups")->fields;
+    topic = field_at(group, FETCH_GROUP_TOPICS, "topics")->fields;
+    field_at(topic, FETCH_TOPICS_ID, "topicId");
+    field_at(topic, FETCH_TOPICS_PARTITIONS, "partitionIndexes");
+    OL_ASSERT(ol_message_width(topic) == FETCH_TOPICS_WIDTH);
+
+    field_at(response, FETCHED_ERROR, "errorCode");
+    OL_ASSERT(ol_message_width(response) == FETCHED_ANSWER_WIDTH);
+    topic = field_at(response, FETCHED_TOPICS, "topics")->fields;
+    OL_ASSERT(ol_message_width(topic) == FETCHED_TOPIC_WIDTH);
+    const ol_field *partition = field_at(topic, FETCHED_TOPIC_PARTITIONS, "partitions")->fields;
+    field_at(partition, FETCHED_METADATA, "metadata");
+    OL_ASSERT(ol_message_width(partition) == FETCHED_WIDTH);
+    group = field_at(response, FETCHED_GROUPS, "groups")->fields;
+    field_at(group, FETCHED_GROUP_ERROR, "errorCode");
+    OL_ASSERT(ol_message_width(group) == FETCHED_GROUP_WIDTH);
+    topic = field_at(group, FETCHED_GROUP_TOPICS, "topics")->fields;
+    OL_ASSERT(ol_message_width(topic) == FETCHED_TOPICS_WIDTH);
+    partition = field_at(topic, FETCHED_TOPICS_PARTITIONS, "partitions")->fields;
+    field_at(partition, FETCHED_PARTITION_ERROR, "errorCode");
+    OL_ASSERT(ol_message_width(partition) == FETCHED_WIDTH);
+}
+
+static void check_heartbeat(const ol_api *api) {
+    field_at(api->request->fields, HEARTBEAT_GROUP, "groupId");
+    field_at(api->request->fields, HEARTBEAT_GENERATION, "generationId");
+    field_at(api->request->fields, HEARTBEAT_MEMBER, "memberId");
+    field_at(api->request->fields, HEARTBEAT_INSTANCE, "groupInstanceId");
+    field_at(api->response->fields, BEATEN_ERROR, "errorCode");
+    OL_ASSERT(ol_message_width(api->response->fields) == BEATEN_WIDTH);
+}
+
+/* ------------------------------------------------------------ life */
+
+int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_units_max,
+                  uint64_t seed, size_t admissions_max, ol_error *error) {
+    check_commit(ol_api_of_key(OL_API_OFFSET_COMMIT));
+    check_fetch(ol_api_of_key(OL_API_OFFSET_FETCH));
+    check_heartbeat(ol_api_of_key(OL_API_HEARTBEAT));
+    *front = (ol_front){.partition_count = partition_count,
+                        .metadata_units_max = metadata_units_max,
+                        .admissions = {.seed = seed, .limit = admissions_max},
+                        .topics.seed = seed,
+                        .pool.limit = OL_FRONT_VALUES_MAX};
+    front->is_led = calloc((size_t)partition_count, sizeof *front->is_led);
+    if (front->is_led == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a front");
+    return OL_OK;
+}
+
+void ol_front_free(ol_front *front) {
+    ol_admissions_free(&front->admissions);
+    ol_known_topics_free(&front->topics);
+    ol_value_pool_free(&front->pool);
+    free(front->is_led);
+    free(front->items);
+    *front = (ol_front){0};
+}
+
+typedef struct led_partition {
+    const ol_front *front;
+    int32_t number;
+} led_partition;
+
+static bool is_of_partition(void *context, ol_slice group) {
+    const led_partition *led = context;
+    return ol_partition_for(group, led->front->partition_count) == led->number;
+}
+
+void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led) {
+    OL_ASSERT(log_partition >= 0 && log_partition < front->partition_count);
+    front->is_led[log_partition] = is_led;
+    led_partition led = {.front = front, .number = log_partition};
+    if (!is_led) ol_admissions_revoke_if(&front->admissions, is_of_partition, &led);
+}
+
+/* ------------------------------------------------------------ requests */
+
+bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body) {
+    if (frame.size < 2) return false;
+    int16_t key = ol_load_i16(frame.data);
+    if (key != OL_API_OFFSET_COMMIT && key != OL_API_OFFSET_FETCH && key != OL_API_HEARTBEAT) {
+        return false;
+    }
+    size_t used;
+    ol_error ignored;
+    if (ol_request_header_read(frame, header, &used, &ignored) != OL_OK) return false;
+    *body = ol_slice_of(frame.data + used, frame.size - used);
+    return true;
+}
+
+const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body) {
+    ol_value *message;
+    ol_error ignored;
+    ol_value_pool_clear(&front->pool);
+    int status = ol_message_read(header->api->request, header->api_version, body, &front->pool,
+                                 &message, NULL, &ignored);
+    return status == OL_OK ? message : NULL;
+}
+
+ol_value *ol_front_values(ol_front *front, size_t count) {
+    ol_value *values;
+    ol_error ignored;
+    return ol_value_pool_take(&front->pool, count, &values, &ignored) == OL_OK ? values : NULL;
+}
+
+bool ol_front_is_text(ol_slice name) {
+    bool valid;
+    (void)ol_utf16_units(name, &valid);
+    return valid;
+}
+
+/* ------------------------------------------------------------ answers */
+
+void ol_answers_free(ol_answers *answers) {
+    free(answers->bytes);
+    *answers = (ol_answers){0};
+}
+
+static size_t size_max_of(const ol_request_header *header, const ol_value *answer) {
+    return SIZE_BYTES + OL_RESPONSE_HEADER_MAX +
+           ol_message_size_max(header->api->response, header->api_version, answer);
+}
+
+bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
+                        const ol_value *answer) {
+    size_t needed = answers->size + size_max_of(header, answer);
+    if (needed <= answers->capacity) return true;
+    size_t capacity = needed + needed / 2;
+    if (capacity < ANSWERS_BYTES_MIN) capacity = ANSWERS_BYTES_MIN;
+    uint8_t *bytes = realloc(answers->bytes, capacity);
+    if (bytes == NULL) return false;
+    answers->bytes = bytes;
+    answers->capacity = capacity;
+    return true;
+}
+
+void ol_answers_put(ol_answers *answers, const ol_request_header *header, const ol_value *answer) {
+    uint8_t *start = answers->bytes + answers->size;
+    size_t head = SIZE_BYTES + ol_response_header_write(header, start + SIZE_BYTES);
+    size_t size;
+    ol_error error;
+    int status = ol_message_write(header->api->response, header->api_version, answer, start + head,
+                                  answers->capacity - answers->size - head, &size, &error);
+    OL_ASSERT(status == OL_OK);     /* the values are ours, and there is room */
+    ol_store_i32(start, (int32_t)(head - SIZE_BYTES + size));
+    answers->size += head + size;
+}

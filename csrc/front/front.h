@@ -1,0 +1,87 @@
+/* front/front: the requests of running consumers, from bytes to bytes.
+ *
+ * OffsetCommit, OffsetFetch and Heartbeat are nearly all that a broker of positions is asked, and
+ * nearly always the answer needs nothing but the table and an admission (front/admissions).  Then
+ * it is made here.  Whatever is not that plain is declined, with nothing changed, and takes the way
+ * of all other requests, which knows every rule; so no error of the protocol is made here.
+ *
+ * Ownership: the front owns its sets and the values of one request at a time.  Locks: none of its
+ * own; it belongs to one thread.
+ */
+#ifndef OL_FRONT_FRONT_H
+#define OL_FRONT_FRONT_H
+
+#include "front/admissions.h"
+#include "front/known_topics.h"
+#include "partition/partition.h"
+#include "wire/header.h"
+#include "wire/value_pool.h"
+
+enum {
+    OL_API_OFFSET_COMMIT = 8,
+    OL_API_OFFSET_FETCH = 9,
+    OL_API_HEARTBEAT = 12,
+    OL_FRONT_VALUES_MAX = 1 << 20,      /* in a request and its answer, 16 bytes each */
+};
+
+/* Answers one after the other, each with the four bytes of its size. */
+typedef struct ol_answers {
+    uint8_t *bytes;
+    size_t size;
+    size_t capacity;
+} ol_answers;
+
+void ol_answers_free(ol_answers *answers);
+
+typedef struct ol_front {
+    ol_admissions admissions;
+    ol_known_topics topics;
+    ol_value_pool pool;
+    bool *is_led;               /* by log partition: it is led here, and its groups are known */
+    int32_t partition_count;
+    size_t metadata_units_max;  /* of one position, in UTF-16 units */
+    uint64_t requests;          /* marks the topics that one request has named */
+    ol_item *items;             /* of one request */
+    size_t item_capacity;
+} ol_front;
+
+/* Makes an empty front, of `partition_count` log partitions none of which is led.  OL_NO_MEMORY. */
+int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_units_max,
+                  uint64_t seed, size_t admissions_max, ol_error *error) OL_NODISCARD;
+void ol_front_free(ol_front *front);
+
+/* Says whether a log partition is led here and its groups are known.  Where it is not, its positions
+ * are not read, and all that was admitted of its groups is revoked. */
+void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led);
+
+/* Reads the header of a frame (without its size); true where the API is one of the three. */
+bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body);
+
+/* A commit that is admitted. */
+typedef struct ol_front_commit {
+    const ol_item *items;       /* borrow from the frame and the front, until its next call */
+    size_t count;
+    int32_t log_partition;
+    ol_admission *admission;
+    const ol_value *answer;
+} ol_front_commit;
+
+/* Reads an OffsetCommit, and makes room for its answer; `now` is the time of day in ms.  False:
+ * declined.  The caller commits the items, and calls ol_front_end_commit when they are written. */
+bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
+                           int64_t now, ol_front_commit *commit, ol_answers *answers);
+
+/* Appends the answer, and hears of the member at `at` (s). */
+void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
+                         ol_answers *answers);
+
+/* Appends the answer of an OffsetFetch of one group; `partitions` are the log partitions by number,
+ * NULL where nothing was ever written.  False: declined. */
+bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
+                    ol_partition *const *partitions, ol_answers *answers);
+
+/* Appends the answer of a Heartbeat; `at` in seconds.  False: declined. */
+bool ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,
+                        ol_answers *answers);
+
+#endif

@@ -1,0 +1,62 @@
+/* What the requests of this room share: their fields by place, and how an answer is written. */
+#ifndef OL_FRONT_FRONT_IMPL_H
+#define OL_FRONT_FRONT_IMPL_H
+
+#include "front/front.h"
+#include "wire/message.h"
+
+/* The places of fields in wire/tables_offsets.c and wire/tables_groups.c; ol_front_init compares
+ * them with the names there. */
+enum {
+    COMMIT_GROUP,
+    COMMIT_GENERATION,
+    COMMIT_MEMBER,
+    COMMIT_INSTANCE,
+    COMMIT_RETENTION,
+    COMMIT_TOPICS,
+};
+enum { COMMIT_TOPIC_NAME, COMMIT_TOPIC_ID, COMMIT_PARTITIONS, COMMIT_TOPIC_WIDTH };
+enum { COMMIT_INDEX, COMMIT_OFFSET, COMMIT_EPOCH, COMMIT_TIMESTAMP, COMMIT_METADATA, COMMIT_WIDTH };
+
+enum { COMMITTED_TOPICS = 1, COMMITTED_ANSWER_WIDTH };
+enum { COMMITTED_TOPIC_NAME, COMMITTED_TOPIC_ID, COMMITTED_PARTITIONS, COMMITTED_TOPIC_WIDTH };
+enum { COMMITTED_INDEX, COMMITTED_ERROR, COMMITTED_WIDTH };
+
+enum { FETCH_GROUP, FETCH_TOPICS, FETCH_GROUPS };
+enum { FETCH_TOPIC_NAME, FETCH_TOPIC_PARTITIONS, FETCH_TOPIC_WIDTH };
+enum { FETCH_GROUP_ID, FETCH_GROUP_MEMBER, FETCH_GROUP_EPOCH, FETCH_GROUP_TOPICS };
+enum { FETCH_TOPICS_NAME, FETCH_TOPICS_ID, FETCH_TOPICS_PARTITIONS, FETCH_TOPICS_WIDTH };
+
+enum { FETCHED_TOPICS = 1, FETCHED_ERROR, FETCHED_GROUPS, FETCHED_ANSWER_WIDTH };
+enum { FETCHED_TOPIC_NAME, FETCHED_TOPIC_PARTITIONS, FETCHED_TOPIC_WIDTH };
+enum { FETCHED_GROUP_ID, FETCHED_GROUP_TOPICS, FETCHED_GROUP_ERROR, FETCHED_GROUP_WIDTH };
+enum { FETCHED_TOPICS_NAME, FETCHED_TOPICS_ID, FETCHED_TOPICS_PARTITIONS, FETCHED_TOPICS_WIDTH };
+enum {
+    FETCHED_INDEX,
+    FETCHED_OFFSET,
+    FETCHED_EPOCH,
+    FETCHED_METADATA,
+    FETCHED_PARTITION_ERROR,
+    FETCHED_WIDTH,
+};
+
+enum { HEARTBEAT_GROUP, HEARTBEAT_GENERATION, HEARTBEAT_MEMBER, HEARTBEAT_INSTANCE };
+enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
+
+/* Reads the body into values of the front's pool, which is cleared first.  NULL: it is not whole,
+ * or too large; the general way says what is wrong. */
+const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
+
+/* `count` zeroed values of the pool; NULL: there are not so many. */
+ol_value *ol_front_values(ol_front *front, size_t count);
+
+/* Whether there is room for the answer now. */
+bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
+                        const ol_value *answer);
+/* Appends the answer, for which there is room. */
+void ol_answers_put(ol_answers *answers, const ol_request_header *header, const ol_value *answer);
+
+/* Whether the bytes are a text, which the general way would read. */
+bool ol_front_is_text(ol_slice name);
+
+#endif

@@ -1,0 +1,19 @@
+/* front/heartbeat.c: a member that is admitted is there, and nothing has changed. */
+#include "front/front_impl.h"
+
+bool ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,
+                        ol_answers *answers) {
+    const ol_value *request = ol_front_read(front, header, body);
+    if (request == NULL || request[HEARTBEAT_MEMBER].number == 0) return false;
+    ol_admission_key key = {.group = ol_value_slice(&request[HEARTBEAT_GROUP]),
+                            .generation = (int32_t)request[HEARTBEAT_GENERATION].number,
+                            .member_id = ol_value_slice(&request[HEARTBEAT_MEMBER]),
+                            .group_instance_id = ol_value_slice(&request[HEARTBEAT_INSTANCE])};
+    ol_admission *admission = ol_admissions_find(&front->admissions, &key);
+    if (admission == NULL) return false;
+    static const ol_value alive[BEATEN_WIDTH];
+    if (!ol_answers_reserve(answers, header, alive)) return false;
+    ol_admission_hear(admission, at);
+    ol_answers_put(answers, header, alive);
+    return true;
+}

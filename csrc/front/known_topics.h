@@ -1,0 +1,42 @@
+/* front/known_topics: the topics that there are, by name and by id.
+ *
+ * Ownership: the set copies names and owns its entries; zeroed memory with a seed is an empty set.
+ * Locks: none; it belongs to one thread.
+ */
+#ifndef OL_FRONT_KNOWN_TOPICS_H
+#define OL_FRONT_KNOWN_TOPICS_H
+
+#include "base/chained_map.h"
+#include "format/offset_record.h"
+
+typedef struct ol_known_topics {
+    ol_chained_map by_name;
+    ol_chained_map by_id;
+    uint64_t seed;
+} ol_known_topics;
+
+typedef struct ol_known_topic {
+    ol_chained_entry link;          /* by name */
+    ol_chained_entry id_link;
+    int32_t partitions;
+    uint8_t id[OL_TOPIC_ID_SIZE];
+    uint64_t mark;                  /* the caller's */
+    size_t name_size;
+    uint8_t name[];
+} ol_known_topic;
+
+void ol_known_topics_free(ol_known_topics *topics);
+
+/* Adds a topic, or replaces the one of its name.  `id` has 16 bytes.  OL_NO_MEMORY: nothing
+ * changed. */
+int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *id,
+                        int32_t partitions, ol_error *error) OL_NODISCARD;
+
+/* Forgets a topic, if it is there. */
+void ol_known_topics_remove(ol_known_topics *topics, ol_slice name);
+
+/* NULL: there is none.  Valid until the next change. */
+ol_known_topic *ol_known_topics_of_name(const ol_known_topics *topics, ol_slice name);
+ol_known_topic *ol_known_topics_of_id(const ol_known_topics *topics, const uint8_t *id);
+
+#endif

@@ -1,0 +1,150 @@
+/* front/offset_fetch.c: the positions of one group, written while the table is locked. */
+#include "base/java_string.h"
+#include "front/front_impl.h"
+#include "state/state.h"
+
+enum {
+    FETCH_OF_GROUPS = 8,        /* from which on any number of groups is asked for */
+    WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
+};
+
+/* What is asked, in the form of one version or another. */
+typedef struct asking {
+    ol_front *front;
+    ol_slice group;
+    const ol_value *topics;
+    bool of_groups;
+    bool by_id;
+    const ol_state *state;      /* NULL: nothing was ever committed */
+    uint64_t group_hash;
+} asking;
+
+static size_t width_of(const asking *work) {
+    return work->of_groups ? FETCH_TOPICS_WIDTH : FETCH_TOPIC_WIDTH;
+}
+
+static const ol_value *partitions_of(const asking *work, const ol_value *topic) {
+    return &topic[work->of_groups ? FETCH_TOPICS_PARTITIONS : FETCH_TOPIC_PARTITIONS];
+}
+
+static bool name_of(const asking *work, const ol_value *topic, ol_slice *name) {
+    if (!work->by_id) {
+        *name = ol_value_slice(&topic[FETCH_TOPICS_NAME]);
+        return ol_front_is_text(*name);
+    }
+    ol_known_topic *known =
+        ol_known_topics_of_id(&work->front->topics, topic[FETCH_TOPICS_ID].bytes);
+    if (known == NULL) return false;
+    *name = ol_slice_of(known->name, known->name_size);
+    return true;
+}
+
+static void answer_position(const asking *work, const ol_pair_name *name, int64_t number,
+                            ol_value *answer) {
+    ol_position_value found;
+    answer[FETCHED_INDEX] = ol_value_integer(number);
+    answer[FETCHED_PARTITION_ERROR] = ol_value_integer(0);
+    if (work->state == NULL || number < 0 ||
+        !ol_table_get(work->state->table, name, (int32_t)number, &found) || found.offset < 0) {
+        answer[FETCHED_OFFSET] = answer[FETCHED_EPOCH] = ol_value_integer(-1);
+        answer[FETCHED_METADATA] = ol_value_bytes(ol_slice_of("", 0));
+        return;
+    }
+    answer[FETCHED_OFFSET] = ol_value_integer(found.offset);
+    answer[FETCHED_EPOCH] = ol_value_integer(found.leader_epoch);
+    answer[FETCHED_METADATA] =
+        ol_value_bytes(found.metadata.size > 0 ? found.metadata : ol_slice_of("", 0));
+}
+
+static bool answer_topic(const asking *work, const ol_value *topic, ol_value *answer) {
+    ol_slice topic_name;
+    ol_pair_name name = {0};
+    const ol_value *partitions = partitions_of(work, topic);
+    size_t count = (size_t)partitions->number;
+    if (!name_of(work, topic, &topic_name)) return false;
+    if (work->state != NULL) {
+        name = ol_table_name(work->state->table, work->group, work->group_hash, topic_name);
+    }
+    ol_value *answers = ol_front_values(work->front, count * FETCHED_WIDTH);
+    if (answers == NULL) return false;
+    for (size_t i = 0; i < count; i++) {
+        answer_position(work, &name, partitions->values[i].number, &answers[i * FETCHED_WIDTH]);
+    }
+    answer[FETCHED_TOPIC_NAME] = topic[FETCH_TOPIC_NAME];
+    if (work->of_groups) answer[FETCHED_TOPICS_ID] = topic[FETCH_TOPICS_ID];
+    answer[work->of_groups ? FETCHED_TOPICS_PARTITIONS : FETCHED_TOPIC_PARTITIONS] =
+        (ol_value){.number = partitions->number, .values = answers};
+    return true;
+}
+
+static ol_value *answer_topics(const asking *work) {
+    size_t count = (size_t)work->topics->number;
+    size_t width = work->of_groups ? FETCHED_TOPICS_WIDTH : FETCHED_TOPIC_WIDTH;
+    ol_value *answers = ol_front_values(work->front, count * width);
+    for (size_t i = 0; i < count && answers != NULL; i++) {
+        if (!answer_topic(work, &work->topics->values[i * width_of(work)], &answers[i * width])) {
+            return NULL;
+        }
+    }
+    return answers;
+}
+
+static const ol_value *answer_of(const asking *work) {
+    ol_value *topics = answer_topics(work);
+    ol_value *answer = ol_front_values(work->front, FETCHED_ANSWER_WIDTH);
+    ol_value *group = ol_front_values(work->front, FETCHED_GROUP_WIDTH);
+    if (topics == NULL || answer == NULL || group == NULL) return NULL;
+    ol_value all = {.number = work->topics->number, .values = topics};
+    if (!work->of_groups) {
+        answer[FETCHED_TOPICS] = all;
+        return answer;
+    }
+    group[FETCHED_GROUP_ID] = ol_value_bytes(work->group);
+    group[FETCHED_GROUP_TOPICS] = all;
+    answer[FETCHED_GROUPS] = (ol_value){.number = 1, .values = group};
+    return answer;
+}
+
+/* The one group that is asked for, and its topics; all topics are a list of their own, which is
+ * rarely asked for. */
+static bool take_group(asking *work, const ol_value *request) {
+    if (work->of_groups) {
+        if (request[FETCH_GROUPS].number != 1) return false;
+        const ol_value *group = request[FETCH_GROUPS].values;
+        work->group = ol_value_slice(&group[FETCH_GROUP_ID]);
+        work->topics = &group[FETCH_GROUP_TOPICS];
+    } else {
+        work->group = ol_value_slice(&request[FETCH_GROUP]);
+        work->topics = &request[FETCH_TOPICS];
+    }
+    return work->topics->number >= 0 && ol_front_is_text(work->group);
+}
+
+static bool answer(asking *work, const ol_request_header *header, ol_answers *answers) {
+    if (work->state != NULL) {
+        work->group_hash = ol_table_group_hash(work->state->table, work->group);
+    }
+    const ol_value *answer = answer_of(work);
+    if (answer == NULL || !ol_answers_reserve(answers, header, answer)) return false;
+    ol_answers_put(answers, header, answer);
+    return true;
+}
+
+bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
+                    ol_partition *const *partitions, ol_answers *answers) {
+    asking work = {.front = front,
+                   .of_groups = header->api_version >= FETCH_OF_GROUPS,
+                   .by_id = header->api_version >= WITH_TOPIC_IDS};
+    const ol_value *request = ol_front_read(front, header, body);
+    if (request == NULL || !take_group(&work, request)) return false;
+    int32_t number = ol_partition_for(work.group, front->partition_count);
+    if (!front->is_led[number] || partitions[number] == NULL) return false;
+    ol_error ignored;
+    /* What is found is lent by the table: the answer is written before it is unlocked. */
+    if (ol_partition_try_lock_state(partitions[number], &work.state, &ignored) != OL_OK) {
+        return false;
+    }
+    bool is_answered = answer(&work, header, answers);
+    ol_partition_unlock_state(partitions[number]);
+    return is_answered;
+}

@@ -1,0 +1,239 @@
+"""The frames of one connection: requests in, answers out, in the order of the requests."""
+
+from collections import deque
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from offsetlog._native.csrc cimport ol_load_i32
+from offsetlog._native.front cimport Front, Place
+
+# The size that precedes a frame.
+cdef enum:
+    SIZE_BYTES = 4
+#: Answers to the requests of one read are sent together, but no more than this at a time, in bytes.
+SEND_BYTES = 64 << 10
+cdef Py_ssize_t SEND_BYTES_C = SEND_BYTES
+
+#: Requests up to this size take nothing from the memory that all connections share.
+SMALL_REQUEST_BYTES = 64 << 10
+cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
+
+#: Why nothing more is read from a connection; several may hold it at a time.
+SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING = 1, 2, 4, 8, 16
+cdef int IN_FLIGHT_C = IN_FLIGHT
+cdef int CLOSING_C = CLOSING
+
+
+cdef class FrameStream:
+    """Cuts what is received into frames, has each answered, and sends the answers in order.
+
+    A subclass is the asyncio.Protocol of one connection: it sets `transport`, and has
+
+    * ``handle(frame, place)``: a request that the front does not answer, without its size; `answered` is called with the
+      place, now or later;
+    * ``refuse_size(size)``: a frame of this size is not taken; it ends the connection;
+    * ``expect(size)``: a frame of this size, which is not small, has begun and is not whole yet; it may `hold` the connection;
+    * ``taken()``: a frame that is not small was handled;
+    * ``drained()``: all is answered of a connection that is `CLOSING`.
+
+    Args:
+        front: answers what it can; None: nobody does.
+        loop: the event loop.
+        time: returns the time in seconds.
+        request_bytes_max: of a frame.
+        requests_in_flight_max: of requests without an answer; more are read when some are answered.
+    """
+
+    cdef public object transport            # None: the connection has ended
+    cdef readonly object places             # deque of Place, in the order of the requests
+    cdef readonly Py_ssize_t in_flight      # requests whose answers are not sent yet
+    cdef readonly int held                  # why nothing is read, 0: it is
+    cdef readonly double last_request       # when a request was last whole, in seconds
+    cdef Front front
+    cdef object loop
+    cdef object time
+    cdef int64_t request_bytes_max
+    cdef Py_ssize_t in_flight_max
+    cdef readonly object received           # what is not taken yet: bytes or a bytearray
+    cdef bint is_taking
+    cdef bint is_paused
+    cdef Py_ssize_t unsent
+
+    def __init__(self, Front front, loop, time, *, int64_t request_bytes_max, Py_ssize_t requests_in_flight_max):
+        self.front = front
+        self.loop = loop
+        self.time = time
+        self.request_bytes_max = request_bytes_max
+        self.in_flight_max = requests_in_flight_max
+        self.places = deque()
+        self.received = b""
+        self.last_request = time()
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def data_received(self, bytes data not None):
+        """See asyncio.Protocol."""
+        if self.received:
+            if type(self.received) is bytes:
+                self.received = bytearray(self.received)
+            self.received += data
+        else:
+            self.received = data
+        self.go_on()
+
+    def go_on(self):
+        """Takes the frames that are whole, as far as nothing holds the connection."""
+        cdef object buffer = self.received
+        cdef Py_ssize_t taken = 0
+        cdef bint was_held = True
+        if self.is_taking or self.transport is None:
+            return
+        self.received = b""
+        while was_held and self.held == 0 and self.transport is not None:
+            self.is_taking = True
+            try:
+                taken += self.take(start_of(buffer) + taken, len(buffer) - taken)
+            finally:
+                self.is_taking = False
+            was_held = self.held != 0
+            # What is sent may be what releases it.
+            self.send()
+        if self.transport is None:
+            return
+        if taken < len(buffer):
+            self.received = buffer[taken:] if taken > 0 else buffer
+        self.pause_if_held()
+
+    cdef Py_ssize_t take(self, const uint8_t *bytes_, Py_ssize_t size) except -1:
+        # Returns how many bytes were taken.  A run is requests that follow each other, and that the front has answered.
+        cdef Py_ssize_t at = 0
+        cdef Py_ssize_t run_start = 0
+        cdef Py_ssize_t run_requests = 0
+        cdef Py_ssize_t end
+        cdef int32_t length
+        cdef double now = self.time()
+        while self.held == 0 and self.transport is not None and size - at >= SIZE_BYTES:
+            length = ol_load_i32(bytes_ + at)
+            if length < 0 or length > self.request_bytes_max:
+                self.refuse_size(length)
+                break
+            end = at + SIZE_BYTES + length
+            if end > size:
+                if length > SMALL_REQUEST_BYTES_C:
+                    self.expect(length)
+                break
+            self.last_request = now
+            if self.front is not None and self.front.answer(bytes_ + at + SIZE_BYTES, <size_t>length, now):
+                run_requests += 1
+                at = end
+                if (<Py_ssize_t>self.front.answers.size >= SEND_BYTES_C
+                        or self.in_flight + run_requests >= self.in_flight_max):
+                    self.end_run(bytes_ + run_start, at - run_start, run_requests)
+                    run_start, run_requests = at, 0
+                if length > SMALL_REQUEST_BYTES_C:
+                    self.taken()
+                continue
+            if run_requests > 0:
+                self.end_run(bytes_ + run_start, at - run_start, run_requests)
+            frame = PyBytes_FromStringAndSize(<const char *>bytes_ + at + SIZE_BYTES, length)
+            at = run_start = end
+            run_requests = 0
+            place = Place()
+            self.add(place)
+            self.handle(frame, place)
+            if length > SMALL_REQUEST_BYTES_C:
+                self.taken()
+            if self.unsent >= SEND_BYTES_C:
+                self.send()
+        if run_requests > 0:
+            self.end_run(bytes_ + run_start, at - run_start, run_requests)
+        return at
+
+    cdef int end_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests) except -1:
+        cdef Place place = self.front.take_run(self, frames, <size_t>size, requests)
+        self.add(place)
+        if place.answer is not None:
+            self.unsent += len(place.answer)
+            if self.unsent >= SEND_BYTES_C:
+                self.send()
+        return 0
+
+    cdef int add(self, Place place) except -1:
+        self.places.append(place)
+        self.in_flight += place.requests
+        if self.in_flight >= self.in_flight_max:
+            self.held |= IN_FLIGHT_C
+        return 0
+
+    # ------------------------------------------------------------------------------------------------ holding
+
+    def hold(self, int reason):
+        """Reads nothing more, from the next frame on, until `release`."""
+        self.held |= reason
+        if not self.is_taking:
+            self.pause_if_held()
+
+    cdef int pause_if_held(self) except -1:
+        if self.held and not self.is_paused and self.transport is not None:
+            self.is_paused = True
+            self.transport.pause_reading()
+        return 0
+
+    def release(self, int reason):
+        """Reads on, if nothing else holds the connection."""
+        self.held &= ~reason
+        if self.held == 0 and self.is_paused and self.transport is not None:
+            self.is_paused = False
+            self.transport.resume_reading()
+            # Not now: an answer may be what releases it, in the middle of another's request.
+            self.loop.call_soon(self.go_on)
+
+    # ------------------------------------------------------------------------------------------------ answers
+
+    def answered(self, Place place not None, bytes frame not None):
+        """Takes the answer of a place, b"" for none; it is sent when those before it are."""
+        place.answer = frame
+        self.unsent += len(frame)
+        self.settled()
+
+    def settled(self):
+        """Says that a place has its answer."""
+        if not self.is_taking:
+            self.send()
+
+    cpdef send(self):
+        """Sends the answers that are not preceded by one that is missing."""
+        cdef Place place
+        cdef list frames = []
+        cdef object places = self.places
+        while places:
+            place = places[0]
+            if place.answer is None:
+                break
+            places.popleft()
+            self.in_flight -= place.requests
+            if place.answer:
+                frames.append(place.answer)
+        if frames and self.transport is not None:
+            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        self.unsent = 0
+        if self.held & IN_FLIGHT_C and self.in_flight < self.in_flight_max:
+            self.release(IN_FLIGHT_C)
+        if self.held & CLOSING_C and not places and self.transport is not None:
+            self.drained()
+
+    def forget(self):
+        """Drops what is not answered and what is not taken: the connection has ended.  Returns the places."""
+        cdef object places = self.places
+        self.places = deque()
+        self.in_flight = 0
+        self.received = b""
+        return places
+
+
+cdef const uint8_t *start_of(object buffer) except NULL:
+    if type(buffer) is bytes:
+        return <const uint8_t *>PyBytes_AS_STRING(buffer)
+    return <const uint8_t *>PyByteArray_AS_STRING(buffer)

@@ -1,0 +1,52 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from offsetlog._native.csrc cimport ol_answers, ol_front, ol_request_header, ol_slice
+from offsetlog._native.manager_core cimport ManagerCore
+from offsetlog._native.store_core cimport StoreCore
+
+
+# Where an answer goes: those before it are sent first.
+cdef class Place:
+    cdef public object exchange     # of a request that a handler answers; None: of requests that the front has answered
+    cdef bytes answer               # None: not yet
+    cdef readonly Py_ssize_t requests
+    # Of requests that the front has answered, and whose answers wait until their commits are safe:
+    cdef object stream              # is called with the place then
+    cdef bytes frames
+    cdef bytes prepared
+    cdef int waits                  # log partitions that are not
+    cdef dict failures              # of log partitions, by number
+
+    cdef int settle(self, Front front, int32_t number, object failure) except -1
+
+
+# A commit that a place waits for.
+cdef struct awaited:
+    int64_t end_offset
+    uint64_t term
+
+
+cdef class Front:
+    cdef ol_front front
+    cdef ol_answers answers         # of the run of requests that is being read
+    cdef ManagerCore manager
+    cdef StoreCore core
+    cdef object loop
+    cdef object refused
+    cdef bint waits_for_flush
+    cdef public bint is_off         # everything is declined
+    cdef readonly int64_t commits, fetches, heartbeats
+    # Of the run: what its commits wait for.
+    cdef int32_t last_number        # -1: none yet
+    cdef awaited last
+    cdef dict others                # number -> (end offset, term)
+    # Of all runs:
+    cdef dict dirty                 # what is parked at the end of the loop's turn
+    cdef bint is_turn_ordered
+    cdef dict waiting               # number -> deque of (end offset, place)
+
+    cdef bint answer(self, const uint8_t *frame, size_t size, double at) except -1
+    cdef bint commit(self, const ol_request_header *header, ol_slice body, double at) except -1
+    cdef int wait_for(self, int32_t number, int64_t end_offset, uint64_t term) except -1
+    cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests)
+    cdef int park(self, Place place) except -1

@@ -1,0 +1,38 @@
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from offsetlog._native.manager_core import ManagerCore
+from offsetlog._native.messages import Request
+from offsetlog.errors import OffsetLogError
+
+ADMISSIONS_MAX: int
+
+class Place:
+    exchange: Any
+    @property
+    def requests(self) -> int: ...
+
+class Front:
+    is_off: bool
+    def __init__(
+        self,
+        manager: ManagerCore,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        metadata_units_max: int,
+        refused: Callable[[Request, OffsetLogError], bytes],
+    ) -> None: ...
+    @property
+    def commits(self) -> int: ...
+    @property
+    def fetches(self) -> int: ...
+    @property
+    def heartbeats(self) -> int: ...
+    def admit(
+        self, group: str, generation: int, member_id: str, group_instance_id: str | None
+    ) -> None: ...
+    def revoke(self, group: str) -> list[tuple[str, float]]: ...
+    def set_led(self, number: int, is_led: bool) -> None: ...
+    def put_topic(self, name: str, topic_id: bytes, partitions: int) -> None: ...
+    def remove_topic(self, name: str) -> None: ...

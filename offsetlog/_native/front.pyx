@@ -1,0 +1,311 @@
+"""The requests of running consumers, answered where they are read.
+
+csrc/front makes the answers; here are the engine that commits, and the answers that wait until their commits are safe.  All
+connections share one flush: what they have committed within one turn of the event loop is waited for together.
+"""
+
+import os
+import time
+from collections import deque
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from offsetlog._native.buffers cimport NAME_GROUP, NAME_METADATA, NAME_TOPIC, take_name, text_of
+from offsetlog._native.csrc cimport (
+    OL_API_HEARTBEAT,
+    OL_API_OFFSET_COMMIT,
+    OL_OK,
+    OL_WOULD_BLOCK,
+    ol_admission_key,
+    ol_admissions_add,
+    ol_admissions_revoke,
+    ol_answers_free,
+    ol_commit_result,
+    ol_error,
+    ol_front_begin,
+    ol_front_begin_commit,
+    ol_front_commit,
+    ol_front_end_commit,
+    ol_front_fetch,
+    ol_front_free,
+    ol_front_heartbeat,
+    ol_front_init,
+    ol_front_set_led,
+    ol_known_topics_put,
+    ol_known_topics_remove,
+    ol_load_i32,
+    ol_partition_try_commit,
+    ol_request_header,
+    ol_slice,
+    ol_slice_null,
+    ol_slice_of,
+)
+from offsetlog._native.manager_core cimport ANSWER_PROCESS, ManagerCore
+from offsetlog._native.status cimport check
+from offsetlog._native.store_core cimport TRY_ITEMS_MAX
+
+from offsetlog._native.messages import decode_request
+from offsetlog.errors import LimitError, OffsetLogError
+
+#: So many members, and groups without members, commit without their coordinator being asked again.  More are served as well,
+#: only slower.
+ADMISSIONS_MAX = 1 << 20
+# Versions of OffsetCommit that say how long a position is kept.
+cdef enum:
+    RETENTION_FROM = 2
+    RETENTION_UNTIL = 4
+# The memory for answers that stays when a large one was sent.
+cdef size_t ANSWERS_KEPT = 1 << 20
+
+
+cdef class Place:
+    """Where an answer goes: those before it are sent first."""
+
+    def __cinit__(self):
+        self.requests = 1
+
+    cdef int settle(self, Front front, int32_t number, object failure) except -1:
+        # The commits of one log partition are safe, or failed.
+        self.waits -= 1
+        if failure is not None:
+            if self.failures is None:
+                self.failures = {}
+            self.failures[number] = failure
+        if self.waits > 0:
+            return 0
+        self.answer = self.prepared if self.failures is None else self.with_refusals(front)
+        self.prepared = self.frames = None
+        stream, self.stream = self.stream, None
+        stream.settled()
+        return 0
+
+    def with_refusals(self, Front front):
+        # Requests and answers lie one after the other, each with its size.
+        cdef const uint8_t *requests = self.frames
+        cdef const uint8_t *answers = self.prepared
+        cdef Py_ssize_t request = 0, answer = 0, request_end, answer_end
+        found = []
+        while request < len(self.frames):
+            request_end = request + 4 + ol_load_i32(requests + request)
+            answer_end = answer + 4 + ol_load_i32(answers + answer)
+            frame = self.frames[request + 4 : request_end]
+            failure = None
+            if int.from_bytes(frame[:2], "big") == OL_API_OFFSET_COMMIT:
+                asked = decode_request(frame)
+                failure = self.failures.get(front.core.number_of(asked.message.group_id))
+            found.append(self.prepared[answer:answer_end] if failure is None else front.refused(asked, failure))
+            request, answer = request_end, answer_end
+        return b"".join(found)
+
+
+cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with gil:
+    (<list>context).append((text_of(member_id.data, member_id.size), at))
+
+
+cdef class Front:
+    """What connections ask before they ask a handler.  Not thread-safe: it belongs to one event loop.
+
+    Args:
+        manager: keeps the positions; its durability says when a commit is answered.
+        loop: the event loop.
+        metadata_units_max: of one position, in UTF-16 units.
+        refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written; returns
+            the frame of its answer.
+    """
+
+    def __cinit__(self, ManagerCore manager not None, loop, *, size_t metadata_units_max, refused):
+        cdef ol_error error
+        self.manager = manager
+        self.core = manager.core
+        self.loop = loop
+        self.refused = refused
+        self.waits_for_flush = manager.default != ANSWER_PROCESS
+        self.last_number = -1
+        self.others = {}
+        self.dirty = {}
+        self.waiting = {}
+        seed = int.from_bytes(os.urandom(8), "little")
+        check(ol_front_init(&self.front, self.core.count, metadata_units_max, seed, ADMISSIONS_MAX, &error), &error)
+
+    def __dealloc__(self):
+        ol_front_free(&self.front)
+        ol_answers_free(&self.answers)
+
+    # --------------------------------------------------------------------------- what the coordinator says
+
+    def admit(self, group, int32_t generation, member_id, group_instance_id):
+        """Has requests with exactly these answered here, until `revoke`."""
+        cdef ol_admission_key key
+        cdef ol_error error
+        key.generation = generation
+        key.group_instance_id = ol_slice_null()
+        take_name(group, NAME_GROUP, &key.group)
+        take_name(member_id, NAME_METADATA, &key.member_id)
+        if group_instance_id is not None:
+            take_name(group_instance_id, NAME_METADATA, &key.group_instance_id)
+        try:
+            check(ol_admissions_add(&self.front.admissions, &key, &error), &error)
+        except LimitError:
+            pass  # its requests go on through the coordinator
+
+    def revoke(self, group):
+        """Admits nothing of a group any more; returns (member id, time in s) of the members that were heard of since."""
+        cdef ol_slice name
+        cdef list heard = []
+        take_name(group, NAME_GROUP, &name)
+        ol_admissions_revoke(&self.front.admissions, name, note_heard, <void *>heard)
+        return heard
+
+    def set_led(self, int32_t number, bint is_led):
+        """Says whether a log partition is led here, and its groups are known: only then its positions are read.
+
+        Where it is not, nothing is admitted of its groups either.
+        """
+        self.core.check_number(number)
+        ol_front_set_led(&self.front, number, is_led)
+
+    # ------------------------------------------------------------------------------ what the metadata say
+
+    def put_topic(self, name, bytes topic_id not None, int32_t partitions):
+        """There is a topic of this name, with its 16 bytes of id."""
+        cdef ol_slice slice
+        cdef ol_error error
+        if len(topic_id) != 16:
+            raise ValueError("a topic id has 16 bytes")
+        take_name(name, NAME_TOPIC, &slice)
+        check(ol_known_topics_put(&self.front.topics, slice, <const uint8_t *>topic_id, partitions, &error), &error)
+
+    def remove_topic(self, name):
+        """There is none any more."""
+        cdef ol_slice slice
+        take_name(name, NAME_TOPIC, &slice)
+        ol_known_topics_remove(&self.front.topics, slice)
+
+    # ------------------------------------------------------------------------------------------ requests
+
+    cdef bint answer(self, const uint8_t *frame, size_t size, double at) except -1:
+        # Whether the request was answered: the answer is added to those of the run.
+        cdef ol_request_header header
+        cdef ol_slice body
+        if self.is_off or not ol_front_begin(ol_slice_of(frame, size), &header, &body):
+            return False
+        if header.api_key == OL_API_OFFSET_COMMIT:
+            return self.commit(&header, body, at)
+        if header.api_key == OL_API_HEARTBEAT:
+            if not ol_front_heartbeat(&self.front, &header, body, at, &self.answers):
+                return False
+            self.heartbeats += 1
+            return True
+        if not ol_front_fetch(&self.front, &header, body, self.core.slots, &self.answers):
+            return False
+        self.fetches += 1
+        return True
+
+    cdef bint commit(self, const ol_request_header *header, ol_slice body, double at) except -1:
+        cdef ol_front_commit commit
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef int status = OL_WOULD_BLOCK
+        cdef int64_t now = 0
+        if self.manager.quotas is not None or self.manager.short_of_replicas:
+            return False
+        if RETENTION_FROM <= header.api_version <= RETENTION_UNTIL:
+            now = time.time_ns() // 1_000_000
+        if not ol_front_begin_commit(&self.front, header, body, now, &commit, &self.answers):
+            return False
+        if self.core.slots[commit.log_partition] == NULL:
+            return False
+        if commit.count <= TRY_ITEMS_MAX:
+            status = ol_partition_try_commit(self.core.slots[commit.log_partition], commit.items, commit.count, &result, &error)
+        if status == OL_WOULD_BLOCK:
+            try:
+                self.core.write(commit.log_partition, commit.items, commit.count, -1, -1, &result, &error)
+            except OffsetLogError:
+                return False  # nothing was written: the handler tries again, and says what is wrong
+        elif status != OL_OK:
+            return False
+        ol_front_end_commit(&commit, header, at, &self.answers)
+        self.commits += 1
+        self.manager.report_written(commit.log_partition)
+        if self.waits_for_flush:
+            self.wait_for(commit.log_partition, result.end_offset, result.term)
+        return True
+
+    # --------------------------------------------------------------------------- answers that have to wait
+
+    cdef int wait_for(self, int32_t number, int64_t end_offset, uint64_t term) except -1:
+        if self.last_number >= 0 and self.last_number != number:
+            self.others[self.last_number] = (self.last.end_offset, self.last.term)
+        self.last_number = number
+        self.last.end_offset = end_offset
+        self.last.term = term
+        return 0
+
+    cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests):
+        # The answers of the run, which ends here.
+        cdef Place place = Place.__new__(Place)
+        cdef bytes answers = PyBytes_FromStringAndSize(<const char *>self.answers.bytes, <Py_ssize_t>self.answers.size)
+        if self.answers.size > ANSWERS_KEPT:
+            ol_answers_free(&self.answers)
+        self.answers.size = 0
+        place.requests = requests
+        if self.last_number < 0:
+            place.answer = answers
+            return place
+        place.prepared = answers
+        place.frames = PyBytes_FromStringAndSize(<const char *>frames, <Py_ssize_t>size)
+        place.stream = stream
+        self.park(place)
+        return place
+
+    cdef int park(self, Place place) except -1:
+        cdef dict all_waits = self.others
+        all_waits[self.last_number] = (self.last.end_offset, self.last.term)
+        self.others = {}
+        self.last_number = -1
+        place.waits = <int>len(all_waits)
+        for number, (end_offset, term) in all_waits.items():
+            if number not in self.waiting:
+                self.waiting[number] = deque()
+            self.waiting[number].append((end_offset, place))
+            self.dirty[number] = (end_offset, term)
+        if not self.is_turn_ordered:
+            self.is_turn_ordered = True
+            self.loop.call_soon(self._turn)
+        return 0
+
+    def _turn(self):
+        # The end of a turn of the loop: one wait a log partition for what all connections have committed.
+        cdef dict dirty = self.dirty
+        self.dirty = {}
+        self.is_turn_ordered = False
+        for number, (end_offset, term) in dirty.items():
+            try:
+                pending = self.manager.park(number, end_offset, term, -1, None)
+            except OffsetLogError as failure:
+                self._settle(number, end_offset, failure)
+                continue
+            pending.add_done_callback(self._reported(number, end_offset))
+
+    def _reported(self, number, end_offset):
+        def report(pending):
+            self.loop.call_soon_threadsafe(self._settled, number, end_offset, pending)
+
+        return report
+
+    def _settled(self, number, end_offset, pending):
+        failure = None
+        try:
+            pending.result(0)
+        except OffsetLogError as reason:
+            failure = reason
+        self._settle(number, end_offset, failure)
+
+    def _settle(self, int32_t number, int64_t end_offset, failure):
+        cdef Place place
+        waiting = self.waiting[number]
+        while waiting and waiting[0][0] <= end_offset:
+            _, place = waiting.popleft()
+            place.settle(self, number, failure)
