@@ -12,6 +12,7 @@ import typer
 from offsetlog.config import PARTITIONS_DEFAULT
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.manager.settings import ManagerSettings
+from offsetlog.server.event_loop import new_event_loop
 from offsetlog.server.server import Server, ServerSettings
 
 
@@ -79,7 +80,8 @@ def command(
         advertised_port=advertised_port,
         allow_any_host=allow_any_host,
     )
-    asyncio.run(_run(Server(settings)))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_run(Server(settings)))
     return 0
 
 

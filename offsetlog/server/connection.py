@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
+from typing import Any, cast
 
 from offsetlog._native.frame_stream import CLOSING, NO_MEMORY, SLOW_READER, FrameStream
 from offsetlog._native.front import Place
@@ -52,8 +52,8 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's are no subclass of asyncio.Transport.
+        self.transport = cast("asyncio.Transport", transport)
         self._host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._connections.admit(self, self._host):
             transport.abort()

@@ -11,6 +11,7 @@ from typing import Any, Self
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.manager.settings import ManagerSettings
 from offsetlog.protocol import APIS, decode_response, encode_request
+from offsetlog.server.event_loop import new_event_loop
 from offsetlog.server.server import Server, ServerSettings
 
 SECONDS = 20
@@ -33,7 +34,7 @@ class RunningServer:
             path=path, partitions=partitions, durability=durability, accept_while_loading=False
         )
         self.server = Server(ServerSettings(**{"manager": manager, **settings}))
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="server")
         self._thread.start()
         try:
