@@ -217,7 +217,7 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
         log->tail.newest_epoch = leader_epoch;
     }
     if (producer_id < 0) return;
-    if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
+    ol_log_count_producer_id(log, producer_id);
     ol_batch batch;
     ol_producers_change change = {0};
     int status = ol_batch_parse(log->tail.data + log->tail.size, size, &batch, &ignored);

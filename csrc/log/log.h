@@ -60,6 +60,8 @@ typedef struct ol_log_config {
     int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
                                            the first to the second */
     int64_t extend_bytes_max;
+    int64_t given_producer_id_max;      /* a greater id is not taken for one that a broker gave,
+                                           see ol_log_highest_producer_id; 0: any is */
     ol_append append;
 } ol_log_config;
 
@@ -318,7 +320,7 @@ typedef struct ol_log_last_batch {
     int16_t epoch;
 } ol_log_last_batch;
 bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last);
-/* [writer] ever seen in this log, -1 none */
+/* [writer] ever seen in this log, up to given_producer_id_max; -1 none */
 int64_t ol_log_highest_producer_id(const ol_log *log);
 /* [writer] first offset of the oldest open transaction, or end */
 int64_t ol_log_first_unstable(const ol_log *log);

@@ -246,6 +246,13 @@ int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t
                        int64_t next_base) OL_NODISCARD;
 bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base);
 
+/* [writer] */
+static inline void ol_log_count_producer_id(ol_log *log, int64_t producer_id) {
+    int64_t given_max = log->config.given_producer_id_max;
+    if (given_max != 0 && producer_id > given_max) return;
+    if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
+}
+
 /* log/ends.c; all of it is the writer's, but for the bytes in the .log that are kept, which any
  * thread may read. */
 static inline int64_t ol_log_kept_bytes(const ol_log *log) {

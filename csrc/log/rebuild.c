@@ -61,9 +61,7 @@ static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *b
     int status = ol_producers_apply(&log->producers.map, batch, &change, error);
     /* A marker that does not decode ends nothing. */
     if (status == OL_CORRUPT || status == OL_UNSUPPORTED) return OL_OK;
-    if (batch->producer_id > log->producers.highest_id) {
-        log->producers.highest_id = batch->producer_id;
-    }
+    ol_log_count_producer_id(log, batch->producer_id);
     if (status == OL_OK && change.aborted && rebuilt != NULL) {
         status = ol_transaction_index_append(&rebuilt->transaction_index, &change.transaction,
                                              error);
@@ -174,8 +172,7 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
     if (status != OL_OK) return status;
     log->producers.highest_id = -1;
     for (size_t i = 0; i < log->producers.map.slot_count; i++) {
-        int64_t producer_id = log->producers.map.slots[i].producer_id;
-        if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
+        ol_log_count_producer_id(log, log->producers.map.slots[i].producer_id);
     }
     for (size_t i = 0; i < count && status == OL_OK; i++) {
         int64_t next_base = i + 1 < count ? found[i + 1].base_offset : INT64_MAX;

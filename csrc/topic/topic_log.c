@@ -34,7 +34,9 @@ int ol_topic_log_open(const ol_log_options *options, int32_t leader_epoch, ol_to
                       ol_log_recovery *recovery, ol_error *error) {
     ol_topic_log *topic = calloc(1, sizeof *topic);
     if (topic == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a partition's log");
-    int status = ol_log_open(options, &topic->log, recovery, error);
+    ol_log_options own = *options;
+    own.config.given_producer_id_max = OL_GIVEN_PRODUCER_ID_MAX;
+    int status = ol_log_open(&own, &topic->log, recovery, error);
     if (status != OL_OK) {
         free(topic);
         return status;

@@ -16,6 +16,8 @@
 
 typedef struct ol_topic_log ol_topic_log;
 
+#define OL_GIVEN_PRODUCER_ID_MAX (((int64_t)1 << 62) - 1)
+
 /* Opens the log, as ol_log_open, and begins the leader epoch `leader_epoch` unless the log has it
  * or a later one; after a crash, one that is later than all.  Fails as ol_log_open and
  * ol_log_assign_epoch. */
@@ -46,7 +48,8 @@ int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_r
 
 /* The first offset of the oldest transaction that is open, the log end where none is. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
-/* The greatest producer id that was ever in the log, -1 none. */
+/* The greatest producer id that was ever in the log, -1 none.  Ids above OL_GIVEN_PRODUCER_ID_MAX
+ * do not count: clients made them up, and the next one that is given must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
 /* The first record at or after `from_time` (ms) below `until`, where a batch ends.  The offset is

@@ -159,6 +159,26 @@ OL_TEST(many_producers_are_kept_apart) {
     finish(&s);
 }
 
+OL_TEST(ids_that_clients_made_up_are_not_the_highest) {
+    scene s;
+    int64_t ids[] = {5, OL_GIVEN_PRODUCER_ID_MAX + 1, INT64_MAX, 9, OL_GIVEN_PRODUCER_ID_MAX};
+    int64_t highest[] = {5, 5, 5, 9, OL_GIVEN_PRODUCER_ID_MAX};
+    begin(&s);
+    OL_CHECK_INT(ol_topic_log_highest_producer_id(s.topic), -1);
+    for (int i = 0; i < 5; i++) {
+        sent_batch sent = sent_idempotent(ids[i], 0, 0, 1);
+        OL_CHECK_INT(produce(&s, &sent).base_offset, i);
+        OL_CHECK(produce(&s, &sent).is_duplicate);
+        for (int way = 0; way < 3; way++) {
+            OL_CHECK_INT(ol_topic_log_highest_producer_id(s.topic), highest[i]);
+            if (way == 0) close_log(&s);
+            if (way == 1) ol_topic_log_abandon(s.topic);    /* as after a crash */
+            if (way < 2) open_at(&s, 0);
+        }
+    }
+    finish(&s);
+}
+
 OL_TEST(batches_carry_the_epoch_of_their_leader) {
     scene s;
     int32_t found;
