@@ -382,7 +382,7 @@ class Appended(NamedTuple):
         next_offset: the offset after it; once that is flushed, it survives a loss of power.
         log_append_time: in ms, where the topic has it or the batch was there already; else -1.
         is_duplicate: the batch was in the log already: it was sent again.
-        refusal: why it was refused, 0 where it was taken (csrc/topic/produced_batch.h).
+        refusal: why it was refused, one of `_native.topic_log.REFUSALS`; "" where it was taken.
         refused_records: the indexes of the records it was refused for; none for the batch as a whole.
         reason: the same in words.
     """
@@ -391,7 +391,7 @@ class Appended(NamedTuple):
     next_offset: int
     log_append_time: int
     is_duplicate: bool
-    refusal: int
+    refusal: str
     refused_records: tuple[int, ...]
     reason: str
 

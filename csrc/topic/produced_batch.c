@@ -10,6 +10,9 @@
 #include "base/crc32c.h"
 #include "format/batch_write.h"
 
+/* Of a record that is not compressed: length, attributes, two deltas, two lengths, header count. */
+enum { RECORD_BYTES_MIN = 7 };
+
 /* One check: the rules, and where its verdict goes. */
 typedef struct check {
     const ol_produce_rules *rules;
@@ -136,9 +139,16 @@ static int check_record(check *work, const ol_record *record, int64_t expected) 
 }
 
 static int check_records(check *work) {
+    const ol_batch *batch = &work->produced->batch;
     ol_records records;
     ol_record record;
     ol_error cause;
+    size_t count_max = (batch->size - OL_BATCH_OVERHEAD) / RECORD_BYTES_MIN;
+    if ((size_t)batch->record_count > count_max) {
+        return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
+                      "the batch says that it has %d records, and its %zu bytes hold %zu at most",
+                      batch->record_count, batch->size, count_max);
+    }
     int status = ol_records_open(&records, &work->produced->batch, NULL, &cause);
     if (status != OL_OK) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1, "%s", cause.reason);

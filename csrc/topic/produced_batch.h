@@ -50,7 +50,8 @@ int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 
 /* The indexes of the records that a batch is refused for, as many as `capacity` holds; returns how
- * many.  The batch was refused, and refused_record is not -1. */
+ * many.  The batch was refused, and refused_record is not -1: its record count is one that its
+ * bytes can hold. */
 size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
                                  int32_t *indexes, size_t capacity);
 

@@ -1252,6 +1252,18 @@ cdef extern from "topic/topic_log.h" nogil:
     ctypedef struct ol_topic_log:
         pass
 
+    ctypedef enum ol_produce_refusal:
+        OL_PRODUCE_ACCEPTED
+        OL_PRODUCE_NOT_ONE_BATCH
+        OL_PRODUCE_CORRUPT_MESSAGE
+        OL_PRODUCE_INVALID_RECORD
+        OL_PRODUCE_MESSAGE_TOO_LARGE
+        OL_PRODUCE_INVALID_TIMESTAMP
+        OL_PRODUCE_UNSUPPORTED_COMPRESSION
+        OL_PRODUCE_INVALID_TXN_STATE
+        OL_PRODUCE_OUT_OF_ORDER_SEQUENCE
+        OL_PRODUCE_INVALID_PRODUCER_EPOCH
+
     ctypedef struct ol_produce_rules:
         size_t batch_bytes_max
         int64_t timestamp_min
@@ -1262,7 +1274,7 @@ cdef extern from "topic/topic_log.h" nogil:
 
     ctypedef struct ol_produced_batch:
         ol_batch batch
-        int refusal
+        ol_produce_refusal refusal
         int32_t refused_record
 
     ctypedef struct ol_appended:

@@ -5,6 +5,8 @@ from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
+REFUSALS: frozenset[str]
+
 class _Settings(Protocol):
     @property
     def segment_bytes(self) -> int: ...

@@ -11,6 +11,16 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from offsetlog._native.csrc cimport (
+    OL_PRODUCE_ACCEPTED,
+    OL_PRODUCE_CORRUPT_MESSAGE,
+    OL_PRODUCE_INVALID_PRODUCER_EPOCH,
+    OL_PRODUCE_INVALID_RECORD,
+    OL_PRODUCE_INVALID_TIMESTAMP,
+    OL_PRODUCE_INVALID_TXN_STATE,
+    OL_PRODUCE_MESSAGE_TOO_LARGE,
+    OL_PRODUCE_NOT_ONE_BATCH,
+    OL_PRODUCE_OUT_OF_ORDER_SEQUENCE,
+    OL_PRODUCE_UNSUPPORTED_COMPRESSION,
     ol_appended,
     ol_error,
     ol_log_config_init,
@@ -53,6 +63,21 @@ from offsetlog.errors import ClosedError
 from offsetlog.types import Appended, EpochEnd
 
 
+#: Why a batch is refused (csrc/topic/produced_batch.h), by the name that `Appended.refusal` has.
+cdef dict _REFUSALS = {
+    OL_PRODUCE_NOT_ONE_BATCH: "not_one_batch",
+    OL_PRODUCE_CORRUPT_MESSAGE: "corrupt_message",
+    OL_PRODUCE_INVALID_RECORD: "invalid_record",
+    OL_PRODUCE_MESSAGE_TOO_LARGE: "message_too_large",
+    OL_PRODUCE_INVALID_TIMESTAMP: "invalid_timestamp",
+    OL_PRODUCE_UNSUPPORTED_COMPRESSION: "unsupported_compression",
+    OL_PRODUCE_INVALID_TXN_STATE: "invalid_txn_state",
+    OL_PRODUCE_OUT_OF_ORDER_SEQUENCE: "out_of_order_sequence",
+    OL_PRODUCE_INVALID_PRODUCER_EPOCH: "invalid_producer_epoch",
+}
+REFUSALS = frozenset(_REFUSALS.values())
+
+
 cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules, str reason):
     cdef const ol_produced_batch *produced = &appended.produced
     cdef int32_t *indexes
@@ -68,7 +93,7 @@ cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules,
             found = [indexes[index] for index in range(count)]
         finally:
             free(indexes)
-    return Appended(-1, -1, -1, False, produced.refusal, tuple(found), reason)
+    return Appended(-1, -1, -1, False, _REFUSALS[produced.refusal], tuple(found), reason)
 
 
 @cython.final
@@ -301,7 +326,7 @@ cdef class TopicLog:
 
     def produce(self, bytes records not None, *, int64_t batch_bytes_max, int64_t timestamp_min, int64_t timestamp_max,
                 int64_t log_append_time=-1, bint takes_zstd=True, bint needs_keys=False):
-        """Appends the batch that a producer sent; returns Appended, whose `refusal` is 0 where it was taken.
+        """Appends the batch that a producer sent; returns Appended, whose `refusal` is "" where it was taken.
 
         Args:
             records: the bytes of one batch of magic 2.
@@ -330,14 +355,14 @@ cdef class TopicLog:
         try:
             with nogil:
                 status = ol_topic_log_produce(self.handle, data, &rules, &appended, &error)
-                if appended.produced.refusal == 0:
+                if appended.produced.refusal == OL_PRODUCE_ACCEPTED:
                     check(status, &error)
-            if appended.produced.refusal != 0:
+            if appended.produced.refusal != OL_PRODUCE_ACCEPTED:
                 return _refused(&appended, &rules, (<bytes>error.reason).decode("utf-8", "replace"))
         finally:
             self.leave()
         return Appended(appended.base_offset, appended.next_offset, appended.log_append_time, bool(appended.is_duplicate),
-                        0, (), "")
+                        "", (), "")
 
     def flush(self, *, bint unasked=False):
         """Makes everything below the log end survive a loss of power; returns the flushed offset.

@@ -7,8 +7,10 @@ import threading
 import time
 
 import pytest
+from kafka.record.util import calc_crc32c
 
 from offsetlog import error_codes
+from offsetlog._native import topic_log
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
@@ -33,6 +35,7 @@ from offsetlog.protocol.messages import (
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
 )
+from offsetlog.server.handlers import produce as produce_handler
 
 from .batches import produced_batch
 from .running import Client, RunningServer
@@ -167,6 +170,22 @@ def test_bad_batches_are_refused(client, records, error):
     assert fetch(client, 0).high_watermark == 0
 
 
+def test_every_refusal_of_a_log_has_its_error():
+    assert produce_handler.REFUSALS.keys() == topic_log.REFUSALS
+    assert set(produce_handler.BEFORE_THE_LOG) < topic_log.REFUSALS
+
+
+def test_a_record_count_without_bound_costs_nothing(client):
+    create(client, cleanup_policy="compact")
+    batch = bytearray(produced_batch(1, timestamp=NOW, key=None))
+    batch[23:27] = (2**31 - 2).to_bytes(4, "big")
+    batch[57:61] = (2**31 - 1).to_bytes(4, "big")
+    batch[17:21] = calc_crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    answer = produce(client, bytes(batch))
+    assert (answer.error_code, answer.record_errors) == (error_codes.INVALID_RECORD.code, ())
+    assert produce(client, produced_batch(1, timestamp=NOW)).base_offset == 0
+
+
 def test_partitions_that_are_not_there_are_refused(client):
     create(client)
     batch = produced_batch(1, timestamp=NOW)
@@ -230,6 +249,16 @@ def test_no_producer_id_is_given_twice(tmp_path):
         with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
             seen.update(client.ask(InitProducerIdRequest(None, 1000), 4).producer_id for _ in range(1001))
     assert len(seen) == 3 * 1001
+
+
+def test_ids_that_clients_made_up_do_not_use_up_those_that_are_given(tmp_path):
+    for made_up in (2**62, 2**63 - 1):
+        with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+            assert client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12).topics
+            batch = produced_batch(1, timestamp=NOW, producer=(made_up, 0, 0))
+            assert produce(client, batch).error_code == 0
+        with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+            assert client.ask(InitProducerIdRequest(None, 1000), 4).producer_id < 10_000
 
 
 def test_transactions_are_refused(client):

@@ -38,22 +38,26 @@ WITH_ZSTD = 7
 
 ALL_REPLICAS, LEADER, NOBODY = -1, 1, 0
 
-#: By the number of the refusal (csrc/topic/produced_batch.h).
-REFUSALS = (
-    error_codes.NONE,
-    error_codes.INVALID_RECORD,
-    error_codes.CORRUPT_MESSAGE,
-    error_codes.INVALID_RECORD,
-    error_codes.MESSAGE_TOO_LARGE,
-    error_codes.INVALID_TIMESTAMP,
-    error_codes.UNSUPPORTED_COMPRESSION_TYPE,
-    error_codes.INVALID_TXN_STATE,
-    error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    error_codes.INVALID_PRODUCER_EPOCH,
-)
+#: By the name of the refusal (`Appended.refusal`).
+REFUSALS = {
+    "not_one_batch": error_codes.INVALID_RECORD,
+    "corrupt_message": error_codes.CORRUPT_MESSAGE,
+    "invalid_record": error_codes.INVALID_RECORD,
+    "message_too_large": error_codes.MESSAGE_TOO_LARGE,
+    "invalid_timestamp": error_codes.INVALID_TIMESTAMP,
+    "unsupported_compression": error_codes.UNSUPPORTED_COMPRESSION_TYPE,
+    "invalid_txn_state": error_codes.INVALID_TXN_STATE,
+    "out_of_order_sequence": error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    "invalid_producer_epoch": error_codes.INVALID_PRODUCER_EPOCH,
+}
 
-#: Refusals of which Kafka does not say where the log starts: not one batch, corrupt, too large, zstd.
-BEFORE_THE_LOG = (1, 2, 4, 6)
+#: Refusals of which Kafka does not say where the log starts.
+BEFORE_THE_LOG = (
+    "not_one_batch",
+    "corrupt_message",
+    "message_too_large",
+    "unsupported_compression",
+)
 
 Answer = ProduceResponseResponsePartitionResponse
 

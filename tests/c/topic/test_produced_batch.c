@@ -126,6 +126,26 @@ OL_TEST(all_records_that_are_refused_are_named) {
     OL_CHECK_INT(ol_produced_batch_refused(&produced, &rules, indexes, 2), 2);
 }
 
+/* The number of records decides how much memory is taken for the indexes of those that are refused. */
+OL_TEST(a_record_count_that_the_bytes_cannot_hold_is_refused_as_a_whole) {
+    uint8_t bytes[SENT_BYTES_MAX];
+    int32_t record;
+    ol_produce_rules rules = sent_rules();
+    rules.needs_keys = true;
+    sent_batch sent = sent_plain(3);
+    sent.has_no_keys = true;
+    ol_slice whole = sent_encode(&sent, bytes);
+    int32_t counts[] = {3, 4, 1000, INT32_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        ol_store_i32(bytes + OL_BATCH_AT_LAST_OFFSET_DELTA, counts[i] - 1);
+        ol_store_i32(bytes + OL_BATCH_AT_RECORD_COUNT, counts[i]);
+        ol_store_u32(bytes + OL_BATCH_AT_CRC,
+                     ol_crc32c(bytes + OL_BATCH_AT_ATTRIBUTES, whole.size - OL_BATCH_AT_ATTRIBUTES));
+        OL_CHECK_INT(refusal_of(whole, &rules, &record), OL_PRODUCE_INVALID_RECORD);
+        OL_CHECK_INT(record, counts[i] == 3 ? 0 : -1);
+    }
+}
+
 static ol_batch put(const sent_batch *sent, int64_t log_append_time, uint8_t place[SENT_BYTES_MAX]) {
     uint8_t bytes[SENT_BYTES_MAX];
     ol_produced_batch produced;
