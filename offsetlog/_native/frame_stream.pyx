@@ -23,6 +23,7 @@ cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 #: Why nothing more is read from a connection; several may hold it at a time.
 SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING = 1, 2, 4, 8, 16
 cdef int IN_FLIGHT_C = IN_FLIGHT
+cdef int WAITING_C = WAITING
 cdef int CLOSING_C = CLOSING
 
 
@@ -57,6 +58,7 @@ cdef class FrameStream:
     cdef int64_t request_bytes_max
     cdef Py_ssize_t in_flight_max
     cdef readonly object received           # what is not taken yet: bytes or a bytearray
+    cdef bint is_going_on
     cdef bint is_taking
     cdef bint is_paused
     cdef Py_ssize_t unsent
@@ -88,18 +90,22 @@ cdef class FrameStream:
         cdef object buffer = self.received
         cdef Py_ssize_t taken = 0
         cdef bint was_held = True
-        if self.is_taking or self.transport is None:
+        if self.is_going_on or self.transport is None:
             return
+        self.is_going_on = True
         self.received = b""
-        while was_held and self.held == 0 and self.transport is not None:
-            self.is_taking = True
-            try:
-                taken += self.take(start_of(buffer) + taken, len(buffer) - taken)
-            finally:
-                self.is_taking = False
-            was_held = self.held != 0
-            # What is sent may be what releases it.
-            self.send()
+        try:
+            while was_held and self.held == 0 and self.transport is not None:
+                self.is_taking = True
+                try:
+                    taken += self.take(start_of(buffer) + taken, len(buffer) - taken)
+                finally:
+                    self.is_taking = False
+                was_held = self.held != 0
+                # What is sent may be what releases it.
+                self.send()
+        finally:
+            self.is_going_on = False
         if self.transport is None:
             return
         if taken < len(buffer):
@@ -176,6 +182,9 @@ cdef class FrameStream:
             self.pause_if_held()
 
     cdef int pause_if_held(self) except -1:
+        # A client that goes away is noticed by reading: while it waits for others, some bytes are read ahead.
+        if self.held == WAITING_C and len(self.received) < SMALL_REQUEST_BYTES_C:
+            return 0
         if self.held and not self.is_paused and self.transport is not None:
             self.is_paused = True
             self.transport.pause_reading()
@@ -184,10 +193,13 @@ cdef class FrameStream:
     def release(self, int reason):
         """Reads on, if nothing else holds the connection."""
         self.held &= ~reason
-        if self.held == 0 and self.is_paused and self.transport is not None:
+        if self.held or self.transport is None:
+            return
+        if self.is_paused:
             self.is_paused = False
             self.transport.resume_reading()
-            # Not now: an answer may be what releases it, in the middle of another's request.
+        # Not now: an answer may be what releases it, in the middle of another's request.
+        if self.received and not self.is_going_on:
             self.loop.call_soon(self.go_on)
 
     # ------------------------------------------------------------------------------------------------ answers

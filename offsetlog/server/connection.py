@@ -7,7 +7,13 @@ import logging
 import socket
 from typing import Any, cast
 
-from offsetlog._native.frame_stream import CLOSING, NO_MEMORY, SLOW_READER, FrameStream
+from offsetlog._native.frame_stream import (
+    CLOSING,
+    NO_MEMORY,
+    SLOW_READER,
+    WAITING,
+    FrameStream,
+)
 from offsetlog._native.front import Place
 from offsetlog.errors import OffsetLogError, UnsupportedVersionError
 from offsetlog.protocol import decode_request, encode_response
@@ -25,8 +31,9 @@ API_VERSIONS = 18
 class Connection(FrameStream, asyncio.Protocol):
     """Frames of one connection, handled as they come.
 
-    It reads no further while it waits for memory, while too many requests wait for their answers,
-    or while its client does not read the answers that it has.
+    It handles no further request while it waits for memory, while too many requests wait for their
+    answers, while the last one waits for others (`Exchange.wait`), or while its client does not read
+    the answers that it has.
 
     Args:
         node: of which the handlers answer.
@@ -45,6 +52,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self._node = node
         self._connections = connections
         self._host = ""
+        self._waiting: Place | None = None
         self._memory_taken = 0
         self._awaited_memory = 0
 
@@ -56,7 +64,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self._host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._connections.admit(self, self._host):
-            transport.abort()
+            self.transport.abort()
             self.transport = None
             return
         own = transport.get_extra_info("socket")
@@ -67,6 +75,7 @@ class Connection(FrameStream, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.transport = None
+        self._waiting = None
         for place in self.forget():
             if place.exchange is not None:
                 place.exchange.abandon()
@@ -88,10 +97,17 @@ class Connection(FrameStream, asyncio.Protocol):
         return self.last_request < since and not is_waiting
 
     def close(self) -> None:
-        """Takes no more requests, and ends the connection when those that it has are answered."""
+        """Takes no more requests, and ends the connection when those that it has are answered.
+
+        One that waits for others is not: its client asks again elsewhere.
+        """
         if self.transport is None:
             return
         self.hold(CLOSING)
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            waiting.exchange.abandon()
+            self.answered(waiting, b"")
         if not self.places:
             self.drained()
 
@@ -155,10 +171,16 @@ class Connection(FrameStream, asyncio.Protocol):
             if message is not None:
                 answer = encode_response(message, request.api_version, request.correlation_id)
             self.answered(place, answer)
+            if self._waiting is place:
+                self._waiting = None
+                self.release(WAITING)
 
         place.exchange = Exchange(request, self._host, send, self.end)
         try:
             handler(self._node, place.exchange)
+            if place.exchange.is_waiting:
+                self._waiting = place
+                self.hold(WAITING)
         except Exception:
             _log.exception("%s: API %d", self._host, request.api_key)
             self.end("a handler failed")

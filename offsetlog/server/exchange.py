@@ -17,7 +17,7 @@ class Exchange:
         call: the request as the coordinator knows it.
     """
 
-    __slots__ = ("_abandoned", "_end", "_send", "call", "request")
+    __slots__ = ("_abandoned", "_end", "_is_answered", "_is_waiting", "_send", "call", "request")
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class Exchange:
         self._send = send
         self._end = end
         self._abandoned: Callable[[], None] | None = None
+        self._is_answered = False
+        self._is_waiting = False
 
     @property
     def version(self) -> int:
@@ -40,15 +42,30 @@ class Exchange:
     def reply(self, message: Any) -> None:
         """Answers; once."""
         self._abandoned = None
+        self._is_answered = True
         self._send(message)
 
     def reply_nothing(self) -> None:
         """Says that the client waits for no answer; in place of `reply`."""
+        self._is_answered = True
         self._send(None)
 
     def end(self, reason: str) -> None:
         """Ends the connection; in place of `reply`."""
         self._end(reason)
+
+    def wait(self) -> None:
+        """Holds the next requests of the connection until the answer, if there is none yet.
+
+        For requests that wait for others, such as a fetch for records: a client could have
+        any number of them on one connection otherwise.
+        """
+        self._is_waiting = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next requests of the connection are held."""
+        return self._is_waiting and not self._is_answered
 
     def on_abandoned(self, stop: Callable[[], None]) -> None:
         """Has a function called if the connection ends before the answer."""

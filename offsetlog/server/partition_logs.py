@@ -76,6 +76,7 @@ class PositionsLog:
         self._loop = loop
         self._watchers: dict[Callable[[], None], None] = {}
         self._seen = -1
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def _replica(self) -> Replica | None:
@@ -133,24 +134,25 @@ class PositionsLog:
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """See ReadableLog."""
-        if not self._watchers:
+        if self._timer is None:
             self._seen = self.watermark
-            self._loop.call_later(LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
         """See ReadableLog."""
         self._watchers.pop(watcher, None)
+        if not self._watchers and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
-        if not self._watchers:
-            return
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         watermark = self.watermark
         if watermark != self._seen:
             self._seen = watermark
             for watcher in list(self._watchers):
                 watcher()
-        self._loop.call_later(LOOK_SECONDS, self._look)
 
 
 class PartitionLogs:

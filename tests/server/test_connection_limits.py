@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -12,6 +13,8 @@ from offsetlog.errors import ConfigError
 from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
     ApiVersionsRequest,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     MetadataRequest,
@@ -19,6 +22,7 @@ from offsetlog.protocol.messages import (
     MetadataResponse,
 )
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections, RequestMemory
+from offsetlog.server.handlers import HANDLERS
 
 from .running import SECONDS, Client, RunningServer
 
@@ -243,18 +247,65 @@ def test_a_client_that_does_not_read_is_not_read_from(tmp_path):
         assert_serves(server)
 
 
-def test_more_requests_than_may_be_in_flight_are_answered_all_and_in_order(tmp_path):
+def test_more_requests_than_may_be_in_flight_are_answered_all_and_in_order(tmp_path, monkeypatch):
+    unanswered = []
+    monkeypatch.setitem(HANDLERS, 60, lambda _, exchange: unanswered.append(exchange))
     with serving(tmp_path, requests_in_flight_max=3) as server, Client(server.address) as client:
-        join = JoinGroupRequest("g", 60_000, 60_000, "", None, "consumer", (JoinGroupRequestProtocol("range", b""),))
+        client.send(encode_request(DescribeClusterRequest(), 0, 0))
+        client.send(b"".join(encode_request(ASK, 3, number) for number in range(1, 100)))
+        (held,) = held_connections(server)
+        assert len(held.places) == 3
+        server.loop.call_soon_threadsafe(unanswered[0].reply, DescribeClusterResponse())
+        assert correlation_ids(client, 100) == list(range(100))
+
+
+def held_connections(server) -> list:
+    def held() -> list:
+        return [each for each in server.server._connections._open if each.held]
+
+    wait_until(held)
+    return held()
+
+
+def correlation_ids(client, count: int) -> list[int]:
+    return [int.from_bytes(client.receive()[:4], "big") for _ in range(count)]
+
+
+def test_a_request_that_waits_for_others_holds_those_after_it(tmp_path):
+    join = JoinGroupRequest("g", 60_000, 60_000, "", None, "consumer", (JoinGroupRequestProtocol("range", b""),))
+    with serving(tmp_path) as server, Client(server.address) as client, Client(server.address) as second:
         member_id = client.ask(join, 9).member_id
         client.ask(join._replace(member_id=member_id), 9)
-        with Client(server.address) as second:
-            other_id = second.ask(join, 9).member_id
-            second.send(encode_request(join._replace(member_id=other_id), 9, 0))
-            second.send(b"".join(encode_request(ASK, 3, number) for number in range(1, 100)))
-            wait_until(lambda: any(each.held for each in server.server._connections._open))
-            held = next(each for each in server.server._connections._open if each.held)
-            assert len(held.places) == 3
-            client.ask(join._replace(member_id=member_id), 9)
-            numbers = [int.from_bytes(second.receive()[:4], "big") for _ in range(100)]
-    assert numbers == list(range(100))
+        other_id = second.ask(join, 9).member_id
+        second.send(encode_request(join._replace(member_id=other_id), 9, 0))
+        second.send(b"".join(encode_request(ASK, 3, number) for number in range(1, 100)))
+        (held,) = held_connections(server)
+        assert len(held.places) == 1
+        client.ask(join._replace(member_id=member_id), 9)
+        assert correlation_ids(second, 100) == list(range(100))
+
+
+def test_what_is_read_ahead_while_a_request_waits_is_bounded(tmp_path, monkeypatch):
+    unanswered = []
+
+    def wait(_, exchange) -> None:
+        exchange.wait()
+        unanswered.append(exchange)
+
+    monkeypatch.setitem(HANDLERS, 60, wait)
+    with serving(tmp_path) as server, Client(server.address) as client:
+        client.send(encode_request(DescribeClusterRequest(), 0, 0))
+        (held,) = held_connections(server)
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        client.socket.settimeout(0.5)
+        sent = b"".join(encode_request(ASK, 3, number) for number in range(1, 1000)) * 1000
+        at = 0
+        with suppress(TimeoutError):
+            while at < len(sent):
+                at += client.socket.send(sent[at : at + 65_536])
+        assert len(held.received) < 1 << 20
+        assert at < len(sent)
+        assert_serves(server)
+        server.loop.call_soon_threadsafe(unanswered[0].reply, DescribeClusterResponse())
+        client.socket.settimeout(SECONDS)
+        assert correlation_ids(client, 1000) == list(range(1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -379,6 +380,55 @@ def test_a_fetch_of_positions_waits(client, server):
     timer.start()
     assert fetch(client, 0, topic="__consumer_offsets", partition=number, max_wait_ms=15000).high_watermark == 1
     timer.join()
+
+
+def test_one_fetch_of_a_connection_waits_and_answers_keep_their_order(client, server):
+    create(client, partitions=100)
+    for number in range(100):  # each partition has a log
+        produce(client, produced_batch(1, timestamp=NOW), partition=number)
+    with Client(server.address) as other:
+        other.send(b"".join(
+            encode_request(fetch_request(1, partition=number, max_wait_ms=3_600_000), FETCH, number, None)
+            for number in range(100)
+        ))
+        for number in range(100):
+            until(lambda: watchers(server) == 1)
+            produce(client, produced_batch(1, timestamp=NOW), partition=number)
+            assert int.from_bytes(other.receive()[:4], "big") == number
+
+
+def test_a_fetch_asks_for_no_more_than_an_answer_can_have(client):
+    create(client)
+    batch = produced_batch(1, timestamp=NOW, value=bytes(1000))
+    for _ in range(10):
+        produce(client, batch)
+    size = len(batch)
+    waiting = {"max_wait_ms": 3_600_000, "min_bytes": 2**31 - 1}
+    assert len(fetch(client, 0, max_bytes=5 * size, **waiting).records) == 5 * size
+    # What is there counts, though the last of it is no whole batch.
+    assert len(fetch(client, 0, max_bytes=5 * size - 1, **waiting).records) == 4 * size
+    limits = {"max_bytes": 5 * size - 1, "partition_max_bytes": 5 * size - 1}
+    assert len(fetch(client, 0, **limits, **waiting).records) == 4 * size
+    assert fetch(client, 10, max_bytes=0, **waiting).records == b""
+
+
+def test_positions_are_looked_at_by_one_timer(server):
+    log = server.server._node.logs._positions[0]
+
+    async def watch_again_and_again() -> list:
+        timers = []
+        for _ in range(10):
+            log.watch(print)
+            timers.append(log._timer)
+            log.unwatch(print)
+        log.watch(print)
+        log.watch(repr)
+        log.unwatch(print)
+        return [*timers, log._timer]
+
+    timers = asyncio.run_coroutine_threadsafe(watch_again_and_again(), server.loop).result(20)
+    assert [each.cancelled() for each in timers] == [True] * (len(timers) - 1) + [False]
+    server.loop.call_soon_threadsafe(log.unwatch, repr)
 
 
 def test_a_client_that_goes_away_leaves_no_fetch(client, server):

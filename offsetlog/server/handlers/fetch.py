@@ -61,6 +61,9 @@ class _Fetch:
         self._request: FetchRequest = exchange.request.message
         self._exchange = exchange
         self._is_committed_only = self._request.isolation_level == READ_COMMITTED
+        self._bytes_max = max(min(self._request.max_bytes, BYTES_MAX), 0)
+        # More than an answer can have would never be there.
+        self._bytes_min = min(self._request.min_bytes, self._bytes_max)
         self._places = [
             (topic, [_place(node, exchange.version, topic, each) for each in topic.partitions])
             for topic in self._request.topics
@@ -79,7 +82,8 @@ class _Fetch:
         """Answers at once, or begins to wait."""
         request = self._request
         answers, size, must_answer = self._read()
-        if must_answer or request.max_wait_ms <= 0 or size >= request.min_bytes or not self._places:
+        is_enough = size >= self._bytes_min or (size > 0 and self._has_enough())
+        if must_answer or is_enough or request.max_wait_ms <= 0 or not self._places:
             self._reply(answers)
             return
         for log in self._logs.values():
@@ -87,12 +91,14 @@ class _Fetch:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(request.max_wait_ms / 1000, self._finish)
         self._exchange.on_abandoned(self._stop)
+        self._exchange.wait()
 
     def _look(self) -> None:
         if self._has_enough():
             self._finish()
 
     def _has_enough(self) -> bool:
+        # As Kafka counts: what is there, and not only the whole batches that fit the limits.
         size = 0
         for _, places in self._places:
             for place in places:
@@ -100,12 +106,13 @@ class _Fetch:
                     return True
                 asked = place.asked
                 try:
-                    size += place.log.size_between(
-                        asked.fetch_offset, self._end_of(place.log), asked.partition_max_bytes
+                    there = place.log.size_between(
+                        asked.fetch_offset, self._end_of(place.log), self._bytes_max
                     )
                 except OffsetLogError:
                     return True
-                if size >= self._request.min_bytes:
+                size += min(there, max(asked.partition_max_bytes, 0))
+                if size >= self._bytes_min:
                     return True
         return False
 
@@ -126,7 +133,7 @@ class _Fetch:
 
     def _read(self) -> tuple[list[list[Answer]], int, bool]:
         # The answers, the bytes in them, and whether one of them has to be given at once.
-        left = max(min(self._request.max_bytes, BYTES_MAX), 0)
+        left = self._bytes_max
         size, must_answer = 0, False
         answers = []
         for _, places in self._places:

@@ -30,11 +30,13 @@ from offsetlog.server.node import NodeState
 def join_group(node: NodeState, exchange: Exchange) -> None:
     """Answers when the rebalance that it begins or joins completes."""
     node.groups.run(exchange, node.groups.coordinator.join)
+    exchange.wait()
 
 
 def sync_group(node: NodeState, exchange: Exchange) -> None:
     """Answers when the leader's assignment is stored."""
     node.groups.run(exchange, node.groups.coordinator.sync)
+    exchange.wait()
 
 
 def heartbeat(node: NodeState, exchange: Exchange) -> None:
