@@ -17,7 +17,7 @@ import xxhash
 from offsetlog._native.files import FileSystem, format_uuid, parse_uuid
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import CorruptionError, InvalidArgumentError, UnsupportedVersionError
-from offsetlog.topics.topic_logs import FoundTopic
+from offsetlog.topics.found_topics import FoundTopic
 
 #: The topic whose partitions keep the positions.
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -10,8 +10,7 @@ from offsetlog._native.replica import Replica
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.metadata_store import OFFSETS_TOPIC, Topic
 from offsetlog.topics.partition_log import PartitionLog
-from offsetlog.topics.settings import TopicLogSettings
-from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
+from offsetlog.topics.topic_logs import TopicLogs
 from offsetlog.types import EpochEnd, TimedRecord
 
 #: How often the watermark of a log of positions is looked at while somebody waits for it.
@@ -161,7 +160,6 @@ class PartitionLogs:
     Args:
         manager: keeps the topic of positions.
         topics: keeps the others.
-        settings: of topics that have none of their own.
         loop: of the server.
     """
 
@@ -169,16 +167,10 @@ class PartitionLogs:
         self,
         manager: LogManager,
         topics: TopicLogs,
-        settings: TopicLogSettings,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._topics = topics
-        self._settings = settings
         self._positions = [PositionsLog(manager, number, loop) for number in range(manager.partitions)]
-
-    def options_of(self, topic: Topic) -> TopicOptions:
-        """How the logs of a topic are opened."""
-        return TopicOptions(topic.topic_id, self._settings.of(topic.configs))
 
     def readable(self, topic: Topic, number: int) -> ReadableLog:
         """The log of one of a topic's partitions, to be read."""
@@ -188,7 +180,7 @@ class PartitionLogs:
 
     def writable(self, topic: Topic, number: int) -> PartitionLog:
         """The log of one of an ordinary topic's partitions."""
-        return self._topics.get(topic.name, number, self.options_of(topic))
+        return self._topics.get(topic.name, number)
 
     def leader_epoch(self, topic: Topic, number: int) -> int:
         """The epoch in which this node leads one of a topic's partitions."""

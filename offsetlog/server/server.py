@@ -5,25 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 
 from offsetlog._native.files import FileSystem
 from offsetlog._native.front import Front
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.directory.log_directory import random_topic_id
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ClosedError, ConfigError
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.handlers.offsets import commit_refused
-from offsetlog.server.metadata_store import OFFSETS_TOPIC, FileMetadataStore, Topic, adopt
+from offsetlog.server.metadata_store import (
+    OFFSETS_TOPIC,
+    FileMetadataStore,
+    MetadataStore,
+    Topic,
+    adopt,
+)
 from offsetlog.server.node import NodeState, TopicDefaults
 from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Node, OneNode
 from offsetlog.server.producer_ids import ProducerIds
+from offsetlog.topics.found_topics import find_topics
 from offsetlog.topics.settings import TopicLogSettings
-from offsetlog.topics.topic_logs import TopicLogs, find_topics
+from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +83,13 @@ class ServerSettings:
             raise ConfigError(
                 f"there is no security yet: it listens on {self.host} only if that is allowed"
             )
+
+
+def _options_of(metadata: MetadataStore, defaults: TopicLogSettings, name: str) -> TopicOptions:
+    topic = metadata.topic(name)
+    if topic is None:
+        raise ClosedError(f"topic {name} was deleted")
+    return TopicOptions(topic.topic_id, defaults.of(topic.configs))
 
 
 class Server:
@@ -148,13 +163,17 @@ class Server:
         assert front is not None
         assert groups is not None
         metadata = self._metadata(manager)
+        found = find_topics(manager.directory)
+        for name, each in found.items():
+            adopt(metadata, name, each)
         metadata.listen(front)
-        waits_for_disk = settings.manager.durability != "process"
-        topics = self._topics = TopicLogs(manager.directory, loop, waits_for_disk=waits_for_disk)
-        logs = PartitionLogs(manager, topics, settings.topic_logs, loop)
-        await topics.open(
-            {name: logs.options_of(topic) for name, topic in metadata.topics().items()}
+        topics = self._topics = TopicLogs(
+            manager.directory,
+            loop,
+            partial(_options_of, metadata, settings.topic_logs),
+            waits_for_disk=settings.manager.durability != "process",
         )
+        await topics.open(found)
         own = Node(
             metadata.node_id,
             settings.advertised_host or host,
@@ -168,7 +187,7 @@ class Server:
             OneNode(own),
             settings.topics,
             topics,
-            logs,
+            PartitionLogs(manager, topics, loop),
             ProducerIds(metadata, topics.highest_producer_id()),
             settings.manager.store.metadata_max_units,
         )
@@ -177,16 +196,13 @@ class Server:
         offsets_topic = Topic(
             OFFSETS_TOPIC, manager.group_log.topic_id or random_topic_id(), manager.partitions
         )
-        metadata = FileMetadataStore(
+        return FileMetadataStore(
             self._settings.manager.path,
             FileSystem(),
             node_id=self._settings.node_id,
             cluster_id=self._settings.cluster_id,
             offsets_topic=offsets_topic,
         )
-        for name, found in find_topics(manager.directory).items():
-            adopt(metadata, name, found)
-        return metadata
 
     def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         self._connections.end_idle(loop.time())

@@ -5,71 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsetlog._native.decompress import Decompressor
-from offsetlog._native.files import parse_directory_name
 from offsetlog._native.topic_log import TopicLog
 from offsetlog.directory.log_directory import (
     HIGH_WATERMARKS,
     LOG_STARTS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     LogDirectory,
-    parse_partition_metadata,
 )
-from offsetlog.errors import CorruptionError, OffsetLogError, StorageError
+from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
+from offsetlog.topics.found_topics import FoundTopic
 from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
-
-#: Brokers keep the log of their own metadata so; it is no topic of clients.
-CLUSTER_METADATA = "__cluster_metadata"
-DELETED = "-delete"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTopic:
-    """A topic that has partition directories.
-
-    Attributes:
-        topic_id: of its partition.metadata files; None where they have none, or disagree.
-        partitions: one more than the greatest number.
-    """
-
-    topic_id: bytes | None
-    partitions: int
-
-
-def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
-    """Returns the ordinary topics whose partitions lie in a log directory, by name.
-
-    Raises:
-        StorageError: the directory cannot be read.
-    """
-    found = {}
-    for topic, numbers in directory.other_partitions().items():
-        if topic == CLUSTER_METADATA:
-            continue
-        ids = {_topic_id(directory, topic, number) for number in numbers} - {None}
-        found[topic] = FoundTopic(ids.pop() if len(ids) == 1 else None, numbers[-1] + 1)
-    return found
-
-
-def _topic_id(directory: LogDirectory, topic: str, number: int) -> bytes | None:
-    content = directory.read_content(f"{topic}-{number}/{PARTITION_METADATA}")
-    try:
-        return None if content is None else parse_partition_metadata(content)
-    except CorruptionError:
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
@@ -85,11 +43,14 @@ class TopicOptions:
 
 
 class TopicLogs:
-    """The open logs of one directory.  It belongs to one event loop, but for `close`.
+    """The open logs of one directory.
+
+    It belongs to one event loop, but for `write_checkpoints` and `close`, which may run on any thread.
 
     Args:
         directory: locked, and begun to be written.
         loop: on which everything else runs.
+        options_of: how the logs of the topic of a name are opened; asked whenever one is opened or made.
         waits_for_disk: whether producers are answered after a flush.
     """
 
@@ -97,30 +58,38 @@ class TopicLogs:
         self,
         directory: LogDirectory,
         loop: asyncio.AbstractEventLoop,
+        options_of: Callable[[str], TopicOptions],
         *,
         waits_for_disk: bool,
         decompressed_bytes_max: int = TopicLogSettings().decompressed_bytes_max,
     ) -> None:
         self._directory = directory
         self._loop = loop
+        self._options_of = options_of
         self._waits_for_disk = waits_for_disk
         self._decompressor = Decompressor(decompressed_bytes_max)
         self._flushing = Flushing(loop)
+        self._deleted = DeletedDirectories(directory)
         self._partitions: dict[tuple[str, int], PartitionLog] = {}
+        #: Held while the entries of logs are written to checkpoints, or taken out of them: what was
+        #: asked of a log before its topic was deleted must not be written after.
+        self._checkpointing = threading.Lock()
 
     # ---------------------------------------------------------------------------------------------- life
 
-    async def open(self, topics: Mapping[str, TopicOptions]) -> None:
-        """Opens the logs of all partitions that have directories, and removes what was deleted.
+    async def open(self, topics: Mapping[str, FoundTopic]) -> None:
+        """Opens the logs of partitions that have directories, by topic; removes what was deleted.
 
         A log that cannot be opened is reported, and refuses its clients; the others serve.
 
         Raises:
             StorageError: the log directory cannot be read.
         """
-        opened = await self._loop.run_in_executor(None, self._open_all, topics)
+        options = {name: self._options_of(name) for name in topics}
+        found = [(name, number) for name, topic in topics.items() for number in topic.numbers]
+        opened = await self._loop.run_in_executor(None, self._open_all, found, options)
         for key, result in opened.items():
-            partition = self.get(*key, topics[key[0]])
+            partition = self.get(*key)
             if isinstance(result, TopicLog):
                 partition.attach(result)
                 continue
@@ -129,22 +98,16 @@ class TopicLogs:
             self._directory.is_sound_elsewhere = False
 
     def _open_all(
-        self, topics: Mapping[str, TopicOptions]
+        self, found: list[tuple[str, int]], options: Mapping[str, TopicOptions]
     ) -> dict[tuple[str, int], TopicLog | OffsetLogError]:
-        self.remove_deleted()
+        self._deleted.remove_left()
         points = self._directory.read_checkpoint(RECOVERY_POINTS)
         starts = self._directory.read_checkpoint(LOG_STARTS)
-        found = [
-            (topic, number)
-            for topic, numbers in self._directory.other_partitions().items()
-            for number in numbers
-            if topic in topics
-        ]
         self._directory.recovered_elsewhere.update(f"{topic}-{number}" for topic, number in found)
 
         def opened(key: tuple[str, int]) -> TopicLog | OffsetLogError:
             try:
-                return self._open(key, topics[key[0]], points.get(key, -1), starts.get(key, -1))
+                return self._open(key, options[key[0]], points.get(key, -1), starts.get(key, -1))
             except OffsetLogError as failure:
                 return failure
 
@@ -175,13 +138,19 @@ class TopicLogs:
 
     def write_checkpoints(self) -> None:
         """Writes the recovery points, so that a start after a crash reads no more than it must."""
-        flushed = {key: log.flushed for key, log in self._open_logs()}
-        if flushed:
-            self._directory.write_entries(RECOVERY_POINTS, flushed)
+        with self._checkpointing:
+            flushed = {key: log.flushed for key, log in self._open_logs()}
+            if flushed:
+                self._directory.write_entries(RECOVERY_POINTS, flushed)
 
     def close(self) -> None:
         """Flushes and closes all logs, and writes their checkpoints.  Failures are reported, not raised."""
         self._flushing.close()
+        self._deleted.close()
+        with self._checkpointing:
+            self._close_logs()
+
+    def _close_logs(self) -> None:
         ends: dict[tuple[str, int], int] = {}
         for key, log in self._open_logs():
             was_writable = log.is_writable
@@ -201,7 +170,7 @@ class TopicLogs:
 
     # -------------------------------------------------------------------------------------------- access
 
-    def get(self, topic: str, number: int, options: TopicOptions) -> PartitionLog:
+    def get(self, topic: str, number: int) -> PartitionLog:
         """A partition of a topic that is there."""
         key = (topic, number)
         partition = self._partitions.get(key)
@@ -209,7 +178,7 @@ class TopicLogs:
             partition = self._partitions[key] = PartitionLog(
                 topic,
                 number,
-                lambda: self._make(key, options),
+                lambda: self._make(key),
                 self._flushing,
                 waits_for_disk=self._waits_for_disk,
             )
@@ -227,8 +196,8 @@ class TopicLogs:
         """The greatest producer id in the logs that are open, -1 for none."""
         return max((log.highest_producer_id for _, log in self._open_logs()), default=-1)
 
-    def _make(self, key: tuple[str, int], options: TopicOptions) -> TopicLog:
-        made = self._open(key, options)
+    def _make(self, key: tuple[str, int]) -> TopicLog:
+        made = self._open(key, self._options_of(key[0]))
         self._directory.recovered_elsewhere.add(self._path(key).name)
         return made
 
@@ -244,35 +213,31 @@ class TopicLogs:
     # -------------------------------------------------------------------------------------------- delete
 
     def delete(self, topic: str, topic_id: bytes) -> None:
-        """Deletes the logs of a topic: their directories get other names now, and go with `remove_deleted`.
+        """Deletes the logs of a topic: their directories get other names now, and are removed soon.
 
         Raises:
             StorageError: a directory could not be renamed; the call can be repeated.
         """
-        keys = [key for key in self._partitions if key[0] == topic]
-        for key in keys:
-            log = self._partitions.pop(key).detach()
+        renamed: list[Path] = []
+        try:
+            with self._checkpointing:
+                self._rename(topic, topic_id, renamed)
+        finally:
+            self._deleted.remove(renamed)
+
+    def _rename(self, topic: str, topic_id: bytes, renamed: list[Path]) -> None:
+        numbers = [number for name, number in self._partitions if name == topic]
+        for number in numbers:
+            log = self._partitions[topic, number].detach()
             if log is not None:
                 log.abandon()
-            path = self._path(key)
-            if self._directory.fs.exists(path):
-                self._directory.fs.rename(path, self._deleted_path(key, topic_id))
-            self._directory.recovered_elsewhere.discard(path.name)
-        if keys:
+            path = self._deleted.rename(topic, number, topic_id)
+            if path is not None:
+                renamed.append(path)
+            # Not before: the call that follows a failed one must find what is left.
+            del self._partitions[topic, number]
+            self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
+        if numbers:
             self._directory.fs.flush_directory(self._directory.path)
-            numbers = [number for _, number in keys]
             names = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
             self._directory.forget_entries(names, numbers, topic)
-
-    def _deleted_path(self, key: tuple[str, int], topic_id: bytes) -> Path:
-        # As Kafka names them: the topic is shortened, so that the name stays one of a file.
-        suffix = f"-{key[1]}.{topic_id.hex()}{DELETED}"
-        return self._directory.path / (key[0][: 255 - len(suffix)] + suffix)
-
-    def remove_deleted(self) -> None:
-        """Removes the directories of deleted partitions; what cannot be removed stays for the next start."""
-        for name in self._directory.fs.list(self._directory.path):
-            parsed = parse_directory_name(name)
-            if parsed is None or not name.endswith(DELETED) or parsed[2] == 0:
-                continue
-            shutil.rmtree(self._directory.path / name, ignore_errors=True)

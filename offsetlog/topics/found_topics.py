@@ -1,0 +1,89 @@
+"""The ordinary topics whose partitions lie in a log directory, whoever made them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from offsetlog.config import PARTITIONS_MAX
+from offsetlog.directory import segments
+from offsetlog.directory.log_directory import (
+    PARTITION_METADATA,
+    LogDirectory,
+    parse_partition_metadata,
+)
+from offsetlog.errors import CorruptionError
+
+_log = logging.getLogger(__name__)
+
+#: Brokers keep the log of their own metadata so; it is no topic of clients.
+CLUSTER_METADATA = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic that has partition directories.
+
+    Attributes:
+        topic_id: of its partition.metadata files; None where they have none, or disagree.
+        numbers: of the partitions that have directories, ascending.
+    """
+
+    topic_id: bytes | None
+    numbers: tuple[int, ...]
+
+    @property
+    def partitions(self) -> int:
+        """One more than the greatest number."""
+        return self.numbers[-1] + 1
+
+
+def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
+    """Returns the ordinary topics whose partitions lie in a log directory, by name.
+
+    A directory that has the name of a partition and neither partition.metadata nor a segment is
+    anybody's, and so is one with a number that no topic reaches: both are reported, and passed over.
+    Since nothing in the former can be recovered, they do not keep the log directory from being marked
+    as cleanly stopped.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    found = {}
+    for topic, every_number in directory.other_partitions().items():
+        if topic == CLUSTER_METADATA:
+            continue
+        numbers = tuple(number for number in every_number if _is_partition(directory, topic, number))
+        if not numbers:
+            continue
+        ids = {_topic_id(directory, topic, number) for number in numbers} - {None}
+        found[topic] = FoundTopic(ids.pop() if len(ids) == 1 else None, numbers)
+    return found
+
+
+def _is_partition(directory: LogDirectory, topic: str, number: int) -> bool:
+    path = directory.path / f"{topic}-{number}"
+    names = directory.fs.list(path)
+    if PARTITION_METADATA not in names and not any(map(segments.SEGMENT.fullmatch, names)):
+        _log.warning(
+            "%s: passed over: it has neither %s nor a segment; move it out of the log directory if "
+            "it is no partition",
+            path, PARTITION_METADATA,
+        )
+        directory.recovered_elsewhere.add(path.name)
+        return False
+    if number >= PARTITIONS_MAX:
+        _log.warning(
+            "%s: passed over: the numbers of partitions are below %d; move it out of the log directory",
+            path, PARTITIONS_MAX,
+        )
+        return False
+    return True
+
+
+def _topic_id(directory: LogDirectory, topic: str, number: int) -> bytes | None:
+    content = directory.read_content(f"{topic}-{number}/{PARTITION_METADATA}")
+    try:
+        return None if content is None else parse_partition_metadata(content)
+    except CorruptionError:
+        return None
