@@ -46,7 +46,7 @@ class ReadableLog(Protocol):
         """The aborted transactions that overlap [begin, end)."""
 
     def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
-        """The first record below `end` that is not older."""
+        """The first record below `end` that is not older; may be called from any thread."""
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of the record at an offset, -1 for unknown."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from offsetlog._native.topic_log import TopicLog
-from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError
+from offsetlog.errors import ClosedError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
@@ -21,7 +21,7 @@ class FlushOrder(Protocol):
 class PartitionLog:
     """A partition whose records are read up to its watermark; its log is made with the first of them.
 
-    Not thread-safe: it belongs to one event loop.  With `waits_for_disk` the watermark is what is
+    It belongs to one event loop, but for `record_at_time`.  With `waits_for_disk` the watermark is what is
     flushed, so that nobody reads, or is answered for, what a loss of power could take; without, it is
     the log end.  Every call raises the error of a log that could not be opened.
 
@@ -48,6 +48,7 @@ class PartitionLog:
         self._waits_for_disk = waits_for_disk
         self._log: TopicLog | None = None
         self._failure: OffsetLogError | None = None
+        self._is_deleted = False
         self._watchers: dict[Callable[[], None], None] = {}
 
     # ----------------------------------------------------------------------------------------------- log
@@ -62,6 +63,7 @@ class PartitionLog:
     def attach(self, log: TopicLog) -> None:
         """Has the partition use a log that was opened for it."""
         self._log = log
+        self._is_deleted = False
         if self._waits_for_disk:
             log.expect_flushes()
             if log.flushed < log.end:
@@ -77,7 +79,8 @@ class PartitionLog:
         return self._log is not None and not self._log.is_writable
 
     def detach(self) -> TopicLog | None:
-        """Takes the log away, and wakes who waits."""
+        """Takes the log of a deleted partition away, and wakes who waits."""
+        self._is_deleted = True
         log, self._log = self._log, None
         self.advance()
         return log
@@ -182,8 +185,16 @@ class PartitionLog:
         return () if log is None else log.aborted(begin, end)
 
     def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
-        """The first record below `end` that is not older; see TopicLog.record_at_time."""
+        """The first record below `end` that is not older; see TopicLog.record_at_time.
+
+        May be called from any thread: it reads, and decompresses.
+
+        Raises:
+            ClosedError: the partition was deleted.
+        """
         log = self.log
+        if self._is_deleted:
+            raise ClosedError(f"{self.topic}-{self.number} was deleted")
         return None if log is None else log.record_at_time(time_ms, end)
 
     def epoch_at(self, offset: int) -> int:

@@ -36,12 +36,6 @@ ALL_OPERATIONS = 3400
 
 
 @pytest.fixture
-def server(tmp_path):
-    with RunningServer(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
 def client(server):
     with Client(server.address) as connected:
         asked = tuple(CreateTopicsRequestTopic(name, 2, 1) for name in ("read", "left"))

@@ -1,115 +1,43 @@
-"""Ordinary topics on the wire: what producers are answered, what consumers read, and what a restart keeps."""
+"""Ordinary topics on the wire: what producers are answered, and what consumers read."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 from kafka.record.util import calc_crc32c
 
 from offsetlog import error_codes
 from offsetlog._native import topic_log
-from offsetlog.errors import StorageError
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
-    CreateTopicsRequestTopicConfig,
-    DeleteTopicsRequest,
-    FetchRequest,
-    FetchRequestTopic,
-    FetchRequestTopicPartition,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestResource,
-    IncrementalAlterConfigsRequestResourceConfig,
     InitProducerIdRequest,
-    ListOffsetsRequest,
-    ListOffsetsRequestTopic,
-    ListOffsetsRequestTopicPartition,
     MetadataRequest,
     MetadataRequestTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochRequestTopic,
-    OffsetForLeaderEpochRequestTopicPartition,
-    ProduceRequest,
-    ProduceRequestTopicData,
-    ProduceRequestTopicDataPartitionData,
 )
 from offsetlog.server.handlers import produce as produce_handler
 
 from .batches import produced_batch
 from .running import Client, RunningServer
-
-PRODUCE, FETCH, LIST_OFFSETS = 9, 12, 11
-NOW = int(time.time() * 1000)
-
-
-@pytest.fixture(params=["process", "disk"])
-def durability(request):
-    return request.param
-
-
-@pytest.fixture
-def server(tmp_path):
-    with RunningServer(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
-def client(server):
-    with Client(server.address) as connected:
-        yield connected
-
-
-def create(client: Client, name: str = "orders", partitions: int = 1, **configs: str) -> None:
-    given = tuple(
-        CreateTopicsRequestTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
-    )
-    topic = CreateTopicsRequestTopic(name, partitions, 1, configs=given)
-    answer = client.ask(CreateTopicsRequest((topic,), timeout_ms=1000), 7)
-    assert answer.topics[0].error_code == 0
-
-
-def produce_request(records, *, topic="orders", partition=0, acks=-1, timeout_ms=5000, **more):
-    data = ProduceRequestTopicDataPartitionData(partition, records)
-    return ProduceRequest(
-        acks=acks, timeout_ms=timeout_ms, topic_data=(ProduceRequestTopicData(topic, partition_data=(data,)),), **more
-    )
-
-
-def produce(client: Client, records, version: int = PRODUCE, **more):
-    answer = client.ask(produce_request(records, **more), version)
-    return answer.responses[0].partition_responses[0]
-
-
-def fetch_request(offset, *, topic="orders", partition=0, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20,
-                  partition_max_bytes=1 << 20, isolation_level=0, epoch=-1, fetched_epoch=-1):
-    asked = FetchRequestTopicPartition(
-        partition, epoch, offset, last_fetched_epoch=fetched_epoch, partition_max_bytes=partition_max_bytes
-    )
-    return FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation_level,
-        topics=(FetchRequestTopic(topic, partitions=(asked,)),),
-    )
-
-
-def fetch(client: Client, offset, version: int = FETCH, **more):
-    answer = client.ask(fetch_request(offset, **more), version)
-    assert answer.error_code == answer.session_id == 0
-    return answer.responses[0].partitions[0]
-
-
-def list_offset(client: Client, timestamp: int, version: int = LIST_OFFSETS, partition: int = 0):
-    asked = ListOffsetsRequestTopicPartition(partition, timestamp=timestamp)
-    request = ListOffsetsRequest(-1, topics=(ListOffsetsRequestTopic("orders", (asked,)),))
-    return client.ask(request, version).topics[0].partitions[0]
-
+from .topic_requests import (
+    FETCH,
+    NOW,
+    PRODUCE,
+    create,
+    fetch,
+    fetch_request,
+    list_offset,
+    produce,
+    produce_request,
+    until,
+    watchers,
+)
 
 # -------------------------------------------------------------------------------------------- produce
 
@@ -442,225 +370,3 @@ def test_a_client_that_goes_away_leaves_no_fetch(client, server):
         other.send(encode_request(fetch_request(0, max_wait_ms=3_600_000), FETCH, 7, None))
         until(lambda: watchers(server) == 1)
     until(lambda: watchers(server) == 0)
-
-
-def watchers(server) -> int:
-    return sum(len(each._watchers) for each in server.server._topics._partitions.values())
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-# ---------------------------------------------------------------------------------------- list offsets
-
-
-def test_offsets_by_time(client):
-    create(client)
-    assert list_offset(client, -1).offset == list_offset(client, -2).offset == 0
-    assert (list_offset(client, -3).offset, list_offset(client, 0).offset) == (-1, -1)
-    for number in range(3):
-        produce(client, produced_batch(2, timestamp=NOW + 10 * number))
-    assert list_offset(client, -1).offset == 6
-    assert list_offset(client, -2).offset == list_offset(client, -4).offset == 0
-    assert list_offset(client, -5).offset == list_offset(client, -6).offset == -1
-    found = list_offset(client, NOW + 5)
-    assert (found.offset, found.timestamp, found.leader_epoch) == (2, NOW + 10, 0)
-    assert list_offset(client, NOW + 11).offset == 3
-    assert list_offset(client, NOW + 22).offset == -1
-    assert list_offset(client, -3).offset == 5
-    assert list_offset(client, -3, version=6).error_code == error_codes.UNSUPPORTED_VERSION.code
-
-
-def test_offsets_by_epoch(client):
-    create(client)
-    produce(client, produced_batch(2, timestamp=NOW))
-    for asked, expected in ((0, (0, 0, 2)), (-1, (0, -1, -1))):
-        part = OffsetForLeaderEpochRequestTopicPartition(0, -1, asked)
-        request = OffsetForLeaderEpochRequest(-1, (OffsetForLeaderEpochRequestTopic("orders", (part,)),))
-        found = client.ask(request, 4).topics[0].partitions[0]
-        assert (found.error_code, found.leader_epoch, found.end_offset) == expected
-
-
-# ---------------------------------------------------------------------------------- restart and delete
-
-
-def test_a_restart_keeps_topics_and_records(tmp_path, durability):
-    for number in range(3):
-        with RunningServer(tmp_path / "data", durability=durability) as running, Client(running.address) as client:
-            if number == 0:
-                create(client, partitions=3)
-            assert produce(client, produced_batch(1, timestamp=NOW), partition=1).base_offset == number
-            assert fetch(client, 0, partition=1).high_watermark == number + 1
-            assert list_offset(client, -1).offset == 0
-        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
-        assert not (tmp_path / "data" / "orders-0").exists()  # nothing was appended to it
-
-
-def test_the_recovery_points_of_topics_are_kept(tmp_path):
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        create(client)
-        produce(client, produced_batch(4, timestamp=NOW))
-    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        assert "orders 0 4" in (tmp_path / "data" / name).read_text().splitlines()
-
-
-def test_deleted_topics_are_gone(tmp_path):
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        create(client)
-        produce(client, produced_batch(1, timestamp=NOW))
-        assert client.ask(DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5).responses[0].error_code == 0
-        assert produce(client, produced_batch(1, timestamp=NOW)).error_code == 3
-        create(client)
-        assert produce(client, produced_batch(2, timestamp=NOW)).base_offset == 0
-        assert fetch(client, 0).high_watermark == 2
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        assert fetch(client, 0).high_watermark == 2
-        assert not [name for name in os.listdir(tmp_path / "data") if name.endswith("-delete")]
-
-
-def delete(client: Client, name: str = "orders") -> int:
-    return client.ask(DeleteTopicsRequest(topic_names=(name,), timeout_ms=1000), 5).responses[0].error_code
-
-
-def test_directories_of_deleted_topics_go_at_once_or_with_the_next_start(tmp_path, monkeypatch):
-    data = tmp_path / "data"
-    with RunningServer(data) as running, Client(running.address) as client:
-        create(client, partitions=3)
-        for number in range(3):
-            produce(client, produced_batch(1, timestamp=NOW), partition=number)
-        assert delete(client) == 0
-        until(lambda: not [name for name in os.listdir(data) if "orders" in name])
-        create(client)
-        produce(client, produced_batch(1, timestamp=NOW))
-        # As if the process ended between the renaming and the removal.
-        monkeypatch.setattr(running.server._topics._deleted, "remove", lambda _: None)
-        assert delete(client) == 0
-        (left,) = [name for name in os.listdir(data) if "orders" in name]
-        assert left.endswith("-delete")
-    with RunningServer(data):
-        assert not (data / left).exists()
-
-
-def test_a_delete_that_failed_can_be_repeated(client, server, monkeypatch):
-    create(client, partitions=3)
-    for number in range(3):
-        produce(client, produced_batch(1, timestamp=NOW), partition=number)
-    deleted = server.server._topics._deleted
-    rename = deleted.rename
-
-    def fail_once(topic, number, topic_id):
-        monkeypatch.setattr(deleted, "rename", rename)
-        raise StorageError("the disk has failed")
-
-    monkeypatch.setattr(deleted, "rename", fail_once)
-    assert delete(client) == error_codes.KAFKA_STORAGE_ERROR.code
-    assert delete(client) == 0
-    create(client, partitions=3)
-    assert [fetch(client, 0, partition=number).high_watermark for number in range(3)] == [0, 0, 0]
-
-
-def test_the_checkpoint_of_a_deleted_topic_does_not_come_back(client, server, tmp_path, monkeypatch):
-    create(client)
-    produce(client, produced_batch(4, timestamp=NOW))
-    topics = server.server._topics
-    write, is_writing, may_write = topics._directory.write_entries, threading.Event(), threading.Event()
-
-    def write_later(name, entries):
-        is_writing.set()
-        assert may_write.wait(20)
-        write(name, entries)
-
-    monkeypatch.setattr(topics._directory, "write_entries", write_later)
-    thread = threading.Thread(target=topics.write_checkpoints)
-    thread.start()
-    assert is_writing.wait(20)
-    client.send(encode_request(DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5, 7, None))
-    client.socket.settimeout(0.3)
-    with suppress(TimeoutError):  # it waits for the checkpoint
-        client.receive()
-    may_write.set()
-    thread.join()
-    until(lambda: not topics._partitions)
-    checkpoint = tmp_path / "data" / "recovery-point-offset-checkpoint"
-    until(lambda: "orders" not in checkpoint.read_text())
-
-
-def test_settings_reach_the_logs_that_are_made_after_their_change(client, server):
-    create(client, partitions=2)
-    assert fetch(client, 0, partition=1).high_watermark == 0
-    asked = []
-    options_of = server.server._topics._options_of
-    server.server._topics._options_of = lambda name: asked.append(options_of(name)) or asked[-1]
-    produce(client, produced_batch(1, timestamp=NOW), partition=0)
-    change = IncrementalAlterConfigsRequestResourceConfig("segment.bytes", 0, "2000000")
-    resource = IncrementalAlterConfigsRequestResource(2, "orders", (change,))
-    assert client.ask(IncrementalAlterConfigsRequest((resource,)), 1).responses[0].error_code == 0
-    produce(client, produced_batch(1, timestamp=NOW), partition=1)
-    assert [each.settings.segment_bytes for each in asked] == [1 << 30, 2_000_000]
-
-
-def test_who_waits_for_a_topic_that_is_deleted_is_answered(client, server):
-    create(client)
-    produce(client, produced_batch(1, timestamp=NOW))
-    with Client(server.address) as other:
-        other.send(encode_request(fetch_request(1, max_wait_ms=60_000), FETCH, 7, None))
-        until(lambda: watchers(server) == 1)
-        client.ask(DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5)
-        assert other.receive() is not None
-
-
-def test_directories_of_topics_that_a_broker_made_are_found(tmp_path):
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        create(client, partitions=2)
-        produce(client, produced_batch(5, timestamp=NOW), partition=1)
-        asked = MetadataRequest((MetadataRequestTopic(name="orders"),))
-        before = client.ask(asked, 12).topics[0]
-    (tmp_path / "data" / "offsetlog-metadata.json").unlink()
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        after = client.ask(asked, 12).topics[0]
-        assert (after.topic_id, len(after.partitions)) == (before.topic_id, 2)
-        assert fetch(client, 0, partition=1).high_watermark == 5
-
-
-def test_directories_that_only_look_like_partitions_are_passed_over_and_reported(tmp_path, caplog):
-    data = tmp_path / "data"
-    with RunningServer(data) as running, Client(running.address) as client:
-        create(client, partitions=2)
-        produce(client, produced_batch(1, timestamp=NOW))
-    for name in ("backup-20261125", "notes-3", "orders-7"):
-        (data / name).mkdir()
-        (data / name / "notes.txt").write_text("mine")
-    (data / "huge-100000").mkdir()
-    (data / "huge-100000" / "00000000000000000000.log").touch()
-    (data / "found-2").mkdir()
-    (data / "found-2" / "00000000000000000000.log").touch()
-    with RunningServer(data) as running, Client(running.address) as client:
-        topics = {each.name: len(each.partitions) for each in client.ask(MetadataRequest(None), 12).topics}
-        assert topics == {"__consumer_offsets": 50, "orders": 2, "found": 3}
-        assert fetch(client, 0).high_watermark == 1
-    for name in ("backup-20261125", "notes-3", "orders-7", "huge-100000"):
-        assert f"{name}: passed over: " in caplog.text
-    assert os.listdir(data / "notes-3") == ["notes.txt"]
-
-
-def test_a_damaged_log_refuses_its_clients_and_no_others(tmp_path, caplog):
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        create(client, partitions=2)
-        for number in range(2):
-            produce(client, produced_batch(5, timestamp=NOW), partition=number)
-    metadata = tmp_path / "data" / "orders-0" / "partition.metadata"
-    metadata.write_text(metadata.read_text().replace("topic_id: ", "topic_id: AAAA")[:35] + "\n")
-    log = tmp_path / "data" / "orders-0" / "00000000000000000000.log"
-    log.unlink()
-    log.mkdir()
-    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
-        assert fetch(client, 0, partition=0).error_code == error_codes.KAFKA_STORAGE_ERROR.code
-        assert produce(client, produced_batch(1, timestamp=NOW), partition=0).error_code == 56
-        assert list_offset(client, -1).error_code == 56
-        assert fetch(client, 0, partition=1).high_watermark == 5
-    assert "orders-0: not opened" in caplog.text
-    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()

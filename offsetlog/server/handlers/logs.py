@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestTopicPartition,
@@ -22,13 +27,16 @@ from offsetlog.server.handlers.fetch import READ_COMMITTED, epoch_error
 from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
 
+_log = logging.getLogger(__name__)
+
 #: Times that are no times: the log end, the log start, the newest record, the start of what is here
 #: and not in remote storage.
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 #: Ends of what is in remote storage, of which there is none.
 REMOTE = (-5, -6)
-#: The first version that may ask for each.
-SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+#: The first version that may ask for each; no version may ask for another time below 0.
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+NEVER = 1 << 15
 
 Answer = ListOffsetsResponseTopicPartition
 EpochAnswer = OffsetForLeaderEpochResponseTopicPartition
@@ -47,26 +55,73 @@ def _log_of(
 # -------------------------------------------------------------------------------------------- offsets
 
 
+@dataclass(frozen=True, slots=True)
+class _TimeQuestion:
+    # About one partition: the batches around the time are read and decompressed for it.
+    number: int
+    log: ReadableLog
+    timestamp: int
+    end: int
+
+    def answer(self) -> Answer:
+        """Reads; on any thread."""
+        try:
+            found = self.log.record_at_time(self.timestamp, self.end)
+        except ClosedError:
+            return Answer(self.number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code)  # it was deleted
+        except OffsetLogError:
+            return Answer(self.number, error_codes.KAFKA_STORAGE_ERROR.code)
+        if found is None:
+            return Answer(self.number)
+        return Answer(self.number, 0, found.timestamp, found.offset, found.leader_epoch)
+
+
+#: By topic, as in the request; what is asked by time is not answered yet.
+Places = list[tuple[str, list[Answer | _TimeQuestion]]]
+
+
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
-    """Answers with offsets by time, the ends of logs among them."""
+    """Answers with offsets by time, the ends of logs among them; what has to be read is read on another thread."""
     request: ListOffsetsRequest = exchange.request.message
     is_committed_only = request.isolation_level == READ_COMMITTED
-    exchange.reply(
-        ListOffsetsResponse(
-            topics=tuple(
-                ListOffsetsResponseTopic(
-                    topic.name,
-                    tuple(
-                        _offset(
-                            node, topic.name, each, exchange.version, is_committed_only=is_committed_only
-                        )
-                        for each in topic.partitions
-                    ),
-                )
-                for topic in request.topics
+    places: Places = [
+        (
+            topic.name,
+            [
+                _offset(node, topic.name, each, exchange.version, is_committed_only=is_committed_only)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    if not any(isinstance(each, _TimeQuestion) for _, own in places for each in own):
+        exchange.reply(_response(places))
+        return
+    exchange.wait()
+    reading = asyncio.get_running_loop().run_in_executor(None, _response, places)
+    reading.add_done_callback(partial(_reply, exchange))
+
+
+def _response(places: Places) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsResponseTopic(
+                name,
+                tuple(each.answer() if isinstance(each, _TimeQuestion) else each for each in own),
             )
+            for name, own in places
         )
     )
+
+
+def _reply(exchange: Exchange, reading: asyncio.Future[ListOffsetsResponse]) -> None:
+    if reading.cancelled():
+        exchange.end("the server stops")
+    elif (failure := reading.exception()) is not None:
+        _log.error("ListOffsets: nothing was answered", exc_info=failure)
+        exchange.end("a handler failed")
+    else:
+        exchange.reply(reading.result())
 
 
 def _offset(
@@ -76,9 +131,9 @@ def _offset(
     version: int,
     *,
     is_committed_only: bool,
-) -> Answer:
+) -> Answer | _TimeQuestion:
     number = asked.partition_index
-    if asked.timestamp < 0 and version < SINCE.get(asked.timestamp, 0):
+    if asked.timestamp < 0 and version < SINCE.get(asked.timestamp, NEVER):
         return Answer(number, error_codes.UNSUPPORTED_VERSION.code)
     try:
         log = _log_of(node, name, number, asked.current_leader_epoch)
@@ -90,7 +145,7 @@ def _offset(
         return Answer(number, error_codes.KAFKA_STORAGE_ERROR.code)
 
 
-def _found(log: ReadableLog, number: int, timestamp: int, end: int) -> Answer:
+def _found(log: ReadableLog, number: int, timestamp: int, end: int) -> Answer | _TimeQuestion:
     if timestamp == LATEST:
         return Answer(number, offset=end, leader_epoch=log.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -98,10 +153,7 @@ def _found(log: ReadableLog, number: int, timestamp: int, end: int) -> Answer:
         return Answer(number, offset=log.start, leader_epoch=log.leader_epoch if epoch < 0 else epoch)
     if timestamp in REMOTE:
         return Answer(number)
-    found = log.record_at_time(timestamp, end)
-    return Answer(number) if found is None else Answer(
-        number, 0, found.timestamp, found.offset, found.leader_epoch
-    )
+    return _TimeQuestion(number, log, timestamp, end)
 
 
 # --------------------------------------------------------------------------------------------- epochs
