@@ -95,7 +95,8 @@ class FileMetadataStore:
         fs: the file port.
         node_id: of this node, where the file is new.
         cluster_id: of the cluster, where the file is new; None for a new one.
-        offsets_topic: the topic of positions, whose id and number of partitions the directory knows.
+        offsets_topic: the topic of positions, whose id and number of partitions the directory knows;
+            its settings count where the file is new.
 
     Raises:
         CorruptionError: the file is cut, or was changed.
@@ -121,7 +122,10 @@ class FileMetadataStore:
         else:
             self._node_id = node_id
             self._cluster_id = cluster_id or format_uuid(random_topic_id())
-        if self._topics.get(OFFSETS_TOPIC) != offsets_topic:
+        known = self._topics.get(OFFSETS_TOPIC)
+        if known is not None:
+            offsets_topic = replace(offsets_topic, configs=known.configs)
+        if known != offsets_topic:
             self._topics[OFFSETS_TOPIC] = offsets_topic
             self._write()
         self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
@@ -248,6 +252,16 @@ def _topic(fields: dict[str, Any]) -> Topic:
 def _checksum(content: dict[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return xxhash.xxh3_64_hexdigest(text.encode())
+
+
+def new_offsets_topic(topic_id: bytes, partitions: int, segment_bytes: int) -> Topic:
+    """The topic of positions, with the settings that a broker gives it when it makes it."""
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(segment_bytes),
+    }
+    return Topic(OFFSETS_TOPIC, topic_id, partitions, MappingProxyType(configs))
 
 
 def with_partitions(topic: Topic, partitions: int) -> Topic:

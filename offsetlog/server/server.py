@@ -19,11 +19,10 @@ from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.handlers.offsets import commit_refused
 from offsetlog.server.metadata_store import (
-    OFFSETS_TOPIC,
     FileMetadataStore,
     MetadataStore,
-    Topic,
     adopt,
+    new_offsets_topic,
 )
 from offsetlog.server.node import NodeState, TopicDefaults
 from offsetlog.server.partition_logs import PartitionLogs
@@ -193,8 +192,10 @@ class Server:
         )
 
     def _metadata(self, manager: LogManager) -> FileMetadataStore:
-        offsets_topic = Topic(
-            OFFSETS_TOPIC, manager.group_log.topic_id or random_topic_id(), manager.partitions
+        offsets_topic = new_offsets_topic(
+            manager.group_log.topic_id or random_topic_id(),
+            manager.partitions,
+            self._settings.manager.store.segment_bytes,
         )
         return FileMetadataStore(
             self._settings.manager.path,

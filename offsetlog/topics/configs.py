@@ -6,12 +6,21 @@ All of them are checked and kept; the server acts on those with `is_used`.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsetlog.errors import ConfigError
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+
+#: Numbers as Kafka reads them: Python would take underscores besides, and words such as "nan".
+WHOLE = re.compile(r"[+-]?[0-9]+")
+DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+#: Of a number that is looked at further; none that a setting can be is longer.
+DIGITS_MAX = 100
+#: What Java takes off the ends of a value before it reads it.
+BLANKS = "".join(map(chr, range(33)))
 
 
 class Kind(enum.IntEnum):
@@ -174,8 +183,9 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         1 << 30, "The size at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
         used=True,
     ),
+    # Kafka takes 4 and more, with which a segment would be rolled for each record.
     "segment.index.bytes": _number(
-        10_485_760, "The largest size of an index file.", "log.index.size.max.bytes", at_least=4, kind=Kind.INT,
+        10_485_760, "The largest size of an index file.", "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
         used=True,
     ),
     "segment.jitter.ms": _number(0, "By how much at most a roll comes earlier, at random, in ms."),
@@ -216,10 +226,12 @@ def _check_list(name: str, config: TopicConfig, value: str) -> None:
 
 
 def _check_number(name: str, config: TopicConfig, value: str) -> None:
-    try:
-        number = float(value) if config.kind is Kind.DOUBLE else int(value)
-    except ValueError:
-        raise ConfigError(f"{name} is a number, and not {value}") from None
+    text = value.strip(BLANKS)
+    is_decimal = config.kind is Kind.DOUBLE
+    form = DECIMAL if is_decimal else WHOLE
+    if form.fullmatch(text) is None or len(text) > DIGITS_MAX:
+        raise ConfigError(f"{name} is a {'' if is_decimal else 'whole '}number, and not {value}")
+    number = float(text) if is_decimal else int(text)
     if not config.smallest <= number <= config.largest:
         raise ConfigError(
             f"{name} is from {config.smallest:g} to {config.largest:g}, and not {value}"

@@ -10,6 +10,7 @@ import pytest
 from broker import CLEAN_MARKER, KafkaBroker, copy_template, make_template
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.record.util import calc_crc32c
 from server.batches import produced_batch
 from server.running import Client, RunningServer
 
@@ -73,10 +74,11 @@ def produce(name: str, records: bytes | None, *, version: int = 9, topic: str = 
 
 def fetch(name: str, offset: int, *, version: int = 12, topic: str = TOPIC, partition: int = 0, epoch: int = -1,
           fetched_epoch: int = -1, isolation: int = 0, max_wait_ms: int = 0, ignored: tuple[str, ...] = (),
-          session: tuple[int, int] = (0, -1), partition_max_bytes: int = 1 << 20, max_bytes: int = 1 << 20) -> Step:
+          session: tuple[int, int] = (0, -1), partition_max_bytes: int = 1 << 20, max_bytes: int = 1 << 20,
+          min_bytes: int = 1) -> Step:
     asked = FetchRequestTopicPartition(partition, epoch, offset, fetched_epoch, partition_max_bytes=partition_max_bytes)
     request = FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, isolation_level=isolation,
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation,
         session_id=session[0], session_epoch=session[1], topics=(FetchRequestTopic(topic, partitions=(asked,)),),
     )
     return Step(name, version, request, ignored)
@@ -93,6 +95,14 @@ def offset_at(name: str, timestamp: int, *, version: int = 11, topic: str = TOPI
 def epoch_end(name: str, epoch: int, *, topic: str = TOPIC, partition: int = 0, current: int = -1) -> Step:
     asked = OffsetForLeaderEpochRequestTopicPartition(partition, current, epoch)
     return Step(name, 4, OffsetForLeaderEpochRequest(-1, (OffsetForLeaderEpochRequestTopic(topic, (asked,)),)))
+
+
+def counted(whole: bytes, count: int) -> bytes:
+    """The batch with another record count."""
+    changed = bytearray(whole)
+    changed[23:27], changed[57:61] = (count - 1).to_bytes(4, "big"), count.to_bytes(4, "big")
+    changed[17:21] = calc_crc32c(bytes(changed[21:])).to_bytes(4, "big")
+    return bytes(changed)
 
 
 def batch(count: int = 1, **more: Any) -> bytes:
@@ -116,6 +126,10 @@ def refused() -> Iterator[Step]:
     yield produce("a topic of the broker", whole, topic="__consumer_offsets")
     yield produce("wrong acks", whole, acks=3)
     yield produce("no key", batch(3, key=None), topic=COMPACTED)
+    yield produce("more records than there are", counted(batch(3), 4))
+    yield produce("more records than there can be", counted(batch(3), 2**31 - 1))
+    yield produce("more records than there can be, without keys", counted(batch(3, key=None), 2**31 - 1),
+                  topic=COMPACTED)
     yield produce("too large", batch(value=bytes(500)), topic=SMALL)
     yield produce("a sequence below 0", batch(producer=(77, 0, -1)))
 
@@ -162,6 +176,8 @@ def read() -> Iterator[Step]:
     yield fetch("read-committed", 0, isolation=1)
     yield fetch("read-committed at the end", 0, isolation=1, partition=3)
     yield fetch("a limit", 0, partition_max_bytes=400, ignored=("records",))
+    yield fetch("more at least than at most", 0, max_wait_ms=60_000, min_bytes=2**31 - 1, max_bytes=400,
+                ignored=("records",))
     yield fetch("an unknown partition", 0, partition=9)
     yield fetch("an unknown topic", 0, topic="nobody")
     yield fetch("the current epoch", 0, epoch=0)
@@ -188,6 +204,8 @@ def listed() -> Iterator[Step]:
     for later in (0, 3, 4, 5, 120, 449, 450, HOUR):
         yield offset_at(f"time {later}", NOW + later)
     yield offset_at("read-committed", -1, isolation=1)
+    for unknown in (-7, -100):
+        yield offset_at(f"time {unknown}", unknown)
     yield offset_at("an unknown partition", -1, partition=9)
     yield offset_at("an unknown topic", -1, topic="nobody")
     yield offset_at("a later epoch", -1, epoch=5)
@@ -219,13 +237,16 @@ def settings() -> Iterator[Step]:
     yield described("one", SMALL, "max.message.bytes", "nothing")
     yield described("of an unknown topic", "nobody")
     yield described("of no topic", "a/b")
+    yield described("of the positions", "__consumer_offsets")
     yield altered(("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
     yield altered(("max.message.bytes", 0, "77"), only_checks=True)
     yield described("after changes", TOPIC)
     yield altered(("retention.ms", 1, None), ("cleanup.policy", 3, "compact"))
     yield described("after they were taken back", TOPIC)
-    for value in ("abc", "-5", "", None):
-        yield altered(("retention.ms", 0, value))
+    for value in ("abc", "-5", "", None, "1_000", "1 000", "0x10", "1e3", "\u00a05", "+5", " 5\t"):
+        yield altered(("retention.ms", 0, value), only_checks=value is not None)
+    for value in ("nan", "0_1", ".", "1.", ".5", "1e-3", "+.5 "):
+        yield altered(("min.cleanable.dirty.ratio", 0, value), only_checks=True)
     yield altered(("nothing", 0, "5"))
     yield altered(("retention.ms", 2, "7"))
     yield altered(("retention.ms", 0, "1"), ("retention.ms", 0, "2"))

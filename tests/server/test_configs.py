@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from offsetlog.errors import ConfigError
 from offsetlog.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
+    CreateTopicsRequestTopicConfig,
     DescribeConfigsRequest,
     DescribeConfigsRequestResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsRequestResourceConfig,
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
 )
 from offsetlog.topics import configs
 from offsetlog.topics.settings import AppendRules, TopicLogSettings
 
+from .batches import produced_batch
 from .running import Client, RunningServer
 
 TOPIC, BROKER = 2, 4
@@ -48,8 +55,21 @@ def test_defaults_can_be_and_are_those_of_the_log():
         ("retention.ms", "1.5"),
         ("retention.ms", "-2"),
         ("retention.ms", str(2**63)),
+        ("retention.ms", "1" * 5000),
+        ("retention.ms", ""),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "1 000"),
+        ("retention.ms", "\u00a05"),
+        ("retention.ms", "\u0663"),
+        ("retention.ms", "0x10"),
+        ("retention.ms", "1e3"),
+        ("retention.ms", "--1"),
+        ("segment.index.bytes", "63"),
         ("segment.bytes", str(2**31)),
         ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "0_1"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "."),
         ("preallocate", "yes"),
         ("message.timestamp.type", "createtime"),
         ("cleanup.policy", "compact,other"),
@@ -58,6 +78,57 @@ def test_defaults_can_be_and_are_those_of_the_log():
 def test_values_that_cannot_be_are_refused(name, value):
     with pytest.raises(ConfigError):
         configs.check(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "+5"),
+        ("retention.ms", " 5\t"),
+        ("retention.ms", "-1"),
+        ("retention.ms", "0" * 50 + "7"),
+        ("segment.index.bytes", "64"),
+        ("min.cleanable.dirty.ratio", ".5"),
+        ("min.cleanable.dirty.ratio", "1."),
+        ("min.cleanable.dirty.ratio", "1e-3"),
+    ],
+)
+def test_values_that_kafka_takes_are_taken(name, value):
+    configs.check(name, value)
+
+
+def test_a_log_can_be_made_with_the_smallest_values(tmp_path):
+    smallest = {
+        name: str(int(config.smallest))
+        for name, config in configs.TOPIC_CONFIGS.items()
+        if config.kind in (configs.Kind.INT, configs.Kind.LONG) and config.is_used
+    }
+    smallest["max.message.bytes"] = smallest["message.timestamp.before.max.ms"] = str(2**31 - 1)
+    now = int(time.time() * 1000)
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        given = tuple(CreateTopicsRequestTopicConfig(*each) for each in smallest.items())
+        client.ask(CreateTopicsRequest((CreateTopicsRequestTopic("orders", 1, 1, configs=given),), 1000), 7)
+        data = ProduceRequestTopicDataPartitionData(0, produced_batch(1, timestamp=now - 1000))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=5000, topic_data=(ProduceRequestTopicData("orders", partition_data=(data,)),)
+        )
+        for number in range(20):
+            answer = client.ask(request, 9).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (0, number)
+
+
+def test_the_settings_of_the_positions_are_those_of_kafka_and_are_kept(tmp_path):
+    own = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+    for changed in ({}, {"retention.ms": "5", "segment.bytes": "2000000"}):
+        with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+            described = describe(client, TOPIC, "__consumer_offsets").configs
+            assert {each.name: each.value for each in described if each.config_source == 1} == own
+            changes = [(name, 0, value) for name, value in changed.items()]
+            assert not changes or alter(client, *changes, name="__consumer_offsets") == 0
+        own |= changed
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        described = describe(client, TOPIC, "__consumer_offsets").configs
+        assert {each.name: each.value for each in described if each.config_source == 1} == own
 
 
 def test_changes_are_kept_and_all_or_none_of_a_topic(tmp_path):
