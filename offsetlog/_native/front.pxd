@@ -32,6 +32,7 @@ cdef class Front:
     cdef ManagerCore manager
     cdef StoreCore core
     cdef object loop
+    cdef object now_ms
     cdef object refused
     cdef bint waits_for_flush
     cdef public bint is_off         # everything is declined

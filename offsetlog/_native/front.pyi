@@ -19,6 +19,7 @@ class Front:
         self,
         manager: ManagerCore,
         loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
         *,
         metadata_units_max: int,
         refused: Callable[[Request, OffsetLogError], bytes],

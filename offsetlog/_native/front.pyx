@@ -5,7 +5,6 @@ connections share one flush: what they have committed within one turn of the eve
 """
 
 import os
-import time
 from collections import deque
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -110,16 +109,18 @@ cdef class Front:
     Args:
         manager: keeps the positions; its durability says when a commit is answered.
         loop: the event loop.
+        now_ms: returns the time of day, in ms since 1970.
         metadata_units_max: of one position, in UTF-16 units.
         refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written; returns
             the frame of its answer.
     """
 
-    def __cinit__(self, ManagerCore manager not None, loop, *, size_t metadata_units_max, refused):
+    def __cinit__(self, ManagerCore manager not None, loop, now_ms, *, size_t metadata_units_max, refused):
         cdef ol_error error
         self.manager = manager
         self.core = manager.core
         self.loop = loop
+        self.now_ms = now_ms
         self.refused = refused
         self.waits_for_flush = manager.default != ANSWER_PROCESS
         self.last_number = -1
@@ -212,7 +213,7 @@ cdef class Front:
         if self.manager.quotas is not None or self.manager.short_of_replicas:
             return False
         if RETENTION_FROM <= header.api_version <= RETENTION_UNTIL:
-            now = time.time_ns() // 1_000_000
+            now = self.now_ms()
         if not ol_front_begin_commit(&self.front, header, body, now, &commit, &self.answers):
             return False
         if self.core.slots[commit.log_partition] == NULL:

@@ -176,6 +176,8 @@ class Connection(FrameStream, asyncio.Protocol):
                 self.release(WAITING)
 
         place.exchange = Exchange(request, self._host, send, self.end)
+        if self._node.faults is not None:
+            handler = self._node.faults.around(handler, place.exchange)
         try:
             handler(self._node, place.exchange)
             if place.exchange.is_waiting:

@@ -67,6 +67,10 @@ class Exchange:
         """Whether the next requests of the connection are held."""
         return self._is_waiting and not self._is_answered
 
+    def divert(self, take: Callable[[Any], None]) -> None:
+        """Has the answer go to a function in place of the client."""
+        self._send = take
+
     def on_abandoned(self, stop: Callable[[], None]) -> None:
         """Has a function called if the connection ends before the answer."""
         self._abandoned = stop

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +32,7 @@ from offsetlog.errors import (
 )
 from offsetlog.manager.interface import Pending, Transition
 from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.clock import Clock, Timer
 from offsetlog.server.exchange import Exchange
 
 _log = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ class GroupHost:
         config: of the coordinator.
         loop: on which everything runs.
         front: answers what the coordinator has admitted.
+        clock: by which sessions and rebalances end.
     """
 
     def __init__(
@@ -63,18 +64,24 @@ class GroupHost:
         config: CoordinatorConfig,
         loop: asyncio.AbstractEventLoop,
         front: Front,
+        clock: Clock,
     ) -> None:
         self._manager = manager
         self._loop = loop
         self._front = front
+        self._clock = clock
+        self._unsettled = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._replies: dict[Call, Callable[[Any], None]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self.coordinator = Coordinator(config, self, manager.partition_for)
 
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
         """Leads a log partition from now on; its groups answer once it is loaded."""
+        self._begin()
         self.coordinator.begin_load(partition)
         transition = self._manager.become_leader(partition, epoch)
         transition.add_done_callback(
@@ -82,6 +89,7 @@ class GroupHost:
         )
 
     def _loaded(self, partition: int, transition: Transition) -> None:
+        self._end()
         try:
             transition.result(0)
             records = self._manager.group_log.records(partition)
@@ -90,7 +98,7 @@ class GroupHost:
             self.coordinator.resign(partition)
             return
         self.coordinator.loaded(
-            partition, _groups_of(partition, records), self._loop.time(), _others_of(records)
+            partition, _groups_of(partition, records), self._clock.time(), _others_of(records)
         )
         self._arm()
 
@@ -101,14 +109,14 @@ class GroupHost:
     ) -> None:
         """Has the coordinator handle a request, whose answer may come later."""
         self._replies[exchange.call] = exchange.reply
-        handle(exchange.request.message, exchange.call, self._loop.time())
+        handle(exchange.request.message, exchange.call, self._clock.time())
         self._arm()
 
     def delete(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
         """Deletes a group without members; `finished` is called with the error, or None."""
         call = Call(0)
         self._replies[call] = finished
-        self.coordinator.delete(group_id, call, self._loop.time())
+        self.coordinator.delete(group_id, call, self._clock.time())
         self._arm()
 
     def _arm(self) -> None:
@@ -119,11 +127,11 @@ class GroupHost:
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._tick)
+            self._timer = self._clock.call_at(deadline, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.coordinator.tick(self._loop.time())
+        self.coordinator.tick(self._clock.time())
         self._arm()
 
     def close(self) -> None:
@@ -142,6 +150,7 @@ class GroupHost:
 
     def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
         """See Ports."""
+        self._begin()
         key = encode_key(KEY_TYPE, {"group": group_id})
         manager = self._manager
         try:
@@ -156,10 +165,10 @@ class GroupHost:
             self._loop.call_soon(self._written, partition, group_id, error)
             return
         pending.add_done_callback(
-            lambda done: self._loop.call_soon_threadsafe(self._settled, partition, group_id, done)
+            lambda done: self._loop.call_soon_threadsafe(self._appended, partition, group_id, done)
         )
 
-    def _settled(self, partition: int, group_id: str, pending: Pending[int]) -> None:
+    def _appended(self, partition: int, group_id: str, pending: Pending[int]) -> None:
         error = None
         try:
             pending.result(0)
@@ -168,12 +177,27 @@ class GroupHost:
         self._written(partition, group_id, error)
 
     def _written(self, partition: int, group_id: str, error: ErrorCode | None) -> None:
-        self.coordinator.written(partition, group_id, error, self._loop.time())
+        self._end()
+        self.coordinator.written(partition, group_id, error, self._clock.time())
         self._arm()
+
+    def _begin(self) -> None:
+        self._unsettled += 1
+        self._settled.clear()
+
+    def _end(self) -> None:
+        self._unsettled -= 1
+        if self._unsettled == 0:
+            self._settled.set()
+
+    async def settle(self) -> None:
+        """Waits until no log partition loads, and no record of a group is on its way to W."""
+        while self._unsettled:
+            await self._settled.wait()
 
     def now(self) -> float:
         """The time of the coordinator, in seconds."""
-        return self._loop.time()
+        return self._clock.time()
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Has a callable called on the event loop; from any thread."""
@@ -195,7 +219,7 @@ class GroupHost:
 
     def now_ms(self) -> int:
         """See Ports."""
-        return time.time_ns() // 1_000_000
+        return self._clock.now_ms()
 
     def new_id(self) -> str:
         """See Ports."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offsetlog._native.front import Front
 from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.faults import Faults
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.metadata_store import MetadataStore
 from offsetlog.server.partition_logs import PartitionLogs
@@ -42,6 +43,7 @@ class NodeState:
         logs: finds the log of a partition.
         producer_ids: of idempotent producers.
         metadata_max_units: of one position, in UTF-16 units.
+        faults: answers requests otherwise, in tests of clients; None: nothing does.
     """
 
     manager: LogManager
@@ -54,3 +56,4 @@ class NodeState:
     logs: PartitionLogs
     producer_ids: ProducerIds
     metadata_max_units: int = 4096
+    faults: Faults | None = None

@@ -14,8 +14,10 @@ from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import ClosedError, ConfigError
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings
+from offsetlog.server.clock import Clock, LoopClock
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
+from offsetlog.server.faults import Faults
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.handlers.offsets import commit_refused
 from offsetlog.server.metadata_store import (
@@ -92,10 +94,27 @@ def _options_of(metadata: MetadataStore, defaults: TopicLogSettings, name: str) 
 
 
 class Server:
-    """A node that is alone; `start` and `stop` run on its event loop."""
+    """A node that is alone; `start` and `stop` run on its event loop.
 
-    def __init__(self, settings: ServerSettings) -> None:
+    Args:
+        settings: what it is made with.
+        manager: of the log directory, not started; None for one of the settings.
+        clock: of groups; None for that of the event loop.
+        faults: answers requests otherwise, in tests of clients; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        manager: LogManager | None = None,
+        clock: Clock | None = None,
+        faults: Faults | None = None,
+    ) -> None:
         self._settings = settings
+        self._given_manager = manager
+        self._clock = clock
+        self._faults = faults
         self._connections = OpenConnections(settings.limits)
         self._sweep: asyncio.TimerHandle | None = None
         self._checkpoints: asyncio.TimerHandle | None = None
@@ -116,16 +135,20 @@ class Server:
         """
         settings = self._settings
         loop = asyncio.get_running_loop()
-        manager = self._manager = LogManager(settings.manager)
+        manager = self._manager = self._given_manager or LogManager(settings.manager)
         await loop.run_in_executor(None, manager.start)
         try:
+            clock = self._clock or LoopClock(loop)
             self._front = Front(
                 manager.open_core,
                 loop,
+                clock.now_ms,
                 metadata_units_max=settings.manager.store.metadata_max_units,
                 refused=commit_refused,
             )
-            self._groups = GroupHost(manager, settings.coordinator, loop, self._front)
+            # What goes wrong on purpose goes wrong in handlers.
+            self._front.is_off = self._faults is not None
+            self._groups = GroupHost(manager, settings.coordinator, loop, self._front, clock)
             for partition in range(manager.partitions):
                 self._groups.lead(partition, manager.leader_epoch(partition) + 1)
             self._listener = await self._listen(loop)
@@ -152,8 +175,7 @@ class Server:
 
     def connect(self) -> Connection:
         """Makes the protocol of one more client; on the event loop, after `start`."""
-        assert self._node is not None
-        return Connection(self._node, self._connections)
+        return Connection(self.node, self._connections)
 
     async def _made_node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
         settings = self._settings
@@ -189,6 +211,7 @@ class Server:
             PartitionLogs(manager, topics, loop),
             ProducerIds(metadata, topics.highest_producer_id()),
             settings.manager.store.metadata_max_units,
+            self._faults,
         )
 
     def _metadata(self, manager: LogManager) -> FileMetadataStore:
@@ -214,6 +237,12 @@ class Server:
         self._checkpoints = loop.call_later(CHECKPOINT_SECONDS, self._keep_checkpoints, loop)
         assert self._topics is not None
         loop.run_in_executor(None, self._topics.write_checkpoints)
+
+    @property
+    def node(self) -> NodeState:
+        """What its handlers use; after `start`."""
+        assert self._node is not None
+        return self._node
 
     @property
     def address(self) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -146,6 +145,7 @@ def _write(
     request: OffsetCommitRequest = exchange.request.message
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     errors: list[tuple[_Key, int, ErrorCode | None]] = []
+    now_ms = node.groups.now_ms()
     for asked in topics:
         topic = _topic_of(node, asked.name, asked.topic_id, exchange.version)
         assert topic is not None
@@ -155,7 +155,7 @@ def _write(
             errors.append((_Key(asked.name, asked.topic_id), each.partition_index, error))
             if not is_too_large:
                 key = TopicPartition(topic.name, each.partition_index)
-                offsets[key] = _position(request, each, topic)
+                offsets[key] = _position(request, each, topic, now_ms)
     if not offsets:
         _answer_commit(exchange, answer, errors, None)
         return
@@ -202,11 +202,14 @@ def _answer_commit(
 
 
 def _position(
-    request: OffsetCommitRequest, asked: OffsetCommitRequestTopicPartition, topic: Topic
+    request: OffsetCommitRequest,
+    asked: OffsetCommitRequestTopicPartition,
+    topic: Topic,
+    now_ms: int,
 ) -> OffsetAndMetadata:
     expires = -1
     if request.retention_time_ms != -1:
-        expires = time.time_ns() // 1_000_000 + request.retention_time_ms
+        expires = now_ms + request.retention_time_ms
     return OffsetAndMetadata(
         asked.committed_offset,
         asked.committed_metadata or "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -155,7 +154,7 @@ def _append(
     rules = AppendRules.of(topic.configs)
     try:
         appended = partition.produce(
-            records, rules, int(time.time() * 1000), takes_zstd=takes_zstd
+            records, rules, node.groups.now_ms(), takes_zstd=takes_zstd
         )
     except TooLargeError:
         return _Place(Answer(number, error_codes.RECORD_LIST_TOO_LARGE.code, base_offset=-1))
