@@ -10,8 +10,8 @@ import pytest
 from depth import DEPTH, first_seed
 from tiers import arrange
 
-#: The contract of offset managers, which tests/manager runs.
-pytest_plugins = ["offsetlog.manager.testing.plugin"]
+#: The contract of offset managers, which tests/manager runs; runs of pytest within a test.
+pytest_plugins = ["offsetlog.manager.testing.plugin", "pytester"]
 
 #: A Spark of a test runs many queries once: no optimising compiler, one collector thread.
 SPARK_JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"

@@ -29,6 +29,7 @@ TIER_OF_FOLDER = {
     "protocol": "gate",
     "coordinator": "gate",
     "server": "gate",
+    "pytest_plugin": "gate",
     "conformance": "gate",
     "cli": "gate",
     ".": "gate",

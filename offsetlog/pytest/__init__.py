@@ -1,0 +1,48 @@
+"""A pytest plugin: a real server on Kafka's protocol for tests of clients (docs/pytest.md).
+
+pytest finds it where offsetlog is installed.  The server is imported when a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from offsetlog.pytest.faults import Fault, FaultMenu
+    from offsetlog.pytest.running_server import Group, OffsetlogServer, ServerFactory
+
+__all__ = ["Fault", "FaultMenu", "Group", "OffsetlogServer", "ServerFactory"]
+
+_MODULES = {
+    "Fault": "offsetlog.pytest.faults",
+    "FaultMenu": "offsetlog.pytest.faults",
+    "Group": "offsetlog.pytest.running_server",
+    "OffsetlogServer": "offsetlog.pytest.running_server",
+    "ServerFactory": "offsetlog.pytest.running_server",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+@pytest.fixture(scope="session")
+def offsetlog_server_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFactory]:
+    """Starts servers; those that are not stopped are when the session ends."""
+    from offsetlog.pytest.running_server import ServerFactory
+
+    with ServerFactory(lambda: tmp_path_factory.mktemp("offsetlog")) as factory:
+        yield factory
+
+
+@pytest.fixture
+def offsetlog_server(offsetlog_server_factory: ServerFactory) -> Iterator[OffsetlogServer]:
+    """A server of its own for each test."""
+    with offsetlog_server_factory() as server:
+        yield server

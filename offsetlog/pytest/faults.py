@@ -1,0 +1,344 @@
+"""The menu of faults: moments that no real broker gives on demand."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from offsetlog.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    ErrorCode,
+)
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.protocol import APIS
+from offsetlog.pytest.requests import REFUSALS, checked_api, checked_code, groups_of, refuse
+from offsetlog.pytest.virtual_clock import VirtualClock
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.faults import Handler
+from offsetlog.server.node import NodeState
+
+_log = logging.getLogger(__name__)
+
+#: The APIs that only the coordinator of a group answers.
+OF_COORDINATOR = frozenset(
+    (
+        "DeleteGroups",
+        "DescribeGroups",
+        "Heartbeat",
+        "JoinGroup",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetDelete",
+        "OffsetFetch",
+        "SyncGroup",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    # Which requests a fault is for; None: any.
+    apis: frozenset[int] | None
+    group: str | None
+    client_id: str | None
+
+    def fits(self, exchange: Exchange) -> bool:
+        request = exchange.request
+        if self.apis is not None and request.api_key not in self.apis:
+            return False
+        if self.client_id is not None and request.client_id != self.client_id:
+            return False
+        return self.group is None or self.group in groups_of(exchange)
+
+
+class Fault:
+    """One fault, from the call that makes it until it is used up or released.
+
+    As a context manager it is released at the end of the block.  Safe to use from any thread.
+
+    Attributes:
+        description: what it does, in words.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        target: _Target,
+        times: int | None,
+        replace: Callable[[Handler], Handler],
+    ) -> None:
+        if times is not None and times < 1:
+            raise InvalidArgumentError(f"times={times}: a fault is for at least one request")
+        self.description = description
+        self._target = target
+        self._left = times
+        self._replace = replace
+        self._changed = threading.Condition()
+        self._hits = 0
+        self._is_released = False
+
+    @property
+    def hits(self) -> int:
+        """How many requests have met it."""
+        return self._hits
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the next request that fits meets it."""
+        return not self._is_released and self._left != 0
+
+    def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
+        """Waits until so many requests have met it.
+
+        Args:
+            hits: since the fault was made.
+            timeout: in seconds.
+
+        Raises:
+            TimeoutError: fewer have within that time.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._hits >= hits, timeout):
+                raise TimeoutError(f"{self!r} was to be met {hits} times within {timeout} s")
+
+    def release(self) -> None:
+        """Ends it; the log says how often it was met."""
+        with self._changed:
+            if self._is_released:
+                return
+            self._is_released = True
+        level = logging.INFO if self._hits else logging.WARNING
+        _log.log(level, "%r is released", self)
+
+    def take(self, handler: Handler, exchange: Exchange) -> Handler | None:
+        """What handles a request in place of `handler`; None: this fault is not for it."""
+        with self._changed:
+            if not self.is_active or not self._target.fits(exchange):
+                return None
+            self._hits += 1
+            if self._left is not None:
+                self._left -= 1
+            self._changed.notify_all()
+        return self._replace(handler)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<Fault: {self.description}; hits: {self._hits}>"
+
+
+class FaultMenu:
+    """The faults of one server.  Safe to use from any thread.
+
+    A fault is in force from the call that makes it on.  Of several that fit a request, the one that
+    was made first decides.  `group`, `client_id` and `api` say which requests a fault is for, None
+    for any; an API has its name in Kafka's protocol, "OffsetCommit".
+
+    Args:
+        clock: by which slow requests are handled.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._faults: tuple[Fault, ...] = ()
+
+    # ---------------------------------------------------------------------------------------- the menu
+
+    def loading(self, group: str, *, times: int | None = None) -> Fault:
+        """The group's coordinator loads: COORDINATOR_LOAD_IN_PROGRESS (14), but heartbeats succeed.
+
+        Args:
+            group: its id.
+            times: for so many requests; None until it is released.
+        """
+        code = COORDINATOR_LOAD_IN_PROGRESS.code
+
+        def replace(handler: Handler) -> Handler:
+            def load(node: NodeState, exchange: Exchange) -> None:
+                is_heartbeat = APIS[exchange.request.api_key].name == "Heartbeat"
+                refuse(exchange, 0 if is_heartbeat else code)
+
+            return load
+
+        return self._add(f"the coordinator of {group!r} loads", OF_COORDINATOR, group, None, times, replace)
+
+    def coordinator_moved(
+        self, group: str, *, find_coordinator: bool = False, times: int | None = None
+    ) -> Fault:
+        """Another node coordinates the group: NOT_COORDINATOR (16) to all that only it answers.
+
+        Args:
+            group: its id.
+            find_coordinator: whether FindCoordinator is answered COORDINATOR_NOT_AVAILABLE (15),
+                so that the client finds none; else it finds this server again.
+            times: for so many requests; None until it is released.
+        """
+
+        def replace(handler: Handler) -> Handler:
+            def refuse_all(node: NodeState, exchange: Exchange) -> None:
+                is_search = APIS[exchange.request.api_key].name == "FindCoordinator"
+                error = COORDINATOR_NOT_AVAILABLE if is_search else NOT_COORDINATOR
+                refuse(exchange, error.code)
+
+            return refuse_all
+
+        apis = OF_COORDINATOR | {"FindCoordinator"} if find_coordinator else OF_COORDINATOR
+        return self._add(f"the coordinator of {group!r} has moved", apis, group, None, times, replace)
+
+    def error(
+        self,
+        code: int | str | ErrorCode,
+        api: str = "OffsetCommit",
+        *,
+        group: str | None = None,
+        client_id: str | None = None,
+        times: int | None = 1,
+    ) -> Fault:
+        """A request is answered with an error and has no effect.
+
+        Args:
+            code: the error's number in Kafka's protocol, or its name, "ILLEGAL_GENERATION".
+            api: the request.
+            group: the group that it is about.
+            client_id: the client that sends it.
+            times: for so many requests; None until it is released.
+
+        Raises:
+            InvalidArgumentError: no such error, or no such API, or one that cannot be refused.
+        """
+        checked_api(api)
+        if api not in REFUSALS:
+            known = ", ".join(sorted(REFUSALS))
+            raise InvalidArgumentError(f"api={api!r} cannot be answered with an error; name one of {known}")
+        number = checked_code(code)
+
+        def replace(handler: Handler) -> Handler:
+            return lambda node, exchange: refuse(exchange, number)
+
+        target = f" of group {group!r}" if group is not None else ""
+        description = f"error {number} for {api}{target}"
+        return self._add(description, frozenset([api]), group, client_id, times, replace)
+
+    def slow(
+        self,
+        seconds: float,
+        api: str | None = None,
+        *,
+        group: str | None = None,
+        client_id: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """A request is handled late, also where its client has given up by then.
+
+        Args:
+            seconds: of the server's clock: `advance` makes them pass.
+            api: the request; None for any.
+            group: the group that it is about.
+            client_id: the client that sends it.
+            times: for so many requests; None until it is released.
+
+        Raises:
+            InvalidArgumentError: no such API, or the time is not above 0.
+        """
+        if not seconds > 0:
+            raise InvalidArgumentError(f"seconds={seconds}: a request is late by more than 0 seconds")
+
+        def replace(handler: Handler) -> Handler:
+            def handle_later(node: NodeState, exchange: Exchange) -> None:
+                self._clock.call_later(seconds, lambda: _handle(handler, node, exchange))
+
+            return handle_later
+
+        description = f"{api or 'any request'} takes {seconds} s"
+        return self._add(description, _named(api), group, client_id, times, replace)
+
+    def close_connection(
+        self,
+        api: str | None = None,
+        *,
+        after_handling: bool = False,
+        group: str | None = None,
+        client_id: str | None = None,
+        times: int | None = 1,
+    ) -> Fault:
+        """A request gets no answer: its connection ends.
+
+        Args:
+            api: the request; None for any.
+            after_handling: whether the request takes effect first, so that only its answer is lost.
+            group: the group that it is about.
+            client_id: the client that sends it.
+            times: for so many requests; None until it is released.
+
+        Raises:
+            InvalidArgumentError: no such API.
+        """
+        when = "in place of its answer" if after_handling else "before it is handled"
+        reason = f"a fault: {api or 'any request'} ends its connection {when}"
+
+        def replace(handler: Handler) -> Handler:
+            def end(node: NodeState, exchange: Exchange) -> None:
+                exchange.end(reason)
+
+            def handle_and_end(node: NodeState, exchange: Exchange) -> None:
+                exchange.divert(lambda message: exchange.end(reason))
+                handler(node, exchange)
+
+            return handle_and_end if after_handling else end
+
+        return self._add(reason.removeprefix("a fault: "), _named(api), group, client_id, times, replace)
+
+    # -------------------------------------------------------------------------------------------- port
+
+    def around(self, handler: Handler, exchange: Exchange) -> Handler:
+        """See offsetlog.server.faults.Faults."""
+        for fault in self._faults:
+            replaced = fault.take(handler, exchange)
+            if replaced is not None:
+                return replaced
+        return handler
+
+    def release(self) -> None:
+        """Ends all faults."""
+        for fault in self._faults:
+            fault.release()
+
+    def _add(
+        self,
+        description: str,
+        apis: frozenset[str] | None,
+        group: str | None,
+        client_id: str | None,
+        times: int | None,
+        replace: Callable[[Handler], Handler],
+    ) -> Fault:
+        keys = None
+        if apis is not None:
+            keys = frozenset(key for each in apis if (key := checked_api(each)) is not None)
+        fault = Fault(description, _Target(keys, group, client_id), times, replace)
+        with self._lock:
+            self._faults = (*(each for each in self._faults if each.is_active), fault)
+        return fault
+
+
+def _handle(handler: Handler, node: NodeState, exchange: Exchange) -> None:
+    # As in a connection, which has gone on to other requests.
+    try:
+        handler(node, exchange)
+    except Exception:
+        _log.exception("API %d", exchange.request.api_key)
+        exchange.end("a handler failed")
+
+
+def _named(api: str | None) -> frozenset[str] | None:
+    return None if api is None else frozenset([api])

@@ -1,0 +1,301 @@
+"""A server in this process, on a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from offsetlog.config import MaintenanceConfig
+from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.errors import ClosedError, InvalidArgumentError
+from offsetlog.manager.executor import ThreadExecutor
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.settings import ManagerSettings
+from offsetlog.protocol import APIS, Request
+from offsetlog.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
+    CreateTopicsRequestTopicConfig,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from offsetlog.pytest.faults import FaultMenu
+from offsetlog.pytest.virtual_clock import VirtualClock, VirtualExecutor
+from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers import HANDLERS
+from offsetlog.server.node import TopicDefaults
+from offsetlog.server.server import Server, ServerSettings
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+_T = TypeVar("_T")
+
+#: How long a call from a test may take before it fails, in seconds.
+CALL_SECONDS = 30.0
+#: For how long a group without members keeps its positions, as in Kafka.
+RETENTION_SECONDS = 7 * 24 * 3600.0
+#: A first rebalance does not wait for more members, as it does in Kafka for three seconds.
+NO_DELAY = CoordinatorConfig(initial_rebalance_delay=0)
+#: The time can be advanced so far, in seconds: no time in a log is later than the year 10000.
+ADVANCE_SECONDS_MAX = 100 * 366 * 24 * 3600.0
+
+
+class Group(NamedTuple):
+    """A group as Kafka's tools show it.
+
+    Attributes:
+        state: "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead".
+        protocol_type: "consumer" for consumers, "" where nobody has joined it.
+        members: the client id of each member, in no order.
+    """
+
+    state: str
+    protocol_type: str
+    members: tuple[str, ...]
+
+
+class OffsetlogServer:
+    """A real server that listens on a free port of loopback until it is stopped.
+
+    It answers commits without waiting for the disk.  Safe to use from any thread; as a context
+    manager it is stopped at the end of the block.
+
+    Args:
+        path: its log directory, new or of a server that was stopped.
+        log_partitions: of the topic of positions; None for those of the directory, a new one has 4.
+        topic_partitions: of a topic that is made without a number.
+        auto_create: whether a client that asks for a topic makes it.
+        retention_seconds: for how long a group without members keeps its positions; None for ever.
+        coordinator: settings of groups.
+
+    Attributes:
+        path: its log directory.
+        host: where it listens.
+        port: likewise.
+        faults: what makes it answer otherwise.
+
+    Raises:
+        StorageError, CorruptionError, LockedError, ConfigError: the directory cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        log_partitions: int | None = None,
+        topic_partitions: int = 1,
+        auto_create: bool = True,
+        retention_seconds: float | None = RETENTION_SECONDS,
+        coordinator: CoordinatorConfig = NO_DELAY,
+    ) -> None:
+        self.path = path
+        retention_ms = None if retention_seconds is None else round(retention_seconds * 1000)
+        manager = ManagerSettings(
+            path=path,
+            partitions=log_partitions,
+            durability="process",
+            accept_while_loading=False,
+            maintenance=MaintenanceConfig(enabled=False, retention_ms=retention_ms),
+        )
+        settings = ServerSettings(
+            manager=manager,
+            port=0,
+            coordinator=coordinator,
+            topics=TopicDefaults(topic_partitions, auto_create),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._clock = VirtualClock(self._loop)
+        self.faults = FaultMenu(self._clock)
+        executor = VirtualExecutor(ThreadExecutor(2), self._clock)
+        self._manager = LogManager(manager, executor=executor, clock=self._clock.store_clock)
+        self._server = Server(
+            settings, manager=self._manager, clock=self._clock, faults=self.faults
+        )
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._loop.run_forever, name="offsetlog-server")
+        self._thread.start()
+        try:
+            self.host, self.port = self._run(self._start())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    async def _start(self) -> tuple[str, int]:
+        address = await self._server.start()
+        await self._server.node.groups.settle()
+        return address
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients find it, as their settings name it."""
+        return f"{self.host}:{self.port}"
+
+    # ------------------------------------------------------------------------------- topics and groups
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, *, configs: dict[str, str] | None = None
+    ) -> None:
+        """Makes a topic.
+
+        Args:
+            name: of the topic.
+            partitions: how many; None for those of the server.
+            configs: its settings, by Kafka's names.
+
+        Raises:
+            InvalidArgumentError: it is there already, or the name or a setting is wrong.
+            ClosedError: the server is stopped.
+        """
+        own = tuple(
+            CreateTopicsRequestTopicConfig(each, value) for each, value in (configs or {}).items()
+        )
+        count = -1 if partitions is None else partitions
+        topic = CreateTopicsRequestTopic(name, count, -1, configs=own)
+        (made,) = self._run(self._ask(CreateTopicsRequest((topic,)))).topics
+        if made.error_code:
+            reason = made.error_message or f"error {made.error_code}"
+            raise InvalidArgumentError(f"topic {name!r} was not made: {reason}")
+
+    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions that a group has committed, whatever the faults.
+
+        Raises:
+            ClosedError: the server is stopped.
+        """
+        return dict(self._manager.fetch(group))
+
+    def groups(self) -> dict[str, Group]:
+        """All groups that have members or positions, by their ids.
+
+        Raises:
+            ClosedError: the server is stopped.
+        """
+        return self._run(self._groups())
+
+    async def _groups(self) -> dict[str, Group]:
+        names = tuple(each.group_id for each in (await self._ask(ListGroupsRequest())).groups)
+        described = (await self._ask(DescribeGroupsRequest(names))).groups
+        return {
+            each.group_id: Group(
+                each.group_state,
+                each.protocol_type,
+                tuple(member.client_id for member in each.members),
+            )
+            for each in described
+        }
+
+    async def _ask(self, message: Any) -> Any:
+        # As a client would, and past the faults.
+        api = next(each for each in APIS.values() if each.request is type(message))
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        request = Request(api.key, api.last_version, 0, "offsetlog.pytest", message)
+        HANDLERS[api.key](
+            self._server.node,
+            Exchange(request, self.host, answer.set_result, lambda reason: answer.cancel(reason)),
+        )
+        return await answer
+
+    # ------------------------------------------------------------------------------------------- time
+
+    def advance(self, seconds: float) -> None:
+        """Puts the server's clock ahead; returns when all that was due has happened.
+
+        On the way the sessions of members end that send no heartbeat in this call, which is every
+        member for a time longer than its session; rebalances end, slow requests are handled, and at
+        the end positions expire.  The clock runs on with real time before and after.
+
+        Args:
+            seconds: from 0 on.
+
+        Raises:
+            InvalidArgumentError: the time is negative, or more than a hundred years.
+            ClosedError: the server is stopped.
+        """
+        if not 0 <= seconds <= ADVANCE_SECONDS_MAX:
+            raise InvalidArgumentError(
+                f"seconds={seconds}: time goes ahead by 0 to {ADVANCE_SECONDS_MAX:.0f} seconds"
+            )
+        self._run(self._advance(seconds))
+
+    async def _advance(self, seconds: float) -> None:
+        await self._clock.advance(seconds, self._server.node.groups.settle)
+        await self._loop.run_in_executor(None, self._manager.expire)
+
+    # -------------------------------------------------------------------------------------------- life
+
+    def stop(self) -> None:
+        """Stops it; its directory stays, and another server may go on with it.  May be repeated."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            self.faults.release()
+            try:
+                self._run(self._stop())
+            finally:
+                self._is_stopped = True
+                self._end_loop()
+
+    async def _stop(self) -> None:
+        self._clock.close()
+        await self._server.stop()
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        if self._is_stopped:
+            work.close()
+            raise ClosedError(f"the server of {self.path} is stopped")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
+
+    def _end_loop(self) -> None:
+        ended = asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop)
+        ended.result(CALL_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<OffsetlogServer: {self.bootstrap_servers}, {self.path}>"
+
+
+class ServerFactory:
+    """Starts servers, and stops those that are left at its end.
+
+    Args:
+        make_path: makes an empty directory.
+    """
+
+    def __init__(self, make_path: Callable[[], Path]) -> None:
+        self._make_path = make_path
+        self._servers: list[OffsetlogServer] = []
+
+    def __call__(self, path: Path | None = None, **settings: Any) -> OffsetlogServer:
+        """Starts a server.
+
+        Args:
+            path: its log directory; None for a new one.
+            settings: see OffsetlogServer, which says what is raised, too.
+        """
+        server = OffsetlogServer(self._make_path() if path is None else path, **settings)
+        self._servers.append(server)
+        return server
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for server in reversed(self._servers):
+            server.stop()
