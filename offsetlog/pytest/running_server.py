@@ -193,10 +193,12 @@ class OffsetlogServer:
         api = next(each for each in APIS.values() if each.request is type(message))
         answer: asyncio.Future[Any] = self._loop.create_future()
         request = Request(api.key, api.last_version, 0, "offsetlog.pytest", message)
-        HANDLERS[api.key](
-            self._server.node,
-            Exchange(request, self.host, answer.set_result, lambda reason: answer.cancel(reason)),
-        )
+
+        def refuse(reason: str) -> None:
+            answer.set_exception(InvalidArgumentError(f"{api.name} was refused: {reason}"))
+
+        exchange = Exchange(request, self.host, answer.set_result, refuse)
+        HANDLERS[api.key](self._server.node, exchange)
         return await answer
 
     # ------------------------------------------------------------------------------------------- time

@@ -87,7 +87,7 @@ def offsets(server, group: str) -> dict[TopicPartition, int]:
 def test_topics_and_positions(server, client):
     topic = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),), False), 12).topics[0]
     assert len(topic.partitions) == 2
-    with pytest.raises(InvalidArgumentError, match="topic 'orders' was not made: .*there already"):
+    with pytest.raises(InvalidArgumentError, match=r"topic 'orders' was not made: .*there already"):
         server.create_topic("orders")
     with pytest.raises(InvalidArgumentError, match="was not made"):
         server.create_topic("small", configs={"retention.ms": "soon"})
@@ -144,7 +144,8 @@ def test_a_session_ends(server, client):
 def test_a_rebalance_does_not_wait_for_who_is_silent(server, client):
     member_id, _ = member_of(client, "billing", session_seconds=1800)
     with Client((server.host, server.port)) as other:
-        join = JoinGroupRequest("billing", 1_800_000, 60_000, "", None, "consumer", (JoinGroupRequestProtocol("range"),))
+        protocols = (JoinGroupRequestProtocol("range"),)
+        join = JoinGroupRequest("billing", 1_800_000, 60_000, "", None, "consumer", protocols)
         given = other.ask(join, 9).member_id
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(other.ask(join._replace(member_id=given), 9)))
