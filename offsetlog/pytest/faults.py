@@ -170,7 +170,9 @@ class FaultMenu:
 
             return load
 
-        return self._add(f"the coordinator of {group!r} loads", OF_COORDINATOR, group, None, times, replace)
+        return self._add(
+            f"the coordinator of {group!r} loads", OF_COORDINATOR, group, None, times, replace
+        )
 
     def coordinator_moved(
         self, group: str, *, find_coordinator: bool = False, times: int | None = None
@@ -193,7 +195,9 @@ class FaultMenu:
             return refuse_all
 
         apis = OF_COORDINATOR | {"FindCoordinator"} if find_coordinator else OF_COORDINATOR
-        return self._add(f"the coordinator of {group!r} has moved", apis, group, None, times, replace)
+        return self._add(
+            f"the coordinator of {group!r} has moved", apis, group, None, times, replace
+        )
 
     def error(
         self,
@@ -219,7 +223,9 @@ class FaultMenu:
         checked_api(api)
         if api not in REFUSALS:
             known = ", ".join(sorted(REFUSALS))
-            raise InvalidArgumentError(f"api={api!r} cannot be answered with an error; name one of {known}")
+            raise InvalidArgumentError(
+                f"api={api!r} cannot be answered with an error; name one of {known}"
+            )
         number = checked_code(code)
 
         def replace(handler: Handler) -> Handler:
@@ -251,7 +257,9 @@ class FaultMenu:
             InvalidArgumentError: no such API, or the time is not above 0.
         """
         if not seconds > 0:
-            raise InvalidArgumentError(f"seconds={seconds}: a request is late by more than 0 seconds")
+            raise InvalidArgumentError(
+                f"seconds={seconds}: a request is late by more than 0 seconds"
+            )
 
         def replace(handler: Handler) -> Handler:
             def handle_later(node: NodeState, exchange: Exchange) -> None:
@@ -296,7 +304,9 @@ class FaultMenu:
 
             return handle_and_end if after_handling else end
 
-        return self._add(reason.removeprefix("a fault: "), _named(api), group, client_id, times, replace)
+        return self._add(
+            reason.removeprefix("a fault: "), _named(api), group, client_id, times, replace
+        )
 
     # -------------------------------------------------------------------------------------------- port
 

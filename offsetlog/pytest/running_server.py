@@ -39,7 +39,7 @@ CALL_SECONDS = 30.0
 RETENTION_SECONDS = 7 * 24 * 3600.0
 #: A first rebalance does not wait for more members, as it does in Kafka for three seconds.
 NO_DELAY = CoordinatorConfig(initial_rebalance_delay=0)
-#: The time can be advanced so far, in seconds: no time in a log is later than the year 10000.
+#: The time can be advanced so far in one call, in seconds; more is a mistake of units.
 ADVANCE_SECONDS_MAX = 100 * 366 * 24 * 3600.0
 
 
@@ -116,7 +116,9 @@ class OffsetlogServer:
         )
         self._lock = threading.Lock()
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._loop.run_forever, name="offsetlog-server")
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="offsetlog-server", daemon=True
+        )
         self._thread.start()
         try:
             self.host, self.port = self._run(self._start())

@@ -38,7 +38,7 @@ class VirtualClock:
 
     Attributes:
         offset: by how many seconds it is ahead of real time.
-        store_clock: the time of day for the log directory; it is set whenever the time is asked for.
+        store_clock: the time of day for the log directory, set whenever the time is asked for.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -49,6 +49,7 @@ class VirtualClock:
         self._numbers = itertools.count()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_advancing = False
+        self._turn = asyncio.Lock()
 
     def time(self) -> float:
         """See Clock."""
@@ -75,10 +76,16 @@ class VirtualClock:
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
         """Goes ahead, and calls what is due on the way, each at its own time and in order.
 
+        Of several calls at once, each goes on where the one before it has arrived.
+
         Args:
             seconds: at least 0.
             settle: waits until everything that a call has begun is done: it may order more.
         """
+        async with self._turn:
+            await self._advance(seconds, settle)
+
+    async def _advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
         target = self.offset + seconds
         self._is_advancing = True
         try:

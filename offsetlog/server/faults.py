@@ -18,7 +18,10 @@ Handler = Callable[["NodeState", Exchange], None]
 
 
 class Faults(Protocol):
-    """Decides how each request is handled; called on the event loop, once for each."""
+    """Decides how each request is handled; called on the event loop, once for each.
+
+    Every request passes it, so no connection of a server that has one takes a shorter way.
+    """
 
     def around(self, handler: Handler, exchange: Exchange) -> Handler:
         """Returns what handles a request: `handler` itself, or something in its place."""

@@ -12,6 +12,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
@@ -40,6 +41,11 @@ def test_every_public_name_is_there() -> None:
 def test_an_extension_has_its_stub(name: str) -> None:
     importlib.import_module(f"offsetlog._native.{name}")
     assert (files("offsetlog") / "_native" / f"{name}.pyi").is_file()
+
+
+def test_pytest_finds_the_plugin() -> None:
+    (found,) = (each for each in entry_points(group="pytest11") if each.value == "offsetlog.pytest")
+    assert found.load().offsetlog_server is not None
 
 
 def test_data_files_are_there() -> None:

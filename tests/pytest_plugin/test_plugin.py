@@ -1,4 +1,4 @@
-"""The plugin as pytest sees it: found where offsetlog is installed, light until it is used, and documented."""
+"""The plugin as pytest sees it: found, light until it is used, and documented."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.pages import module_of
 
-#: Runs of pytest see the plugin as an installed package gives it, and none of this repository's settings.
+#: A test that fails if its run has imported more of offsetlog than the plugin.
 LIGHT = """
 import sys
 
@@ -33,7 +33,9 @@ def test_nothing_of_the_server_is_imported_before_a_fixture_is_used(pytester):
 
 def test_the_fixtures_are_listed(pytester):
     listed = pytester.runpytest_subprocess("--fixtures")
-    listed.stdout.fnmatch_lines(["offsetlog_server_factory [[]session scope[]]*", "offsetlog_server --*"])
+    listed.stdout.fnmatch_lines(
+        ["offsetlog_server_factory [[]session scope[]]*", "offsetlog_server --*"]
+    )
 
 
 @pytest.mark.source_tree
@@ -77,7 +79,9 @@ def test_a_failed_test_shows_the_fault_that_nobody_met(pytester):
     """)
     shown = pytester.runpytest_subprocess()
     shown.assert_outcomes(failed=1)
-    shown.stdout.fnmatch_lines(["*WARNING*error 16 for OffsetCommit of group 'billing'; hits: 0> is released*"])
+    shown.stdout.fnmatch_lines(
+        ["*WARNING*error 16 for OffsetCommit of group 'billing'; hits: 0> is released*"]
+    )
 
 
 def test_what_is_named_for_annotations():

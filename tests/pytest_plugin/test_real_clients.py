@@ -140,7 +140,7 @@ def test_a_session_ends_and_the_consumer_comes_back(server, reader):
     assert len(reader.read(4)) == 4
     reader.commit()
     server.advance(31)
-    reader.until(lambda: reader.lost == 1 and reader.assigned == 2)
+    reader.until(lambda: reader.lost >= 1 and reader.assigned >= 2)
     produce(server, 4)
     # From where it had committed, and nothing twice.
     assert len(reader.read(4)) == 4
@@ -149,7 +149,9 @@ def test_a_session_ends_and_the_consumer_comes_back(server, reader):
 
 
 def test_positions_expire(server):
-    consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": GROUP, "log_level": 0})
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap_servers, "group.id": GROUP, "log_level": 0}
+    )
     try:
         place = ConfluentPartition("orders", 0, 42)
         consumer.commit(offsets=[place], asynchronous=False)
@@ -211,7 +213,7 @@ def test_a_commit_whose_answer_is_lost_is_there(server):
         place = {KafkaPythonPartition("orders", 0): OffsetAndMetadata(42, "", -1)}
         lost = server.faults.close_connection("OffsetCommit", after_handling=True, times=None)
         with lost, pytest.raises(KafkaPythonError):
-            consumer.commit(place, timeout_ms=1000)
+            consumer.commit(place, timeout_ms=2000)
         assert lost.hits >= 1
         assert offsets(server) == {0: 42}
     finally:
@@ -251,10 +253,14 @@ def test_aiokafka(server):
 
 def test_a_slow_answer_is_waited_for(server):
     place = ConfluentPartition("orders", 0, 42)
-    consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": GROUP, "log_level": 0})
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap_servers, "group.id": GROUP, "log_level": 0}
+    )
     try:
         with server.faults.slow(20, "OffsetCommit", client_id="rdkafka") as slow:
-            committing = threading.Thread(target=lambda: consumer.commit(offsets=[place], asynchronous=False))
+            committing = threading.Thread(
+                target=lambda: consumer.commit(offsets=[place], asynchronous=False)
+            )
             committing.start()
             slow.wait()
             assert server.committed(GROUP) == {}

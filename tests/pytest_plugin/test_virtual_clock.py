@@ -1,4 +1,4 @@
-"""The plugin's clock: it runs on, goes ahead when it is asked to, and calls what is due in order."""
+"""The plugin's clock: it runs on, goes ahead when asked, and calls what is due in order."""
 
 from __future__ import annotations
 
@@ -52,13 +52,17 @@ def test_deadlines_come_in_order_at_their_times():
         start = clock.time()
         met: list[tuple[int, float]] = []
         timers = [
-            clock.call_at(start + delay, lambda number=number: met.append((number, clock.time() - start)))
+            clock.call_at(
+                start + delay, lambda number=number: met.append((number, clock.time() - start))
+            )
             for number, delay in enumerate(delays)
         ]
         for number in cancelled:
             timers[number].cancel()
         await clock.advance(2000, nothing)
-        assert [number for number, _ in met] == sorted(set(range(200)) - cancelled, key=lambda each: delays[each])
+        assert [number for number, _ in met] == sorted(
+            set(range(200)) - cancelled, key=lambda each: delays[each]
+        )
         # Each saw the time it had asked for, and not the end of the way.
         assert all(0 <= time - delays[number] < 5 for number, time in met)
 
@@ -85,6 +89,21 @@ def test_what_is_ordered_on_the_way_is_met_on_the_way():
         clock.call_later(10, again)
         await clock.advance(45, settle)
         assert met == [10, 20, 30, 40]
+
+    in_a_loop(work)
+
+
+def test_two_that_advance_at_once_add_up():
+    async def work(clock: VirtualClock) -> None:
+        start = clock.time()
+        for delay in (5, 15, 25):
+            clock.call_later(delay, lambda: None)
+
+        async def settle() -> None:
+            await asyncio.sleep(0)
+
+        await asyncio.gather(*(clock.advance(10, settle) for _ in range(3)))
+        assert clock.time() - start >= 30
 
     in_a_loop(work)
 
