@@ -50,8 +50,8 @@ int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_unit
                   uint64_t seed, size_t admissions_max, ol_error *error) OL_NODISCARD;
 void ol_front_free(ol_front *front);
 
-/* Says whether a log partition is led here and its groups are known.  Where it is not, its positions
- * are not read, and all that was admitted of its groups is revoked. */
+/* Says whether a log partition is led here and its groups are known.  Where it is not, its
+ * positions are not read, and all that was admitted of its groups is revoked. */
 void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led);
 
 /* Reads the header of a frame (without its size); true where the API is one of the three. */

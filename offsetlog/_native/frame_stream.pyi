@@ -2,6 +2,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from typing_extensions import disjoint_base
+
 from offsetlog._native.front import Front, Place
 
 SEND_BYTES: int
@@ -12,6 +14,7 @@ IN_FLIGHT: int
 WAITING: int
 CLOSING: int
 
+@disjoint_base
 class FrameStream:
     transport: asyncio.Transport | None
     @property

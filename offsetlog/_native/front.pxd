@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from offsetlog._native.csrc cimport ol_answers, ol_front, ol_request_header, ol_slice
@@ -6,6 +7,7 @@ from offsetlog._native.store_core cimport StoreCore
 
 
 # Where an answer goes: those before it are sent first.
+@cython.final
 cdef class Place:
     cdef public object exchange     # of a request that a handler answers; None: of requests that the front has answered
     cdef bytes answer               # None: not yet
@@ -18,6 +20,7 @@ cdef class Place:
     cdef dict failures              # of log partitions, by number
 
     cdef int settle(self, Front front, int32_t number, object failure) except -1
+    cdef bytes with_refusals(self, Front front)
 
 
 # A commit that a place waits for.
@@ -26,6 +29,7 @@ cdef struct awaited:
     uint64_t term
 
 
+@cython.final
 cdef class Front:
     cdef ol_front front
     cdef ol_answers answers         # of the run of requests that is being read

@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, final
 
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.messages import Request
@@ -8,22 +8,24 @@ from offsetlog.errors import OffsetLogError
 
 ADMISSIONS_MAX: int
 
+@final
 class Place:
     exchange: Any
     @property
     def requests(self) -> int: ...
 
+@final
 class Front:
     is_off: bool
-    def __init__(
-        self,
+    def __new__(
+        cls,
         manager: ManagerCore,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         *,
         metadata_units_max: int,
         refused: Callable[[Request, OffsetLogError], bytes],
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def commits(self) -> int: ...
     @property

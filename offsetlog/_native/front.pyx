@@ -4,6 +4,7 @@ csrc/front makes the answers; here are the engine that commits, and the answers 
 connections share one flush: what they have committed within one turn of the event loop is waited for together.
 """
 
+cimport cython
 import os
 from collections import deque
 
@@ -59,6 +60,7 @@ cdef enum:
 cdef size_t ANSWERS_KEPT = 1 << 20
 
 
+@cython.final
 cdef class Place:
     """Where an answer goes: those before it are sent first."""
 
@@ -80,7 +82,7 @@ cdef class Place:
         stream.settled()
         return 0
 
-    def with_refusals(self, Front front):
+    cdef bytes with_refusals(self, Front front):
         # Requests and answers lie one after the other, each with its size.
         cdef const uint8_t *requests = self.frames
         cdef const uint8_t *answers = self.prepared
@@ -103,6 +105,7 @@ cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with
     (<list>context).append((text_of(member_id.data, member_id.size), at))
 
 
+@cython.final
 cdef class Front:
     """What connections ask before they ask a handler.  Not thread-safe: it belongs to one event loop.
 

@@ -12,9 +12,6 @@ from offsetlog.clock import wall_ms
 class Timer(Protocol):
     """A call that was ordered for later."""
 
-    def when(self) -> float:
-        """The time of the call, in seconds of the clock."""
-
     def cancel(self) -> None:
         """Takes the order back."""
 

@@ -75,6 +75,7 @@ class GroupHost:
         self._settled.set()
         self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: Timer | None = None
+        self._timer_at = 0.0
         self.coordinator = Coordinator(config, self, manager.partition_for)
 
     # ----------------------------------------------------------------------------------------- leading
@@ -122,11 +123,12 @@ class GroupHost:
     def _arm(self) -> None:
         deadline = self.coordinator.next_deadline()
         if self._timer is not None:
-            if deadline is not None and self._timer.when() <= deadline:
+            if deadline is not None and self._timer_at <= deadline:
                 return
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
+            self._timer_at = deadline
             self._timer = self._clock.call_at(deadline, self._tick)
 
     def _tick(self) -> None:
