@@ -1,6 +1,7 @@
 """The frames of one connection: requests in, answers out, in the order of the requests."""
 
 from collections import deque
+from time import perf_counter
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -77,6 +78,8 @@ cdef class FrameStream:
 
     def data_received(self, bytes data not None):
         """See asyncio.Protocol."""
+        if self.front is not None:
+            self.front.received_bytes += len(data)
         if self.received:
             if type(self.received) is bytes:
                 self.received = bytearray(self.received)
@@ -120,6 +123,7 @@ cdef class FrameStream:
         cdef Py_ssize_t end
         cdef int32_t length
         cdef double now = self.time()
+        cdef double read_at = perf_counter()
         while self.held == 0 and self.transport is not None and size - at >= SIZE_BYTES:
             length = ol_load_i32(bytes_ + at)
             if length < 0 or length > self.request_bytes_max:
@@ -136,13 +140,13 @@ cdef class FrameStream:
                 at = end
                 if (<Py_ssize_t>self.front.answers.size >= SEND_BYTES_C
                         or self.in_flight + run_requests >= self.in_flight_max):
-                    self.end_run(bytes_ + run_start, at - run_start, run_requests)
+                    self.end_run(bytes_ + run_start, at - run_start, run_requests, read_at)
                     run_start, run_requests = at, 0
                 if length > SMALL_REQUEST_BYTES_C:
                     self.taken()
                 continue
             if run_requests > 0:
-                self.end_run(bytes_ + run_start, at - run_start, run_requests)
+                self.end_run(bytes_ + run_start, at - run_start, run_requests, read_at)
             frame = PyBytes_FromStringAndSize(<const char *>bytes_ + at + SIZE_BYTES, length)
             at = run_start = end
             run_requests = 0
@@ -154,11 +158,11 @@ cdef class FrameStream:
             if self.unsent >= SEND_BYTES_C:
                 self.send()
         if run_requests > 0:
-            self.end_run(bytes_ + run_start, at - run_start, run_requests)
+            self.end_run(bytes_ + run_start, at - run_start, run_requests, read_at)
         return at
 
-    cdef int end_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests) except -1:
-        cdef Place place = self.front.take_run(self, frames, <size_t>size, requests)
+    cdef int end_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests, double read_at) except -1:
+        cdef Place place = self.front.take_run(self, frames, <size_t>size, requests, read_at)
         self.add(place)
         if place.answer is not None:
             self.unsent += len(place.answer)
@@ -229,7 +233,10 @@ cdef class FrameStream:
             if place.answer:
                 frames.append(place.answer)
         if frames and self.transport is not None:
-            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            answers = frames[0] if len(frames) == 1 else b"".join(frames)
+            if self.front is not None:
+                self.front.sent_bytes += len(answers)
+            self.transport.write(answers)
         self.unsent = 0
         if self.held & IN_FLIGHT_C and self.in_flight < self.in_flight_max:
             self.release(IN_FLIGHT_C)

@@ -6,12 +6,22 @@ from offsetlog._native.manager_core cimport ManagerCore
 from offsetlog._native.store_core cimport StoreCore
 
 
+# How many requests, by API, and the positions of the commits.
+cdef struct counted:
+    int64_t commits
+    int64_t fetches
+    int64_t heartbeats
+    int64_t positions
+
+
 # Where an answer goes: those before it are sent first.
 @cython.final
 cdef class Place:
     cdef public object exchange     # of a request that a handler answers; None: of requests that the front has answered
     cdef bytes answer               # None: not yet
     cdef readonly Py_ssize_t requests
+    cdef counted counts             # of requests that the front has answered
+    cdef double read_at             # when they were read, in seconds of time.perf_counter
     # Of requests that the front has answered, and whose answers wait until their commits are safe:
     cdef object stream              # is called with the place then
     cdef bytes frames
@@ -41,7 +51,10 @@ cdef class Front:
     cdef bint waits_for_flush
     cdef public bint is_off         # everything is declined
     cdef readonly int64_t commits, fetches, heartbeats
-    # Of the run: what its commits wait for.
+    cdef public object metrics      # takes what was answered; None: nobody does
+    cdef public int64_t received_bytes, sent_bytes      # of all connections
+    # Of the run: what is counted, and what its commits wait for.
+    cdef counted counts
     cdef int32_t last_number        # -1: none yet
     cdef awaited last
     cdef dict others                # number -> (end offset, term)
@@ -53,5 +66,7 @@ cdef class Front:
     cdef bint answer(self, const uint8_t *frame, size_t size, double at) except -1
     cdef bint commit(self, const ol_request_header *header, ol_slice body, double at) except -1
     cdef int wait_for(self, int32_t number, int64_t end_offset, uint64_t term) except -1
-    cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests)
+    cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests,
+                             double read_at)
+    cdef int report(self, Place place) except -1
     cdef int park(self, Place place) except -1

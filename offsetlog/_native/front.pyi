@@ -17,6 +17,9 @@ class Place:
 @final
 class Front:
     is_off: bool
+    metrics: Any
+    received_bytes: int
+    sent_bytes: int
     def __new__(
         cls,
         manager: ManagerCore,

@@ -7,6 +7,7 @@ connections share one flush: what they have committed within one turn of the eve
 cimport cython
 import os
 from collections import deque
+from time import perf_counter
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
@@ -16,6 +17,7 @@ from offsetlog._native.buffers cimport NAME_GROUP, NAME_METADATA, NAME_TOPIC, ta
 from offsetlog._native.csrc cimport (
     OL_API_HEARTBEAT,
     OL_API_OFFSET_COMMIT,
+    OL_API_OFFSET_FETCH,
     OL_OK,
     OL_WOULD_BLOCK,
     ol_admission_key,
@@ -79,6 +81,7 @@ cdef class Place:
         self.answer = self.prepared if self.failures is None else self.with_refusals(front)
         self.prepared = self.frames = None
         stream, self.stream = self.stream, None
+        front.report(self)
         stream.settled()
         return 0
 
@@ -116,6 +119,10 @@ cdef class Front:
         metadata_units_max: of one position, in UTF-16 units.
         refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written; returns
             the frame of its answer.
+
+    Attributes:
+        metrics: a RequestMetrics, which is called with what was answered here; None: nobody counts.
+        received_bytes, sent_bytes: of all connections.
     """
 
     def __cinit__(self, ManagerCore manager not None, loop, now_ms, *, size_t metadata_units_max, refused):
@@ -201,10 +208,12 @@ cdef class Front:
             if not ol_front_heartbeat(&self.front, &header, body, at, &self.answers):
                 return False
             self.heartbeats += 1
+            self.counts.heartbeats += 1
             return True
         if not ol_front_fetch(&self.front, &header, body, self.core.slots, &self.answers):
             return False
         self.fetches += 1
+        self.counts.fetches += 1
         return True
 
     cdef bint commit(self, const ol_request_header *header, ol_slice body, double at) except -1:
@@ -232,6 +241,8 @@ cdef class Front:
             return False
         ol_front_end_commit(&commit, header, at, &self.answers)
         self.commits += 1
+        self.counts.commits += 1
+        self.counts.positions += <int64_t>commit.count
         self.manager.report_written(commit.log_partition)
         if self.waits_for_flush:
             self.wait_for(commit.log_partition, result.end_offset, result.term)
@@ -247,7 +258,8 @@ cdef class Front:
         self.last.term = term
         return 0
 
-    cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests):
+    cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests,
+                        double read_at):
         # The answers of the run, which ends here.
         cdef Place place = Place.__new__(Place)
         cdef bytes answers = PyBytes_FromStringAndSize(<const char *>self.answers.bytes, <Py_ssize_t>self.answers.size)
@@ -255,14 +267,35 @@ cdef class Front:
             ol_answers_free(&self.answers)
         self.answers.size = 0
         place.requests = requests
+        place.counts = self.counts
+        place.read_at = read_at
+        self.counts = counted(0, 0, 0, 0)
         if self.last_number < 0:
             place.answer = answers
+            self.report(place)
             return place
         place.prepared = answers
         place.frames = PyBytes_FromStringAndSize(<const char *>frames, <Py_ssize_t>size)
         place.stream = stream
         self.park(place)
         return place
+
+    cdef int report(self, Place place) except -1:
+        # One call an API for all requests of a run.
+        cdef double seconds
+        if self.metrics is None:
+            return 0
+        # Not the loop's time, which stands still within a turn of it.
+        seconds = perf_counter() - place.read_at
+        if place.counts.commits > 0:
+            self.metrics.answered(OL_API_OFFSET_COMMIT, seconds, times=place.counts.commits)
+            if place.failures is None:
+                self.metrics.committed(place.counts.positions, place.counts.commits)
+        if place.counts.fetches > 0:
+            self.metrics.answered(OL_API_OFFSET_FETCH, seconds, times=place.counts.fetches)
+        if place.counts.heartbeats > 0:
+            self.metrics.answered(OL_API_HEARTBEAT, seconds, times=place.counts.heartbeats)
+        return 0
 
     cdef int park(self, Place place) except -1:
         cdef dict all_waits = self.others

@@ -60,6 +60,7 @@ COMMANDS = (
     "snapshot",
     "repair",
     "serve",
+    "top",
     "demo",
 )
 SPARK = "spark"

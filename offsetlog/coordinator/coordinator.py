@@ -11,7 +11,7 @@ anything that may change a group, its admissions are revoked (csrc/front/admissi
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -190,6 +190,10 @@ class Coordinator:
         """Whether a partition loads, whose groups are not known yet."""
         return bool(self._loading)
 
+    def loads(self, partition: int) -> bool:
+        """Whether a partition is led here, and its groups are not known yet."""
+        return partition in self._loading
+
     def loaded_partitions(self) -> list[int]:
         """The partitions whose groups are known."""
         return sorted(self._partitions)
@@ -210,6 +214,21 @@ class Coordinator:
             for slot in slots.values()
             if slot.group.has_record
         ]
+
+    def count_by_state(self) -> Counter[tuple[str, str]]:
+        """Counts the groups that have records by type and state, as ListGroups names them.
+
+        From any thread: each group is counted once, in a state that it had meanwhile.
+        """
+        found: Counter[tuple[str, str]] = Counter()
+        for slots in self._partitions.copy().values():
+            for slot in list(slots.values()):
+                if slot.group.has_record:
+                    found["classic", slot.group.state.value] += 1
+        for others in self._others.copy().values():
+            for other in list(others.values()):
+                found[other.group_type, "Stable" if other.has_members else "Empty"] += 1
+        return found
 
     def _slot(self, group_id: str) -> _Slot | None:
         return self._partitions[self._partition_for(group_id)].get(group_id)

@@ -198,6 +198,7 @@ class MaintenanceRecord:
             plan.cleanable_bytes,
             plan.size,
             plan.live_bytes,
+            extra={"partition": plan.number, "action": plan.action},
         )
 
     def record_report(self, known: KnownLog, report: CleaningReport) -> None:
@@ -221,6 +222,12 @@ class MaintenanceRecord:
             report.bytes_after,
             report.records_kept,
             report.records_read,
+            extra={
+                "partition": report.partition,
+                "seconds": report.seconds,
+                "bytes_before": report.bytes_before,
+                "bytes_after": report.bytes_after,
+            },
         )
 
     def record_trouble(
@@ -241,6 +248,7 @@ class MaintenanceRecord:
                 type(failure).__name__,
                 failure,
                 exc_info=None if isinstance(failure, OffsetLogError) else failure,
+                extra={"partition": number, "work": kind},
             )
 
     def record_expiry(self, number: int, counted: dict[str, int]) -> None:
@@ -253,6 +261,7 @@ class MaintenanceRecord:
                 log_name(number),
                 counted["positions_expired"],
                 counted["groups_removed"],
+                extra={"partition": number, **counted},
             )
 
     def record_refused_expiry(self, failure: Exception) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from offsetlog._native.parking import Parking
+from offsetlog._native.partition import Partition
 from offsetlog._native.replica import Replica
 from offsetlog.errors import ClosedError
+from offsetlog.histogram import Histogram
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.transition import PartitionTransition
 
@@ -28,6 +31,9 @@ class Flushes:
         epoch_of: returns the newest leader epoch of a partition.
         for_disk: by number the writes that wait for the disk.
         for_watermark: by number those that wait for W, which fail when the log does.
+
+    Attributes:
+        times: how long they took.
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class Flushes:
         self._for_disk = for_disk
         self._for_watermark = for_watermark
         self._lock = threading.Lock()
+        self.times = Histogram()
         self._transitions: dict[int, PartitionTransition] = {}
         self._closed = False
 
@@ -88,7 +95,7 @@ class Flushes:
             if replica is None:
                 raise ClosedError(f"log partition {number} is closed")
             reached = replica.positions().log_end
-            flushed = replica.partition.flush()
+            flushed = self._measured(replica.partition)
         except Exception as failure:
             self._fail(number, reached, failure)
             if transition is not None:
@@ -97,6 +104,14 @@ class Flushes:
             self._for_disk[number].settle(flushed)
             if transition is not None:
                 transition.succeed(flushed)
+
+    def _measured(self, partition: Partition) -> int:
+        began = time.monotonic()
+        flushed = partition.flush()
+        seconds = time.monotonic() - began
+        with self._lock:
+            self.times.observe(seconds)
+        return flushed
 
     def _fail(self, number: int, reached: int, failure: Exception) -> None:
         # Those that came later have a flush of their own ordered.  Of a log that failed for good

@@ -83,8 +83,9 @@ class LogManager:
         background: whether threads prepare segments and look after the logs.
 
     Attributes:
-        group_log: the records of groups, once it is started.
-        directory: the log directory, for those who keep other logs in it; likewise.
+        group_log: the records of groups, once it is started; likewise the others.
+        directory: the log directory, for those who keep other logs in it.
+        maintenance_status, flush_times: of the work that goes on beside.
     """
 
     def __init__(
@@ -208,6 +209,7 @@ class LogManager:
         )
         self._core = core
         self.group_log = GroupLog(core, self.directory)
+        self.maintenance_status, self.flush_times = self._maintenance.status, self._flushes.times
         for partition in self._owned.all():
             self._replicas.use(Replica(partition))
         self._maintenance.attach(store, self._owned.all())

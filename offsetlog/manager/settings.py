@@ -230,18 +230,25 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
     for name in properties:
         if name.startswith(_QUOTA) and name not in PROPERTIES:
             raise ConfigError(f"{name} is no quota; there are {', '.join(sorted(quotas))}")
-    whole: dict[str, Any] = {
-        "": ManagerSettings(path=Path()),
-        "quotas": QuotaLimits(),
-        "store": StoreConfig(),
-        "maintenance": MaintenanceConfig(),
-    }
+    settings = ManagerSettings(path=Path())
     # In the order of the readers: the replication factor comes before what it bounds.
     for name in (each for each in _READERS if each in properties):
-        part, attribute, read = _READERS[name]
-        whole[part] = _changed(name, whole[part], attribute, read(name, properties[name]))
-    settings: ManagerSettings = whole.pop("")
-    return replace(settings, **whole)
+        settings = with_property(settings, name, properties[name])
+    return settings
+
+
+def with_property(settings: ManagerSettings, name: str, value: Setting) -> ManagerSettings:
+    """Returns the settings with one of PROPERTIES changed.
+
+    Raises:
+        ConfigError: the value is out of its domain; names the property.
+    """
+    part, attribute, read = _READERS[name]
+    wanted = read(name, value)
+    if not part:
+        return cast(ManagerSettings, _changed(name, settings, attribute, wanted))
+    changed = _changed(name, getattr(settings, part), attribute, wanted)
+    return replace(settings, **{part: changed})
 
 
 def _changed(name: str, part: Any, attribute: str, value: Any) -> Any:

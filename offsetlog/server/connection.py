@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from typing import Any, cast
 
 from offsetlog._native.frame_stream import (
@@ -17,6 +18,7 @@ from offsetlog._native.frame_stream import (
 from offsetlog._native.front import Place
 from offsetlog.errors import OffsetLogError, UnsupportedVersionError
 from offsetlog.protocol import decode_request, encode_response
+from offsetlog.server.answer_errors import first_error
 from offsetlog.server.connection_limits import OpenConnections
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers import HANDLERS
@@ -118,7 +120,8 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def end(self, reason: str) -> None:
         """Ends the connection at once."""
-        _log.info("%s: closed: %s", self._host, reason)
+        fields = {"client": self._host, "reason": reason}
+        _log.info("%s: closed: %s", self._host, reason, extra=fields)
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
@@ -166,10 +169,15 @@ class Connection(FrameStream, asyncio.Protocol):
             self.end(f"API {request.api_key} is not served")
             return
 
+        # Not the loop's time, which stands still within a turn of it.
+        began = time.perf_counter()
+
         def send(message: Any) -> None:
             answer = b""
             if message is not None:
                 answer = encode_response(message, request.api_version, request.correlation_id)
+            seconds = time.perf_counter() - began
+            self._node.metrics.answered(request.api_key, seconds, first_error(message))
             self.answered(place, answer)
             if self._waiting is place:
                 self._waiting = None
@@ -184,7 +192,8 @@ class Connection(FrameStream, asyncio.Protocol):
                 self._waiting = place
                 self.hold(WAITING)
         except Exception:
-            _log.exception("%s: API %d", self._host, request.api_key)
+            fields = {"client": self._host, "api": request.api_key}
+            _log.exception("%s: API %d", self._host, request.api_key, extra=fields)
             self.end("a handler failed")
 
     def _refuse_version(self, frame: bytes, place: Place, reason: str) -> None:

@@ -104,13 +104,18 @@ class Closable(Protocol):
 
 
 class OpenConnections:
-    """The connections of a server.  Not thread-safe: it belongs to one event loop."""
+    """The connections of a server.  Not thread-safe: it belongs to one event loop.
+
+    Attributes:
+        accepted, refused: how many clients came, and found room or none; any thread may read them.
+    """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.memory = RequestMemory(limits.queued_request_bytes_max)
         self._open: dict[Closable, str] = {}
         self._by_host: Counter[str] = Counter()
+        self.accepted = self.refused = 0
         self._all_gone: asyncio.Event | None = None
 
     def __len__(self) -> int:
@@ -123,8 +128,11 @@ class OpenConnections:
             (self._by_host[host], self.limits.connections_per_host_max, "of this address"),
         ):
             if count >= limit:
-                _log.warning("%s: refused: there are %d connections %s", host, count, which)
+                text = "%s: refused: there are %d connections %s"
+                _log.warning(text, host, count, which, extra={"client": host, "connections": count})
+                self.refused += 1
                 return False
+        self.accepted += 1
         self._open[connection] = host
         self._by_host[host] += 1
         return True

@@ -56,6 +56,9 @@ class GroupHost:
         loop: on which everything runs.
         front: answers what the coordinator has admitted.
         clock: by which sessions and rebalances end.
+
+    Attributes:
+        failed_loads: why log partitions could not be loaded, by number; any thread may read it.
     """
 
     def __init__(
@@ -76,12 +79,14 @@ class GroupHost:
         self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        self.failed_loads: dict[int, str] = {}
         self.coordinator = Coordinator(config, self, manager.partition_for)
 
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
         """Leads a log partition from now on; its groups answer once it is loaded."""
+        self.failed_loads.pop(partition, None)
         self._begin()
         self.coordinator.begin_load(partition)
         transition = self._manager.become_leader(partition, epoch)
@@ -94,13 +99,16 @@ class GroupHost:
         try:
             transition.result(0)
             records = self._manager.group_log.records(partition)
-        except OffsetLogError:
-            _log.exception("log partition %d could not be loaded", partition)
+        except OffsetLogError as failure:
+            self.failed_loads[partition] = str(failure)
+            fields = {"partition": partition}
+            _log.exception("log partition %d could not be loaded", partition, extra=fields)
             self.coordinator.resign(partition)
             return
         self.coordinator.loaded(
             partition, _groups_of(partition, records), self._clock.time(), _others_of(records)
         )
+        _log.info("log partition %d is loaded", partition, extra={"partition": partition})
         self._arm()
 
     # ----------------------------------------------------------------------------------------- running
@@ -162,7 +170,8 @@ class GroupHost:
                 written: list[tuple[bytes, bytes | None]] = [(key, record.to_value())]
                 pending = manager.group_log.write_async(group_id, written, timeout=math.inf)
         except OffsetLogError as failure:
-            _log.warning("group %r: its record could not be written: %s", group_id, failure)
+            text = "group %r: its record could not be written: %s"
+            _log.warning(text, group_id, failure, extra={"partition": partition, "group": group_id})
             error = write_error(failure)
             self._loop.call_soon(self._written, partition, group_id, error)
             return
@@ -267,6 +276,6 @@ def _groups_of(
         except (CorruptionError, UnsupportedVersionError) as failure:
             _log.warning(
                 "log partition %d, group %r: its record is passed over: %s",
-                partition, group_id, failure,
+                partition, group_id, failure, extra={"partition": partition, "group": group_id},
             )
     return found

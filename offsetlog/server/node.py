@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from offsetlog._native.front import Front
 from offsetlog.manager.log_manager import LogManager
@@ -12,6 +13,7 @@ from offsetlog.server.metadata_store import MetadataStore
 from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Placement
 from offsetlog.server.producer_ids import ProducerIds
+from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.topics.topic_logs import TopicLogs
 
 
@@ -43,6 +45,8 @@ class NodeState:
         logs: finds the log of a partition.
         producer_ids: of idempotent producers.
         metadata_max_units: of one position, in UTF-16 units.
+        properties: what was set of the node, by Kafka's names.
+        metrics: what is counted while it answers.
         faults: answers requests otherwise, in tests of clients; None: nothing does.
     """
 
@@ -56,4 +60,6 @@ class NodeState:
     logs: PartitionLogs
     producer_ids: ProducerIds
     metadata_max_units: int = 4096
+    properties: Mapping[str, str] = field(default_factory=dict)
+    metrics: RequestMetrics = field(default_factory=RequestMetrics)
     faults: Faults | None = None

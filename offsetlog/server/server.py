@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from offsetlog._native.files import FileSystem
 from offsetlog._native.front import Front
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.directory.log_directory import random_topic_id
-from offsetlog.errors import ClosedError, ConfigError
+from offsetlog.errors import ClosedError, ConfigError, OffsetLogError
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings
+from offsetlog.protocol import Request
 from offsetlog.server.clock import Clock, LoopClock
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.faults import Faults
-from offsetlog.server.group_host import GroupHost
+from offsetlog.server.group_host import GroupHost, write_error
 from offsetlog.server.handlers.offsets import commit_refused
 from offsetlog.server.metadata_store import (
     FileMetadataStore,
@@ -30,9 +33,14 @@ from offsetlog.server.node import NodeState, TopicDefaults
 from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Node, OneNode
 from offsetlog.server.producer_ids import ProducerIds
+from offsetlog.server.request_metrics import RequestMetrics
+from offsetlog.server.status import ServerStatus
 from offsetlog.topics.found_topics import find_topics
 from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
+
+if TYPE_CHECKING:
+    from offsetlog.server.monitoring import Monitoring
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +62,7 @@ class ServerSettings:
         manager: of the log directory.
         host, port: where it listens; port 0 for any that is free.
         advertised_host, advertised_port: under which clients find it; None for where it listens.
+        metrics_host, metrics_port: where metrics and health are answered; None for nowhere.
         node_id: of the node, where the directory is new.
         cluster_id: of the cluster, where the directory is new; None for a new one.
         limits: of connections and requests.
@@ -61,6 +70,7 @@ class ServerSettings:
         topics: of new topics.
         topic_logs: of topics that have no settings of their own.
         allow_any_host: whether it may listen off loopback: there is no security yet.
+        properties: what was set of the node by Kafka's names, for those who ask it.
 
     Raises:
         ConfigError: it would listen off loopback without leave.
@@ -71,6 +81,8 @@ class ServerSettings:
     port: int = 9092
     advertised_host: str | None = None
     advertised_port: int | None = None
+    metrics_host: str | None = None
+    metrics_port: int = 0
     node_id: int = 0
     cluster_id: str | None = None
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -78,12 +90,15 @@ class ServerSettings:
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     topic_logs: TopicLogSettings = field(default_factory=TopicLogSettings)
     allow_any_host: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.host not in LOOPBACK and not self.allow_any_host:
-            raise ConfigError(
-                f"there is no security yet: it listens on {self.host} only if that is allowed"
-            )
+        for host in (self.host, self.metrics_host):
+            if host not in (None, *LOOPBACK) and not self.allow_any_host:
+                raise ConfigError(
+                    f"there is no security yet: it listens on {host or 'all addresses'} only if that "
+                    "is allowed (--allow-any-host)"
+                )
 
 
 def _options_of(metadata: MetadataStore, defaults: TopicLogSettings, name: str) -> TopicOptions:
@@ -101,6 +116,9 @@ class Server:
         manager: of the log directory, not started; None for one of the settings.
         clock: of groups; None for that of the event loop.
         faults: answers requests otherwise, in tests of clients; None: nothing does.
+
+    Attributes:
+        status: as it is seen from outside, once `start` was called.
     """
 
     def __init__(
@@ -116,6 +134,8 @@ class Server:
         self._clock = clock
         self._faults = faults
         self._connections = OpenConnections(settings.limits)
+        self._requests = RequestMetrics()
+        self._monitoring: Monitoring | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._checkpoints: asyncio.TimerHandle | None = None
         self._listener: asyncio.Server | None = None
@@ -135,23 +155,32 @@ class Server:
         """
         settings = self._settings
         loop = asyncio.get_running_loop()
-        manager = self._manager = self._given_manager or LogManager(settings.manager)
-        await loop.run_in_executor(None, manager.start)
+        self.status = ServerStatus(loop, self._connections, self._requests)
+        if settings.metrics_host is not None:
+            self._monitoring = _monitoring(self.status, settings.metrics_host, settings.metrics_port)
         try:
+            manager = self._given_manager or LogManager(settings.manager)
+            await loop.run_in_executor(None, manager.start)
+            self._manager = self.status.manager = manager
             clock = self._clock or LoopClock(loop)
-            self._front = Front(
+            self._front = self.status.front = Front(
                 manager.open_core,
                 loop,
                 clock.now_ms,
                 metadata_units_max=settings.manager.store.metadata_max_units,
-                refused=commit_refused,
+                refused=self._refused,
             )
+            self._front.metrics = self._requests
             # What goes wrong on purpose goes wrong in handlers.
             self._front.is_off = self._faults is not None
             self._groups = GroupHost(manager, settings.coordinator, loop, self._front, clock)
+            self.status.groups = self._groups
             for partition in range(manager.partitions):
                 self._groups.lead(partition, manager.leader_epoch(partition) + 1)
             self._listener = await self._listen(loop)
+            self.status.is_listening = True
+            fields = {"host": self.address[0], "port": self.address[1]}
+            _log.info("listens on %s:%d", *self.address, extra=fields)
         except BaseException:
             await self.stop()
             raise
@@ -188,7 +217,7 @@ class Server:
         for name, each in found.items():
             adopt(metadata, name, each)
         metadata.listen(front)
-        topics = self._topics = TopicLogs(
+        self._topics = self.status.topics = topics = TopicLogs(
             manager.directory,
             loop,
             partial(_options_of, metadata, settings.topic_logs),
@@ -211,6 +240,8 @@ class Server:
             PartitionLogs(manager, topics, loop),
             ProducerIds(metadata, topics.highest_producer_id()),
             settings.manager.store.metadata_max_units,
+            settings.properties,
+            self._requests,
             self._faults,
         )
 
@@ -238,6 +269,15 @@ class Server:
         assert self._topics is not None
         loop.run_in_executor(None, self._topics.write_checkpoints)
 
+    def _refused(self, request: Request, failure: OffsetLogError) -> bytes:
+        self._requests.failed(request.api_key, write_error(failure).code)
+        return commit_refused(request, failure)
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Where metrics and health are answered, None for nowhere."""
+        return None if self._monitoring is None else self._monitoring.address
+
     @property
     def node(self) -> NodeState:
         """What its handlers use; after `start`."""
@@ -253,6 +293,8 @@ class Server:
 
     async def stop(self) -> None:
         """Stops listening, answers what waits, closes the connections and the directory."""
+        self.status.is_stopping = True
+        _log.info("stops", extra={"connections": len(self._connections)})
         if self._listener is not None:
             self._listener.close()
         if self._groups is not None:
@@ -261,11 +303,27 @@ class Server:
             if timer is not None:
                 timer.cancel()
         await self._connections.close_all(DRAIN_SECONDS)
-        await asyncio.get_running_loop().run_in_executor(None, self._close_directory)
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+        _log.info("stopped")
 
-    def _close_directory(self) -> None:
+    def _close(self) -> None:
         # The manager writes the marker of a clean stop, for all logs.
         if self._topics is not None:
             self._topics.close()
         if self._manager is not None:
             self._manager.stop()
+        if self._monitoring is not None:
+            self._monitoring.stop()
+
+
+def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
+    # Imported only for those who have the package, and want metrics.
+    try:
+        from offsetlog.server.monitoring import Monitoring
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not missing.name.startswith("prometheus_client"):
+            raise
+        raise ConfigError(
+            "metrics need the package prometheus-client: pip install 'offsetlog[server]'"
+        ) from None
+    return Monitoring(status, host, port)

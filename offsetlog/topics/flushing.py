@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from offsetlog._native.topic_log import TopicLog
 from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.histogram import Histogram
 from offsetlog.topics.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -21,6 +23,9 @@ class Flushing:
 
     An order while a flush of the same log runs is followed by one more flush, which covers all the
     orders that came meanwhile.
+
+    Attributes:
+        times: how long they took; any thread may read it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,6 +34,7 @@ class Flushing:
         #: Logs that are being flushed, and whether another flush was ordered since.
         self._running: dict[PartitionLog, bool] = {}
         self._is_closed = False
+        self.times = Histogram()
 
     def order(self, partition: PartitionLog) -> None:
         """See FlushOrder."""
@@ -46,6 +52,7 @@ class Flushing:
             self._pool.submit(self._flush, partition, log)
 
     def _flush(self, partition: PartitionLog, log: TopicLog) -> None:
+        began = time.monotonic()
         try:
             log.flush()
         except ClosedError:
@@ -53,9 +60,10 @@ class Flushing:
         except OffsetLogError as failure:
             # The log takes nothing more then, and says so to the next producer.
             _log.error("%s-%d: not flushed: %s", partition.topic, partition.number, failure)
-        self._loop.call_soon_threadsafe(self._flushed, partition)
+        self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)
 
-    def _flushed(self, partition: PartitionLog) -> None:
+    def _flushed(self, partition: PartitionLog, seconds: float) -> None:
+        self.times.observe(seconds)
         is_ordered_again = self._running.pop(partition)
         if is_ordered_again and not self._is_closed:
             self._begin(partition)

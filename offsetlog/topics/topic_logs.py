@@ -21,6 +21,7 @@ from offsetlog.directory.log_directory import (
     LogDirectory,
 )
 from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.histogram import Histogram
 from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
 from offsetlog.topics.found_topics import FoundTopic
@@ -167,6 +168,26 @@ class TopicLogs:
                 self._directory.write_entries(HIGH_WATERMARKS, ends)
         except StorageError as failure:
             _log.error("checkpoints of topics were not written: %s", failure)
+
+    # ------------------------------------------------------------------------------------- from outside
+
+    @property
+    def flush_times(self) -> Histogram:
+        """How long flushes took; any thread may read it."""
+        return self._flushing.times
+
+    def unwritable(self) -> dict[tuple[str, int], str]:
+        """Returns why partitions take no records, by topic and number; from any thread."""
+        found = {}
+        for key, partition in self._partitions.copy().items():
+            try:
+                log = partition.log
+            except OffsetLogError as failure:
+                found[key] = str(failure)
+                continue
+            if log is not None and not log.is_writable:
+                found[key] = str(log.recovery["corruption"] or "a write or a flush failed")
+        return found
 
     # -------------------------------------------------------------------------------------------- access
 

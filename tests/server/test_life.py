@@ -237,6 +237,7 @@ def test_a_commit_that_was_answered_survives_kill_9(tmp_path):
     ("options", "text"),
     [
         (["--listen", "nowhere"], "'nowhere' is no HOST:PORT"),
+        (["--metrics", "127.0.0.1:65536"], "'127.0.0.1:65536' is no HOST:PORT"),
         (["--listen", "0.0.0.0:0"], "there is no security yet"),
         (["--partitions", "0"], "partitions"),
     ],

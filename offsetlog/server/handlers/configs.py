@@ -26,6 +26,7 @@ from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers.topics import is_valid_name
 from offsetlog.server.metadata_store import Topic
 from offsetlog.server.node import NodeState
+from offsetlog.server.properties import PROPERTIES
 from offsetlog.topics import configs
 from offsetlog.topics.configs import TOPIC_CONFIGS, Kind
 
@@ -67,7 +68,7 @@ def _described(
     kind, name = asked.resource_type, asked.resource_name
     try:
         if kind == TOPIC:
-            entries = _topic_entries(_topic(node, name), request)
+            entries = _topic_entries(_topic(node, name), request, node.properties)
         elif kind == BROKER:
             entries = _node_entries(node, name)
         else:
@@ -95,21 +96,26 @@ def _topic(node: NodeState, name: str) -> Topic:
     return topic
 
 
-def _topic_entries(topic: Topic, request: DescribeConfigsRequest) -> list[Entry]:
+def _topic_entries(
+    topic: Topic, request: DescribeConfigsRequest, properties: Mapping[str, str]
+) -> list[Entry]:
     entries = []
     for name, config in TOPIC_CONFIGS.items():
-        own = topic.configs.get(name)
-        synonyms = []
-        if own is not None:
-            synonyms.append(Synonym(name, own, DYNAMIC_TOPIC_CONFIG))
+        sources = []
+        if name in topic.configs:
+            sources.append(Synonym(name, topic.configs[name], DYNAMIC_TOPIC_CONFIG))
+        if config.broker_name in properties:
+            set_here = properties[config.broker_name]
+            sources.append(Synonym(config.broker_name, set_here, STATIC_BROKER_CONFIG))
         if config.broker_name:
-            synonyms.append(Synonym(config.broker_name, config.default, DEFAULT_CONFIG))
+            sources.append(Synonym(config.broker_name, config.default, DEFAULT_CONFIG))
+        first = sources[0] if sources else Synonym(name, config.default, DEFAULT_CONFIG)
         entries.append(
             Entry(
                 name,
-                config.default if own is None else own,
-                config_source=DEFAULT_CONFIG if own is None else DYNAMIC_TOPIC_CONFIG,
-                synonyms=tuple(synonyms) if request.include_synonyms else (),
+                first.value,
+                config_source=first.source,
+                synonyms=tuple(sources) if request.include_synonyms else (),
                 config_type=config.kind,
                 documentation=config.explained() if request.include_documentation else None,
             )
@@ -136,9 +142,14 @@ def _node_entries(node: NodeState, name: str) -> list[Entry]:
         for key, (kind, value) in facts.items()
     ]
     entries.extend(
+        Entry(key, value, True, STATIC_BROKER_CONFIG, config_type=PROPERTIES[key].kind)
+        for key, value in node.properties.items()
+        if key not in facts
+    )
+    entries.extend(
         Entry(config.broker_name, config.default, True, DEFAULT_CONFIG, config_type=config.kind)
         for config in TOPIC_CONFIGS.values()
-        if config.broker_name
+        if config.broker_name and config.broker_name not in node.properties
     )
     return entries
 

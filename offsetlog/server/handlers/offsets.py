@@ -165,11 +165,12 @@ def _write(
         _answer_commit(exchange, answer, errors, write_error(failure))
         return
     pending.add_done_callback(
-        lambda done: node.groups.call_soon(_committed, exchange, answer, errors, done)
+        lambda done: node.groups.call_soon(_committed, node, exchange, answer, errors, done)
     )
 
 
 def _committed(
+    node: NodeState,
     exchange: Exchange,
     answer: _CommitAnswer,
     errors: list[tuple[_Key, int, ErrorCode | None]],
@@ -178,6 +179,7 @@ def _committed(
     failed = None
     try:
         pending.result(0)
+        node.metrics.committed(sum(error is None for *_, error in errors))
     except OffsetLogError as failure:
         failed = write_error(failure)
     _answer_commit(exchange, answer, errors, failed)

@@ -159,10 +159,12 @@ def _append(
     except TooLargeError:
         return _Place(Answer(number, error_codes.RECORD_LIST_TOO_LARGE.code, base_offset=-1))
     except OffsetLogError as failure:
-        _log.error("%s-%d: nothing was appended: %s", topic.name, number, failure)
+        fields = {"topic": topic.name, "number": number}
+        _log.error("%s-%d: nothing was appended: %s", topic.name, number, failure, extra=fields)
         return _Place(Answer(number, error_codes.KAFKA_STORAGE_ERROR.code, base_offset=-1))
     if appended.refusal:
-        _log.info("%s-%d: a batch was refused: %s", topic.name, number, appended.reason)
+        fields = {"topic": topic.name, "number": number}
+        _log.info("%s-%d: a batch was refused: %s", topic.name, number, appended.reason, extra=fields)
         return _Place(_refused(number, appended, partition.start))
     answer = Answer(
         number,

@@ -1,0 +1,30 @@
+"""Addresses as they are typed: HOST:PORT, [::1]:PORT."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from offsetlog.errors import InvalidArgumentError
+
+
+class Address(NamedTuple):
+    """A host, without brackets, and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Reads HOST:PORT.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port) <= 65535
+    if not host or not is_port:
+        raise InvalidArgumentError(f"{text!r} is no HOST:PORT")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -1,0 +1,82 @@
+"""What a program that runs for long logs: lines of text, or one JSON object a line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import IO, Any, Literal
+
+from offsetlog.cli.text import ascii_json_text, escape
+
+Form = Literal["text", "json"]
+Level = Literal["debug", "info", "warning", "error"]
+
+#: What every record has; the rest are the fields that its author gave by `extra=`.
+_COMMON = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextLines(logging.Formatter):
+    """Time, level, logger and message in one line; a traceback follows in lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        line = f"{_time(record)} {record.levelname} {record.name}: {escape(record.getMessage())}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time, level, logger, message, fields, and exception where there is one.
+
+    It is ASCII, so that no name in it can end a line or change the rest of it.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        row: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "fields": {
+                name: value if isinstance(value, int | float | bool | None) else str(value)
+                for name, value in vars(record).items()
+                if name not in _COMMON
+            },
+        }
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return ascii_json_text(row)
+
+
+@contextmanager
+def log_lines(form: Form, level: Level, stream: IO[str] | None = None) -> Iterator[None]:
+    """Has everything that this program logs written to a stream, in place of what wrote it before.
+
+    Args:
+        form: of the lines.
+        level: of the library, from which on it is written; of other libraries warnings are.
+        stream: None for the standard error.
+    """
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    root, library = logging.getLogger(), logging.getLogger("offsetlog")
+    before, level_before = library.handlers[:], library.level
+    library.handlers[:] = []
+    library.setLevel(level.upper())
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        library.setLevel(level_before)
+        library.handlers[:] = before

@@ -1,0 +1,75 @@
+"""The groups of a broker, as it lists and describes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from offsetlog import error_codes
+from offsetlog.cli.top.kafka_client import KafkaClient
+from offsetlog.errors import CoordinatorLoadingError
+from offsetlog.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
+
+#: Those that change come first.
+_ORDER = {"PreparingRebalance": 0, "CompletingRebalance": 1, "Stable": 2, "Empty": 3, "Dead": 4}
+
+
+class Group(NamedTuple):
+    """A group; None for what the broker does not say.
+
+    Attributes:
+        protocol: by which its partitions are assigned, "" for none.
+        clients: the client ids of its members, each once.
+    """
+
+    name: str
+    state: str
+    group_type: str
+    members: int | None = None
+    protocol: str | None = None
+    clients: tuple[str, ...] = ()
+
+
+class Groups(NamedTuple):
+    """The groups that were described, and how many there are in all, by state."""
+
+    shown: list[Group]
+    by_state: Counter[str]
+
+
+def groups_of(client: KafkaClient, count_max: int) -> Groups:
+    """Lists the groups of a broker, and describes the first of them.
+
+    Raises:
+        CoordinatorLoadingError: they are not known yet.
+        ConnectionError: the broker refuses to list them.
+        Also as KafkaClient.
+    """
+    answer = client.ask(ListGroupsRequest())
+    if answer.error_code == error_codes.COORDINATOR_LOAD_IN_PROGRESS.code:
+        raise CoordinatorLoadingError("the groups are being loaded")
+    if answer.error_code:
+        raise ConnectionError(f"the groups are not listed: error {answer.error_code}")
+    listed = [Group(each.group_id, each.group_state, each.group_type) for each in answer.groups]
+    listed.sort(key=lambda each: (_ORDER.get(each.state, 5), each.name))
+    return Groups(_described(client, listed[:count_max]), Counter(each.state for each in listed))
+
+
+def _described(client: KafkaClient, listed: list[Group]) -> list[Group]:
+    # Other kinds of groups are described by requests of their own.
+    names = [each.name for each in listed if each.group_type.lower() in ("", "classic")]
+    if not names:
+        return listed
+    answer = client.ask(DescribeGroupsRequest(tuple(names)))
+    found = {each.group_id: each for each in answer.groups if not each.error_code}
+    return [
+        each
+        if (known := found.get(each.name)) is None
+        else each._replace(
+            state=known.group_state,
+            members=len(known.members),
+            protocol=known.protocol_data,
+            clients=tuple(sorted({member.client_id for member in known.members})),
+        )
+        for each in listed
+    ]

@@ -1,0 +1,142 @@
+"""Samples of a server's /metrics, and what follows from two of them: rates and quantiles."""
+
+from __future__ import annotations
+
+import math
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException
+from typing import NamedTuple
+
+from offsetlog.errors import ConfigError, CorruptionError
+
+#: Of one answer; a larger one is not read.
+ANSWER_BYTES_MAX = 64 << 20
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Samples(NamedTuple):
+    """The samples of one look.
+
+    Attributes:
+        at: when, in seconds since 1970.
+        values: by name, and by labels in the order of their names.
+    """
+
+    at: float
+    values: Mapping[str, Mapping[Labels, float]]
+
+    def get(self, name: str, **labels: str) -> float | None:
+        """One sample, None where there is none."""
+        return self.values.get(name, {}).get(tuple(sorted(labels.items())))
+
+    def total(self, name: str) -> float | None:
+        """The sum over all labels, None where there is no sample."""
+        found = self.values.get(name)
+        return sum(found.values()) if found else None
+
+
+def parse(text: str, at: float) -> Samples:
+    """Reads an answer of /metrics.
+
+    Raises:
+        CorruptionError: it is none.
+    """
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "--metrics needs the package prometheus-client: pip install 'offsetlog[server]'"
+        ) from None
+    values: dict[str, dict[Labels, float]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = tuple(sorted(sample.labels.items()))
+                values.setdefault(sample.name, {})[labels] = sample.value
+    except (ValueError, IndexError, KeyError) as failure:
+        raise CorruptionError(f"it does not answer with metrics: {failure}") from failure
+    return Samples(at, values)
+
+
+def fetch(host: str, port: int, timeout: float, at: float) -> Samples:
+    """Asks for /metrics, `timeout` in seconds; raises as `parse`, or OSError."""
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:
+            content = answer.read(ANSWER_BYTES_MAX + 1)
+    except urllib.error.URLError as failure:
+        raise ConnectionError(f"{url}: {failure.reason}") from failure
+    except (OSError, HTTPException) as failure:
+        raise ConnectionError(f"{url} does not answer as it should: {failure}") from failure
+    if len(content) > ANSWER_BYTES_MAX:
+        raise CorruptionError(f"{url} answers with more than {ANSWER_BYTES_MAX} bytes")
+    return parse(content.decode(errors="replace"), at)
+
+
+class Interval:
+    """What happened between two looks; from the start of the server on, if there is one look only.
+
+    Args:
+        now: the later one.
+        before: the earlier one, None for none; ignored if the server was started after it.
+    """
+
+    def __init__(self, now: Samples, before: Samples | None) -> None:
+        started = now.get("offsetlog_start_time_seconds")
+        if before is not None and before.get("offsetlog_start_time_seconds") != started:
+            before = None
+        self.now = now
+        self.is_since_start = before is None
+        self._before = before
+        begin = started if before is None else before.at
+        self.seconds = max(0.0, now.at - begin) if begin is not None else 0.0
+
+    def _past(self, name: str, labels: Labels) -> float:
+        return 0.0 if self._before is None else self._before.values.get(name, {}).get(labels, 0.0)
+
+    def rate(self, name: str, **labels: str) -> float | None:
+        """How much a counter grew a second, over all samples with these labels; None: unknown."""
+        found = self.now.values.get(name)
+        if not found or not self.seconds:
+            return None
+        wanted = set(labels.items())
+        grown = [value - self._past(name, key) for key, value in found.items() if wanted <= set(key)]
+        return sum(grown) / self.seconds if grown else None
+
+    def quantile(self, name: str, share: float, **labels: str) -> float | None:
+        """A quantile of a histogram in seconds, as Prometheus estimates it; None: nothing happened."""
+        return quantile(share, sorted(self._buckets(f"{name}_bucket", labels)))
+
+    def _buckets(self, name: str, labels: Mapping[str, str]) -> Iterator[tuple[float, float]]:
+        for key, value in self.now.values.get(name, {}).items():
+            own = dict(key)
+            bound = own.pop("le", None)
+            if bound is not None and own == labels:
+                yield float(bound), value - self._past(name, key)
+
+
+def quantile(share: float, cumulative: list[tuple[float, float]]) -> float | None:
+    """The quantile of a histogram, between the bounds of its bucket in proportion.
+
+    Args:
+        share: from 0 to 1.
+        cumulative: the bounds with the number of values up to each, in order; the last is infinite.
+
+    Returns:
+        None where there are no values; infinity where it lies above the last finite bound.
+    """
+    if not cumulative or cumulative[-1][1] <= 0:
+        return None
+    rank = share * cumulative[-1][1]
+    lower, below = 0.0, 0.0
+    for bound, count in cumulative:
+        if count >= rank:
+            if math.isinf(bound):
+                return math.inf
+            inside = count - below
+            return lower + (bound - lower) * ((rank - below) / inside if inside else 1.0)
+        lower, below = bound, count
+    return math.inf

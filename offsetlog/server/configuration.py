@@ -1,0 +1,122 @@
+"""The settings of a server, made from properties: those of a file, and those of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from offsetlog.config import PARTITIONS_DEFAULT
+from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.errors import ConfigError
+from offsetlog.manager.settings import ManagerSettings, with_property
+from offsetlog.server.connection_limits import ConnectionLimits
+from offsetlog.server.node import TopicDefaults
+from offsetlog.server.properties import PROPERTIES, Address, Given, Property, Value, value_of
+from offsetlog.server.server import ServerSettings
+from offsetlog.topics.settings import TopicLogSettings
+
+#: The address of a listener that names no host.
+ALL_ADDRESSES = "0.0.0.0"
+
+#: Before host and port in ServerSettings, by the place of a property.
+_PREFIXES = {"listener": "", "advertised": "advertised_", "metrics": "metrics_"}
+
+
+@dataclass(slots=True)
+class _Draft:
+    # The parts of the settings as far as they are changed.
+    manager: ManagerSettings
+    parts: dict[str, Any] = field(
+        default_factory=lambda: {
+            "limits": ConnectionLimits(),
+            "coordinator": CoordinatorConfig(),
+            "topics": TopicDefaults(),
+            "topic_logs": TopicLogSettings(),
+        }
+    )
+    own: dict[str, Any] = field(default_factory=dict)
+
+    def change(self, name: str, found: Property, value: Value) -> None:
+        for place in found.places:
+            part, _, attribute = place.partition(".")
+            if part == "manager":
+                self.manager = with_property(self.manager, name, cast(int | str | bool, value))
+            elif attribute:
+                given = value / found.divisor if found.divisor > 1 else value  # type: ignore[operator]
+                self.parts[part] = replace(self.parts[part], **{attribute: given})
+            else:
+                self._change_own(part, value)
+
+    def _change_own(self, place: str, value: Value) -> None:
+        if place == "path":
+            self.manager = replace(self.manager, path=Path(str(value)))
+        elif isinstance(value, Address):
+            prefix = _PREFIXES[place]
+            self.own[f"{prefix}host"] = value.host or ALL_ADDRESSES
+            self.own[f"{prefix}port"] = value.port
+        else:
+            self.own[place] = value
+
+
+def settings_of(
+    given: Mapping[str, Given], path: Path | None = None, *, allow_any_host: bool = False
+) -> ServerSettings:
+    """Returns the settings of a server.
+
+    Args:
+        given: the properties, by name.
+        path: the log directory; None for that of `log.dirs`.
+        allow_any_host: see ServerSettings.
+
+    Raises:
+        ConfigError: there is no such property, its value is out of its domain, or does not go with
+            another; names where it was given.  Also if there is no log directory.
+    """
+    if path is None and "log.dirs" not in given:
+        raise ConfigError("there is no log directory: give PATH, or log.dirs in the file of --config")
+    draft = _Draft(
+        ManagerSettings(
+            path=Path() if path is None else path,
+            partitions=PARTITIONS_DEFAULT,
+            durability="disk",
+            accept_while_loading=False,
+        )
+    )
+    for name, each in given.items():
+        value = value_of(name, each)
+        try:
+            draft.change(name, PROPERTIES[name], value)
+        except ConfigError as failure:
+            raise ConfigError(f"{each.place}: {name}: {failure.message}") from failure
+    if path is not None:
+        draft.manager = replace(draft.manager, path=path)
+    _check_together(given, draft)
+    properties = {name: each.text for name, each in given.items()}
+    try:
+        return ServerSettings(
+            manager=draft.manager,
+            allow_any_host=allow_any_host,
+            properties=properties,
+            **draft.parts,
+            **draft.own,
+        )
+    except ConfigError as failure:
+        # Only an address that is not allowed is found out here.
+        names = ("listeners", "metrics.listener")
+        places = [given[name].place for name in names if name in given]
+        raise ConfigError(f"{' or '.join(places)}: {failure.message}") from failure
+
+
+def _check_together(given: Mapping[str, Given], draft: _Draft) -> None:
+    groups: CoordinatorConfig = draft.parts["coordinator"]
+    shortest, longest = groups.min_session_timeout, groups.max_session_timeout
+    if shortest > longest:
+        names = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+        place = next(given[name].place for name in names if name in given)
+        raise ConfigError(f"{place}: {names[0]} ({shortest}) is above {names[1]} ({longest})")
+    advertised = draft.own.get("advertised_host"), draft.own.get("advertised_port")
+    if ALL_ADDRESSES in advertised or 0 in advertised:
+        place = given["advertised.listeners"].place
+        raise ConfigError(f"{place}: advertised.listeners must name one host and its port")

@@ -1,0 +1,242 @@
+"""The metrics of a server for Prometheus, read from its parts when somebody asks.
+
+`METRICS` is the one list; docs/server.md has it as a table that is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from offsetlog import error_codes
+from offsetlog._native.partition import Partition
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import OffsetLogError
+from offsetlog.histogram import Histogram
+from offsetlog.manager.interface import PartitionState
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.protocol import APIS
+from offsetlog.server.status import ServerStatus, health, readiness
+
+
+class Kind(NamedTuple):
+    """What a metric is: counter, gauge or histogram; its labels; what it says."""
+
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+_PARTITION = ("partition",)
+
+#: By name, without the endings that Prometheus has for counters and histograms.
+METRICS: dict[str, Kind] = {
+    "offsetlog_build": Kind("gauge", ("version",), "1, with the version"),
+    "offsetlog_start_time_seconds": Kind("gauge", (), "when the server was started, since 1970"),
+    "offsetlog_healthy": Kind("gauge", (), "1 if `/healthz` says so"),
+    "offsetlog_ready": Kind("gauge", (), "1 if `/readyz` says so"),
+    "offsetlog_request_duration_seconds": Kind(
+        "histogram",
+        ("api",),
+        "from the whole request to its answer; of JoinGroup, SyncGroup and Fetch with what they wait for",
+    ),
+    "offsetlog_request_errors": Kind(
+        "counter", ("api", "error"), "answers with an error, by the first one in them"
+    ),
+    "offsetlog_connections": Kind("gauge", (), "open connections"),
+    "offsetlog_connections_accepted": Kind("counter", (), "connections that were taken"),
+    "offsetlog_connections_refused": Kind("counter", (), "connections above a limit"),
+    "offsetlog_received_bytes": Kind("counter", (), "from clients"),
+    "offsetlog_sent_bytes": Kind("counter", (), "to clients"),
+    "offsetlog_request_memory_left_bytes": Kind(
+        "gauge", (), "of `queued.max.request.bytes`; below 0 requests wait to be read"
+    ),
+    "offsetlog_commits": Kind("counter", (), "OffsetCommit requests that committed something"),
+    "offsetlog_committed_positions": Kind("counter", (), "positions that these committed"),
+    "offsetlog_flush_duration_seconds": Kind(
+        "histogram", ("log",), "flushes that somebody waited for, of `offsets` and of `topics`"
+    ),
+    "offsetlog_groups": Kind("gauge", ("type", "state"), "groups with members or a past of them"),
+    "offsetlog_topic_partitions_unwritable": Kind(
+        "gauge", (), "partitions of ordinary topics that take no records"
+    ),
+    "offsetlog_partition_state": Kind(
+        "gauge", ("partition", "state"), "1, with the state of a log partition of positions"
+    ),
+    "offsetlog_partition_loaded_ratio": Kind(
+        "gauge", _PARTITION, "how much of its log is loaded, from 0 to 1"
+    ),
+    "offsetlog_log_end_offset": Kind("gauge", _PARTITION, "the offset of the next record"),
+    "offsetlog_log_flushed_offset": Kind("gauge", _PARTITION, "below it all is on the disk"),
+    "offsetlog_log_size_bytes": Kind("gauge", _PARTITION, "of the log's segments"),
+    "offsetlog_table_entries": Kind("gauge", _PARTITION, "committed positions"),
+    "offsetlog_table_bytes": Kind("gauge", _PARTITION, "memory of these, of groups and of open transactions"),
+    "offsetlog_maintenance": Kind(
+        "counter", ("event",), "what maintenance did: cleaned, bytes_freed, positions_expired and others"
+    ),
+    "offsetlog_cleaning_ratio": Kind(
+        "gauge", _PARTITION, "the log partition that is being cleaned, and how far, from 0 to 1"
+    ),
+    "offsetlog_maintenance_failing": Kind(
+        "gauge", _PARTITION, "1 for a log partition whose maintenance fails and is tried again"
+    ),
+    "offsetlog_stuck_transactions": Kind("gauge", (), "transactions that are open for too long"),
+}
+
+_ERROR_NAMES = {
+    each.code: name for name, each in vars(error_codes).items() if isinstance(each, ErrorCode)
+}
+
+#: The parts of the memory of a partition that are not contained in others.
+_MEMORY = ("cells", "pairs", "pair_hash", "chunks", "strings", "side", "pending", "group_records", "scratch")
+
+
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+_FAMILIES: dict[str, type[Family]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+class _Families:
+    """The families of one collection, by name, in the order of METRICS."""
+
+    def __init__(self) -> None:
+        self._made = {
+            name: _FAMILIES[each.kind](name, each.meaning, labels=each.labels)
+            for name, each in METRICS.items()
+        }
+
+    def add(self, name: str, value: float, *labels: str | int) -> None:
+        family = self._made[name]
+        assert not isinstance(family, HistogramMetricFamily)
+        family.add_metric([str(each) for each in labels], value)
+
+    def histogram(self, name: str, measured: Histogram, label: str) -> None:
+        family = self._made[name]
+        assert isinstance(family, HistogramMetricFamily)
+        buckets = [(_bound(bound), float(count)) for bound, count in measured.cumulative()]
+        family.add_metric([label], buckets, measured.seconds)
+
+    def all(self) -> Iterator[Metric]:
+        yield from self._made.values()
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else str(bound)
+
+
+class ServerCollector(Collector):
+    """Reads the metrics of a server.  Any thread but that of the server's event loop.
+
+    Args:
+        status: of the server.
+    """
+
+    def __init__(self, status: ServerStatus) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client.registry.Collector."""
+        families = _Families()
+        _add_server(families, self._status)
+        _add_requests(families, self._status)
+        manager = self._status.manager
+        if manager is not None and self._status.groups is not None:
+            _add_parts(families, self._status, manager)
+        yield from families.all()
+
+
+def registry_of(status: ServerStatus) -> CollectorRegistry:
+    """Makes a registry with the metrics of a server, and those of its process."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(ServerCollector(status))
+    ProcessCollector(registry=made)
+    return made
+
+
+def _add_server(families: _Families, status: ServerStatus) -> None:
+    families.add("offsetlog_build", 1, version("offsetlog"))
+    families.add("offsetlog_start_time_seconds", status.started_at)
+    families.add("offsetlog_healthy", health(status).good)
+    families.add("offsetlog_ready", readiness(status).good)
+    connections = status.connections
+    families.add("offsetlog_connections", len(connections))
+    families.add("offsetlog_connections_accepted", connections.accepted)
+    families.add("offsetlog_connections_refused", connections.refused)
+    families.add("offsetlog_request_memory_left_bytes", connections.memory.left)
+
+
+def _add_requests(families: _Families, status: ServerStatus) -> None:
+    requests = status.requests
+    for key, latency in enumerate(requests.latencies):
+        if latency is not None:
+            families.histogram("offsetlog_request_duration_seconds", latency, APIS[key].name)
+    for (key, code), count in requests.errors.copy().items():
+        error = _ERROR_NAMES.get(code, str(code))
+        families.add("offsetlog_request_errors", count, APIS[key].name, error)
+    if status.front is not None:
+        families.add("offsetlog_received_bytes", status.front.received_bytes)
+        families.add("offsetlog_sent_bytes", status.front.sent_bytes)
+    families.add("offsetlog_commits", requests.commits)
+    families.add("offsetlog_committed_positions", requests.positions)
+
+
+def _add_parts(families: _Families, status: ServerStatus, manager: LogManager) -> None:
+    assert status.groups is not None
+    for (kind, state), count in sorted(status.groups.coordinator.count_by_state().items()):
+        families.add("offsetlog_groups", count, kind, state)
+    families.histogram("offsetlog_flush_duration_seconds", manager.flush_times, "offsets")
+    if status.topics is not None:
+        families.histogram("offsetlog_flush_duration_seconds", status.topics.flush_times, "topics")
+        unwritable = len(status.topics.unwritable())
+        families.add("offsetlog_topic_partitions_unwritable", unwritable)
+    _add_maintenance(families, manager)
+    with suppress(OffsetLogError):    # it is being stopped
+        for number in range(manager.partitions):
+            with suppress(OffsetLogError):    # this partition failed, as its state says
+                _add_partition(families, status, manager, number)
+
+
+def _add_maintenance(families: _Families, manager: LogManager) -> None:
+    status = manager.maintenance_status()
+    for event, count in sorted(status.counters.items()):
+        families.add("offsetlog_maintenance", count, event)
+    if status.cleaning is not None:
+        total = status.progress["bytes_total"]
+        ratio = min(1.0, status.progress["bytes_read"] / total) if total else 0.0
+        families.add("offsetlog_cleaning_ratio", ratio, status.cleaning)
+    for number in sorted(status.failures):
+        families.add("offsetlog_maintenance_failing", 1, number)
+    families.add("offsetlog_stuck_transactions", len(status.stuck))
+
+
+def _add_partition(
+    families: _Families, status: ServerStatus, manager: LogManager, number: int
+) -> None:
+    state = manager.state(number)
+    families.add("offsetlog_partition_state", 1, number, state.value)
+    families.add("offsetlog_partition_loaded_ratio", status.loaded_part(number), number)
+    replica = manager.replica(number)
+    if replica is None:
+        return
+    partition = replica.partition
+    facts = partition.log_facts()
+    families.add("offsetlog_log_end_offset", facts["end"], number)
+    families.add("offsetlog_log_flushed_offset", facts["flushed"], number)
+    families.add("offsetlog_log_size_bytes", facts["size_bytes"], number)
+    if state is PartitionState.ACTIVE:
+        _add_table(families, partition, number)
+
+
+def _add_table(families: _Families, partition: Partition, number: int) -> None:
+    memory = partition.memory()
+    families.add("offsetlog_table_entries", partition.count(), number)
+    families.add("offsetlog_table_bytes", sum(memory[each] for each in _MEMORY), number)

@@ -1,0 +1,141 @@
+"""HTTP for those who watch a server: /metrics, /healthz and /readyz."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+
+from offsetlog.server.metrics import registry_of
+from offsetlog.server.status import ServerStatus, Verdict, health, readiness
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+_log = logging.getLogger(__name__)
+
+#: Requests at a time; one more is closed at once.
+REQUESTS_MAX = 16
+#: How long a stop may take.
+POLL_SECONDS = 0.2
+#: How long a client may say nothing.
+SILENCE_SECONDS = 10.0
+#: How long a request and its answer may take.
+REQUEST_SECONDS = 30.0
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SILENCE_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        _log.debug("%s: %s", self.client_address[0], format % args)
+
+
+class _HttpServer(ThreadingWSGIServer):
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._room = threading.BoundedSemaphore(REQUESTS_MAX)
+
+    def server_bind(self) -> None:
+        # Not that of HTTPServer, which asks for the name of the host and can wait long for it.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        end = threading.Timer(REQUEST_SECONDS, _cut, (request,))
+        end.daemon = True
+        end.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("%s: a request for metrics failed", client_address[0], exc_info=True)
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _SixServer(_HttpServer):
+    address_family = socket.AF_INET6
+
+
+class Monitoring:
+    """Answers over HTTP from a thread of its own, from now until `stop`.
+
+    Args:
+        status: of the server.
+        host, port: where it listens; port 0 for any that is free.
+
+    Raises:
+        OSError: the port is taken, or there is no such address here.
+    """
+
+    def __init__(self, status: ServerStatus, host: str, port: int) -> None:
+        self._status = status
+        self._metrics = make_wsgi_app(registry_of(status))
+        kind = _SixServer if ":" in host else _HttpServer
+        self._server = make_server(host, port, self._answer, kind, handler_class=_Handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            args=(POLL_SECONDS,),
+            name="offsetlog-monitoring",
+            daemon=True,
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def stop(self) -> None:
+        """Stops listening; not to be called on the thread that answers."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            answer: Iterable[bytes] = self._metrics(environ, start)
+            return answer
+        if path not in _VERDICTS:
+            return _text(start, "404 Not Found", "there are /metrics, /healthz and /readyz")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _text(start, "405 Method Not Allowed", "only GET is answered")
+        verdict: Verdict = _VERDICTS[path](self._status)
+        return _text(start, "200 OK" if verdict.good else "503 Service Unavailable", verdict.text)
+
+
+_VERDICTS = {"/healthz": health, "/readyz": readiness}
+
+
+def _text(start: StartResponse, status: str, text: str) -> list[bytes]:
+    content = f"{text}\n".encode(errors="backslashreplace")
+    start(
+        status,
+        [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(content)))],
+    )
+    return [content]

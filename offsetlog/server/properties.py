@@ -1,0 +1,344 @@
+"""The properties of a server, by Kafka's names: what each may be, and a file of them.
+
+`PROPERTIES` is the one list; docs/server.md has it as a table that is made from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from offsetlog.config import PARTITIONS_MAX
+from offsetlog.errors import ConfigError
+from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind
+
+#: Of a file; a larger one is none of properties.
+FILE_BYTES_MAX = 1 << 20
+
+_LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/]*)):(\d{1,5})", re.ASCII)
+
+
+class Given(NamedTuple):
+    """A property as it was given.
+
+    Attributes:
+        text: its value.
+        place: the file and line, or the option of the command.
+    """
+
+    text: str
+    place: str
+
+
+class Address(NamedTuple):
+    """A host, "" for all of this machine, and a port, 0 for a free one."""
+
+    host: str
+    port: int
+
+
+Value = int | bool | str | Address
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property.
+
+    Attributes:
+        meaning: for the table, without the full stop.
+        default: as it would be given; "" for none.
+        places: the settings that it changes: "part.field", "manager" for one that the manager reads.
+        smallest, largest: of a whole number.
+        choices: of a text; none for a number.
+        form: what it is, if it is neither.
+        divisor: how much of it is one unit of the setting, as 1000 where that is in seconds.
+    """
+
+    meaning: str
+    default: str
+    places: tuple[str, ...]
+    smallest: int = 0
+    largest: int = INT_MAX
+    choices: tuple[str, ...] = ()
+    form: str = ""
+    divisor: int = 1
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words."""
+        if self.form:
+            return self.form
+        if self.choices:
+            return " or ".join(self.choices)
+        return f"a whole number from {self.smallest} to {self.largest}"
+
+    @property
+    def kind(self) -> Kind:
+        """Its type, as DescribeConfigs names it."""
+        if self.form or (self.choices and self.choices != BOOLEAN):
+            return Kind.STRING
+        if self.choices:
+            return Kind.BOOLEAN
+        return Kind.INT if self.largest <= INT_MAX else Kind.LONG
+
+    def read(self, text: str) -> Value:
+        """Returns the value that a text says.
+
+        Raises:
+            ValueError: it may not be that.
+        """
+        if self.form in (LISTENER, HTTP_LISTENER):
+            return _address(text, self.form)
+        if self.form:
+            return _line(text)
+        if self.choices:
+            return self._choice(text)
+        if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) and self.smallest <= int(text) <= self.largest:
+            return int(text)
+        raise ValueError
+
+    def _choice(self, text: str) -> bool | str:
+        # Kafka reads true and false in any case, and other words as they are.
+        if self.choices == BOOLEAN:
+            text = text.lower()
+        if text not in self.choices:
+            raise ValueError
+        return text == "true" if self.choices == BOOLEAN else text
+
+
+LISTENER = "PLAINTEXT://HOST:PORT"
+HTTP_LISTENER = "http://HOST:PORT"
+DIRECTORY = "one directory"
+BOOLEAN = ("true", "false")
+
+
+def _address(text: str, form: str) -> Address:
+    found = _LISTENER.fullmatch(text)
+    if found is None or not form.startswith(found[1]) or int(found[4]) > 65535:
+        raise ValueError
+    return Address(found[2] or found[3], int(found[4]))
+
+
+def _line(text: str) -> str:
+    if not text or "," in text or not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:
+    # The broker's default of a topic's setting has the domain of that.
+    setting = TOPIC_CONFIGS[config]
+    return Property(
+        f"topics that do not set `{config}`: {setting.documentation[0].lower()}{setting.documentation[1:-1]}",
+        setting.default,
+        (f"topic_logs.{field}",),
+        int(setting.smallest) if smallest is None else smallest,
+        int(setting.largest),
+    )
+
+
+#: By Kafka's name, or by ours where Kafka has no such thing.
+PROPERTIES: dict[str, Property] = {
+    "log.dirs": Property(
+        "the log directory, unless the command names it", "", ("path",), form=DIRECTORY
+    ),
+    "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
+    "listeners": Property(
+        "where it listens; without HOST on all addresses of the machine, which needs "
+        "`--allow-any-host`; port 0 takes a free one",
+        "PLAINTEXT://127.0.0.1:9092",
+        ("listener",),
+        form=LISTENER,
+    ),
+    "advertised.listeners": Property(
+        "where clients find it, if that is another address", "", ("advertised",), form=LISTENER
+    ),
+    "metrics.listener": Property(
+        "where it answers `/metrics`, `/healthz` and `/readyz`, if anywhere; as `listeners` (not Kafka's)",
+        "",
+        ("metrics",),
+        form=HTTP_LISTENER,
+    ),
+    "socket.request.max.bytes": Property(
+        "the largest request", "104857600", ("limits.request_bytes_max",), 1
+    ),
+    "queued.max.request.bytes": Property(
+        "bytes of all requests that have begun to arrive",
+        "536870912",
+        ("limits.queued_request_bytes_max",),
+        1,
+        LONG_MAX,
+    ),
+    "max.connections": Property("connections in all", "20000", ("limits.connections_max",), 1),
+    "max.connections.per.ip": Property(
+        "connections of one address", "20000", ("limits.connections_per_host_max",), 1
+    ),
+    "connections.max.idle.ms": Property(
+        "after this time without a request a connection is closed",
+        "600000",
+        ("limits.idle_seconds",),
+        1,
+        LONG_MAX,
+        divisor=1000,
+    ),
+    "group.initial.rebalance.delay.ms": Property(
+        "how long the first rebalance of a group waits for more members",
+        "3000",
+        ("coordinator.initial_rebalance_delay",),
+    ),
+    "group.min.session.timeout.ms": Property(
+        "the shortest session timeout that a member may ask for",
+        "6000",
+        ("coordinator.min_session_timeout",),
+    ),
+    "group.max.session.timeout.ms": Property(
+        "the longest session timeout that a member may ask for",
+        "1800000",
+        ("coordinator.max_session_timeout",),
+    ),
+    "group.max.size": Property(
+        "members of one group", str(INT_MAX), ("coordinator.max_size",), 1
+    ),
+    "offsets.topic.num.partitions": Property(
+        "partitions of the offsets topic, for a new directory", "4", ("manager",), 1, PARTITIONS_MAX
+    ),
+    "offsets.topic.segment.bytes": Property(
+        "the size at which a segment of the offsets topic is rolled",
+        "104857600",
+        ("manager",),
+        4096,
+    ),
+    "offset.metadata.max.bytes": Property(
+        "the longest metadata of a position, in UTF-16 units", "4096", ("manager",), 0, 32767
+    ),
+    "offsets.commit.timeout.ms": Property(
+        "how long a commit, or a change of a group, waits until it is written",
+        "5000",
+        ("manager", "coordinator.commit_timeout"),
+        1,
+    ),
+    "offsets.commit.durability": Property(
+        "when a commit is answered: after the write, or after the flush (not Kafka's)",
+        "disk",
+        ("manager",),
+        choices=("process", "disk"),
+    ),
+    "offsets.load.threads": Property(
+        "partitions that are loaded at a time (not Kafka's)", "4", ("manager",), 1, 1024
+    ),
+    "offsets.retention.minutes": Property(
+        "after so long without a commit positions of groups without members expire; -1 for never",
+        "-1",
+        ("manager",),
+        -1,
+    ),
+    "offsets.retention.check.interval.ms": Property(
+        "time between two looks for what has expired", "600000", ("manager",), 1, LONG_MAX
+    ),
+    "log.cleaner.enable": Property(
+        "whether the offsets topic is cleaned, snapshotted and expired unasked",
+        "true",
+        ("manager",),
+        choices=BOOLEAN,
+    ),
+    "num.partitions": Property(
+        "partitions of a topic that is made without a number", "1", ("topics.partitions",), 1, 9999
+    ),
+    "auto.create.topics.enable": Property(
+        "whether a client that asks for a topic makes it",
+        "true",
+        ("topics.auto_create",),
+        choices=BOOLEAN,
+    ),
+    "log.segment.bytes": _of_topics("segment.bytes", "segment_bytes"),
+    "log.roll.ms": _of_topics("segment.ms", "segment_ms"),
+    "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
+    "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
+    "producer.id.expiration.ms": Property(
+        "an idempotent producer is forgotten after this time without a batch",
+        "86400000",
+        ("topic_logs.producer_id_expiration_ms",),
+        1,
+    ),
+}
+
+
+# ----------------------------------------------------------------------------------------- the values
+
+
+def value_of(name: str, given: Given) -> Value:
+    """Returns the value of a property.
+
+    Raises:
+        ConfigError: there is no such property, or it may not have that value.
+    """
+    found = PROPERTIES.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, PROPERTIES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(
+            f"{given.place}: {name} is not a property of this server{hint} "
+            f"(docs/server.md lists all {len(PROPERTIES)})"
+        )
+    try:
+        return found.read(given.text)
+    except ValueError:
+        raise ConfigError(
+            f"{given.place}: {name} must be {found.allowed}, not {given.text!r}"
+        ) from None
+
+
+# ------------------------------------------------------------------------------------------- the file
+
+
+def read_properties(path: Path) -> dict[str, Given]:
+    """Reads a file of properties, in Java's form and UTF-8; names and values are checked as well.
+
+    Raises:
+        ConfigError: the file is no such file, a name is unknown or there twice, or a value is out of
+            its domain; names the file and the line.  Also where a package is missing.
+        OSError: it cannot be read.
+    """
+    found: dict[str, Given] = {}
+    for name, given in _entries(path):
+        if name in found:
+            before = found[name].place.rpartition(":")[2]
+            raise ConfigError(f"{given.place}: {name} is given a second time, after line {before}")
+        value_of(name, given)
+        found[name] = given
+    return found
+
+
+def _entries(path: Path) -> list[tuple[str, Given]]:
+    try:
+        import javaproperties
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "--config needs the package javaproperties: pip install 'offsetlog[server]'"
+        ) from None
+    line = 1
+    entries = []
+    try:
+        for each in javaproperties.parse(_text(path)):
+            if isinstance(each, javaproperties.KeyValue):
+                entries.append((each.key, Given(each.value.strip(), f"{path}:{line}")))
+            line += each.source.count("\n")
+    except javaproperties.InvalidUEscapeError as failure:
+        raise ConfigError(f"{path}:{line}: {failure}") from None
+    return entries
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"{path}: it is longer than {FILE_BYTES_MAX} bytes, and no file of properties")
+    try:
+        # The ends of lines as Java counts them.
+        return content.decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as failure:
+        line = content.count(b"\n", 0, failure.start) + 1
+        raise ConfigError(f"{path}:{line}: it is not UTF-8; write \\uXXXX for other letters") from None

@@ -1,0 +1,165 @@
+"""A server as it is seen from outside: whether it is healthy, and whether it is ready.
+
+The server says which of its parts there are; everything else is read from them when it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from offsetlog._native.front import Front
+from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.manager.interface import PartitionState
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.connection_limits import OpenConnections
+from offsetlog.server.group_host import GroupHost
+from offsetlog.server.request_metrics import RequestMetrics
+from offsetlog.topics.topic_logs import TopicLogs
+
+#: The event loop is stuck if it does not come round in so many seconds.
+LOOP_SECONDS = 5.0
+#: Reasons that are named; of more there is the number.
+REASONS_NAMED = 20
+
+
+class Verdict(NamedTuple):
+    """An answer to "is it healthy" and "is it ready", and why, in lines."""
+
+    good: bool
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class ServerStatus:
+    """The parts of a server as they come to be.  Any thread reads; the event loop writes.
+
+    Attributes:
+        loop: on which the server runs.
+        connections: the open ones.
+        requests: what was counted.
+        manager, front, groups, topics: None until they are there.
+        is_listening: whether clients can connect.
+        is_stopping: whether it was asked to stop.
+        started_at: in seconds since 1970.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    connections: OpenConnections
+    requests: RequestMetrics
+    manager: LogManager | None = None
+    front: Front | None = None
+    groups: GroupHost | None = None
+    topics: TopicLogs | None = None
+    is_listening: bool = False
+    is_stopping: bool = False
+    started_at: float = field(default_factory=time.time)
+
+    def loaded_part(self, partition: int) -> float:
+        """How much of a log partition is loaded, from 0 to 1; raises as `OffsetManager.state`."""
+        assert self.manager is not None
+        if self.manager.state(partition) is PartitionState.ACTIVE:
+            return 1.0
+        replica = self.manager.replica(partition)
+        progress = {} if replica is None else replica.partition.progress()
+        total = progress.get("bytes_total", 0)
+        return min(1.0, progress["bytes"] / total) if total else 0.0
+
+
+def _in_lines(reasons: list[str]) -> str:
+    more = len(reasons) - REASONS_NAMED
+    named = reasons[:REASONS_NAMED]
+    return "\n".join([*named, f"and {more} more"] if more > 0 else named)
+
+
+# -------------------------------------------------------------------------------------------- healthy
+
+
+def health(status: ServerStatus) -> Verdict:
+    """Whether the process answers and its logs take writes; not to be called on the event loop."""
+    came_round = threading.Event()
+    try:
+        status.loop.call_soon_threadsafe(came_round.set)
+    except RuntimeError:
+        return Verdict(False, "the server has stopped")
+    if not came_round.wait(LOOP_SECONDS):
+        return Verdict(False, f"requests have not been handled for {LOOP_SECONDS:g} s")
+    reasons = [*_refusing_partitions(status), *_refusing_topics(status)]
+    return Verdict(not reasons, _in_lines(reasons) or "healthy")
+
+
+def _refusing_partitions(status: ServerStatus) -> list[str]:
+    manager = status.manager
+    if manager is None or status.groups is None or status.is_stopping:
+        return []
+    found = []
+    try:
+        for number in range(manager.partitions):
+            why = _why_refusing(manager, number)
+            if why is not None:
+                found.append(f"log partition {number} takes no writes: {why}")
+    except ClosedError:
+        return []    # it began to stop meanwhile
+    return found
+
+
+def _why_refusing(manager: LogManager, number: int) -> str | None:
+    has_failed = manager.state(number) is PartitionState.FAILED
+    failure = manager.open_partitions.failure_of(number)
+    replica = manager.replica(number)
+    partition = None if replica is None else replica.partition
+    if partition is not None and (has_failed or partition.read_only):
+        problems = partition.problems()
+        failure = problems[0] if problems else failure
+    elif not has_failed:
+        return None
+    return str(failure or "it failed; the log of the server says why")
+
+
+def _refusing_topics(status: ServerStatus) -> list[str]:
+    if status.topics is None or status.is_stopping:
+        return []
+    return [
+        f"{topic}-{number} takes no records: {why}"
+        for (topic, number), why in sorted(status.topics.unwritable().items())
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- ready
+
+
+def readiness(status: ServerStatus) -> Verdict:
+    """Whether it listens and all log partitions are loaded; says how far it is."""
+    manager, groups = status.manager, status.groups
+    if status.is_stopping:
+        return Verdict(False, "stopping")
+    if manager is None or groups is None:
+        return Verdict(False, "the log directory is being opened")
+    try:
+        count = manager.partitions
+    except ClosedError:
+        return Verdict(False, "stopping")
+    loaded = set(groups.coordinator.loaded_partitions())
+    if len(loaded) == count and status.is_listening:
+        return Verdict(True, "ready")
+    reasons = [f"{len(loaded)} of {count} log partitions are loaded"]
+    if not status.is_listening:
+        reasons.append("it does not listen yet")
+    reasons.extend(_how_far(status, number) for number in sorted(set(range(count)) - loaded))
+    return Verdict(False, _in_lines(reasons))
+
+
+def _how_far(status: ServerStatus, number: int) -> str:
+    assert status.groups is not None
+    failure = status.groups.failed_loads.get(number)
+    if failure is not None:
+        return f"log partition {number} could not be loaded: {failure}"
+    if not status.groups.coordinator.loads(number):
+        return f"log partition {number} waits to be loaded"
+    try:
+        return f"log partition {number}: {status.loaded_part(number):.0%} loaded"
+    except OffsetLogError as failure:
+        return f"log partition {number}: {failure}"
