@@ -325,6 +325,16 @@ def test_an_unknown_workload_is_one_line():
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.ci
+def test_the_server_is_measured_and_its_answers_are_compared(tmp_path):
+    words = [f"--only={name}" for name in ("commit/pipelined", "fetch/offsets", "idle")]
+    found = run_benchmarks(tmp_path, *words, suite="server")
+    assert not found["failures"]
+    names = [figure["name"] for figure in figures_of(found, "commit/pipelined")]
+    assert names == ["offsetlog, process", "offsetlog, disk", "bare C server"]
+    assert all(figure["median"] > 0 for name in ("fetch/offsets", "idle") for figure in figures_of(found, name))
+
+
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_data_source_is_measured_beside_its_peers(tmp_path):

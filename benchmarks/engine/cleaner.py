@@ -11,6 +11,7 @@ from benchmarks.engine import cleaner_kafka
 from benchmarks.engine.cleaner_log import DirtyLog, dirty_log
 from benchmarks.race import Job, Runner, race
 from benchmarks.results import Figure
+from benchmarks.served_kafka import find_packages
 from benchmarks.workload import Run, one_core, workload
 from offsetlog import OffsetStore
 from offsetlog.types import CleaningReport
@@ -85,7 +86,7 @@ class _Cleaning:
 
 
 def _add_kafka(run: Run, log: DirtyLog) -> None:
-    packages = None if run.options.smoke else cleaner_kafka.find_packages()
+    packages = None if run.options.smoke else find_packages()
     if packages is None:
         run.condition("Kafka's cleaner did not run: a smoke run, or no Java")
         return

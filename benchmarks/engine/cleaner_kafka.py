@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import offsetlog
 from benchmarks.engine.cleaner_log import DirtyLog
+from benchmarks.served_kafka import as_served
 
-HARNESS = Path(__file__).resolve().parents[2] / "tests" / "kafka"
 SECONDS = 1800.0
 MIB = 1 << 20
-
-#: Of `kafka-server-start.sh` and `kafka-run-class.sh`; the tests start their brokers with less.
-JAVA_OPTIONS = (
-    "-Xmx1G",
-    "-Xms1G",
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-)
 
 
 @dataclass(frozen=True)
@@ -36,21 +24,6 @@ class KafkaRates:
     copying: float
     seconds: float
     digest: str
-
-
-def find_packages() -> Any | None:
-    """Kafka's packages, None where there is no Java or nothing to fetch them with."""
-    if not HARNESS.is_dir():
-        return None
-    if str(HARNESS) not in sys.path:
-        sys.path.insert(0, str(HARNESS))
-    import kafka_packages
-
-    try:
-        return kafka_packages.find_packages()
-    except kafka_packages.KafkaMissing as missing:
-        print(f"benchmarks: without Kafka: {missing}", file=sys.stderr)
-        return None
 
 
 def clean(packages: Any, log: DirtyLog, directory: Path) -> KafkaRates:
@@ -80,17 +53,3 @@ def clean(packages: Any, log: DirtyLog, directory: Path) -> KafkaRates:
         digest = log.digest_of(store)
     rates = (rate * MIB for rate in (said.rate, said.index_rate, said.copy_rate))
     return KafkaRates(said.size * MIB, *rates, said.seconds, digest)
-
-
-def as_served(packages: Any) -> Any:
-    """The packages, run with JAVA_OPTIONS."""
-    import kafka_packages
-
-    class Served(kafka_packages.KafkaPackages):
-        def command(self, main: str, *arguments: str, **options: Any) -> list[str]:
-            java, *words = super().command(main, *arguments, **options)
-            dropped = kafka_packages.JVM_FLAGS
-            kept = [word for word in words if word not in dropped and not word.startswith("-Xmx")]
-            return [java, *JAVA_OPTIONS, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", *kept]
-
-    return Served(packages.java, packages.home, packages.classes)

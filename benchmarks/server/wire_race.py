@@ -1,0 +1,91 @@
+"""Asks servers the same in turn, through the compiled client that checks every answer."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.results import Figure
+from benchmarks.server.contenders import Contender, compiled
+from benchmarks.workload import Run
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked, and how.
+
+    Attributes:
+        connections, depth: how many connections, and requests on their way on each.
+        frames: pairs of requests and answers.
+        offsets: positions in each request.
+    """
+
+    connections: int
+    depth: int
+    frames: bytes
+    offsets: int
+
+
+@dataclass(frozen=True)
+class _Round:
+    rate: float
+    answers: int
+    latencies_us: tuple[float, ...]
+
+
+class WireLoad:
+    """The compiled client, in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._program = compiled(directory, "wire_load")
+
+    def round(self, contender: Contender, asking: Asking, seconds: float) -> _Round:
+        """Warms up, and asks for so many seconds."""
+        file = self._directory / "frames"
+        file.write_bytes(asking.frames)
+        words = [self._program, contender.port, asking.connections, asking.depth, seconds, 1, file]
+        # Sanitizers that were preloaded into Python are not for this program.
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        called = [str(word) for word in words]
+        run = subprocess.run(called, capture_output=True, text=True, env=environment, check=False)
+        if run.returncode != 0:
+            raise AssertionError(f"{contender.name}: {run.stderr.strip()}")
+        took, answers, *latencies = (float(word) for word in run.stdout.splitlines()[-1].split())
+        return _Round(answers * asking.offsets / took, int(answers), tuple(each / 1000 for each in latencies))
+
+
+def race(run: Run, contenders: list[Contender], asking: Asking, unit: str) -> None:
+    """Adds a figure of each; rounds in turn, so that a machine that drifts drifts for all."""
+    load = WireLoad(run.new_directory())
+    seconds = 0.1 if run.options.smoke else max(1.0, run.seconds / 5)
+    rounds: dict[str, list[_Round]] = {contender.name: [] for contender in contenders}
+    for number in range(run.rounds + 1):
+        for contender in contenders:
+            measured = load.round(contender, asking, seconds)
+            if number > 0:  # the first one warms up, for as long: Java compiles meanwhile
+                rounds[contender.name].append(measured)
+    run.condition(
+        f"connections: {asking.connections}; requests on their way on each: {asking.depth}; {asking.offsets} offsets "
+        f"in each; rounds of {seconds:g} s in turn; every answer was compared with the right one"
+    )
+    run.report.figures.extend(_figure(name, unit, measured) for name, measured in rounds.items())
+
+
+def _figure(name: str, unit: str, rounds: list[_Round]) -> Figure:
+    rates = [each.rate for each in rounds]
+    columns = zip(*(one.latencies_us for one in rounds), strict=True)
+    p50, p99, p999, longest = (statistics.median(each) for each in columns)
+    return Figure(
+        name,
+        unit,
+        statistics.median(rates),
+        min(rates),
+        max(rates),
+        rounds=len(rounds),
+        operations=int(statistics.median(each.answers for each in rounds)),
+        note=f"p50 {p50:,.0f} us, p99 {p99:,.0f}, p99.9 {p999:,.0f}, longest {longest:,.0f}",
+    )
