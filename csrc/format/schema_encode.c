@@ -2,12 +2,9 @@
 #include "format/schema_encode.h"
 
 #include "base/bytes.h"
+#include "format/schema_put.h"
 
-enum {
-    STRING_SIZE_MAX = 32767,
-    UUID_SIZE = 16,
-    FRAMES_MAX = 2 * OL_SCHEMA_DEPTH_MAX,
-};
+enum { FRAMES_MAX = 2 * OL_SCHEMA_DEPTH_MAX };
 
 static int fail(ol_schema_writer *w, const ol_field *field, int status, const char *reason,
                 ol_error *error) {
@@ -104,15 +101,6 @@ static bool may_be_null(ol_schema_writer *w, const ol_field *field) {
 /* --------------------------------------------------------------------------------------- values */
 
 int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol_error *error) {
-    static const struct {
-        int64_t least, greatest;
-        uint8_t width;
-    } ranges[] = {[OL_FIELD_BOOLEAN] = {0, 1, 1},
-                  [OL_FIELD_I8] = {INT8_MIN, INT8_MAX, 1},
-                  [OL_FIELD_I16] = {INT16_MIN, INT16_MAX, 2},
-                  [OL_FIELD_U16] = {0, UINT16_MAX, 2},
-                  [OL_FIELD_I32] = {INT32_MIN, INT32_MAX, 4},
-                  [OL_FIELD_I64] = {INT64_MIN, INT64_MAX, 8}};
     ol_schema_writer *w = writer;
     if (w->depth == 0) return fail(w, field, OL_INVALID, "is outside of a struct", error);
     ol_field_kind kind = kind_here(w, field);
@@ -121,39 +109,27 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
     }
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
-    if (value < ranges[kind].least || value > ranges[kind].greatest) {
+    const ol_integer_form *form = &ol_integer_forms[kind];
+    if (value < form->least || value > form->greatest) {
         return fail(w, field, OL_INVALID, "is out of range", error);
     }
-    if (!has_room(w, ranges[kind].width)) {
+    if (!has_room(w, form->width)) {
         return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
     }
-    uint8_t bytes[8];
-    ol_store_i64(bytes, value);
-    memcpy(w->p, bytes + 8 - ranges[kind].width, ranges[kind].width);
-    w->p += ranges[kind].width;
+    w->p = ol_put_integer(w->p, form->width, value);
     return after_value(w, error);
 }
 
 /* A size in the form of the version; -1 for null. */
 static int put_size(ol_schema_writer *w, const ol_field *field, ol_field_kind kind, int64_t size,
                     ol_error *error) {
-    if (size > (kind == OL_FIELD_STRING ? STRING_SIZE_MAX : INT32_MAX)) {
+    if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
         return fail(w, field, OL_TOO_LARGE, "is longer than the format can say", error);
     }
-    size_t width = w->flexible               ? ol_uvarint_size((uint32_t)(size + 1))
-                   : kind == OL_FIELD_STRING ? 2
-                                             : 4;
-    if (!has_room(w, width)) return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
-    if (w->flexible) {
-        w->p = ol_store_uvarint(w->p, (uint32_t)(size + 1));
-        return OL_OK;
+    if (!has_room(w, ol_size_width(w->flexible, kind, size))) {
+        return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
     }
-    if (width == 2) {
-        ol_store_i16(w->p, (int16_t)size);
-    } else {
-        ol_store_i32(w->p, (int32_t)size);
-    }
-    w->p += width;
+    w->p = ol_put_size(w->p, w->flexible, kind, size);
     return OL_OK;
 }
 
@@ -167,7 +143,9 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (kind == OL_FIELD_UUID) {
-        if (value.size != UUID_SIZE) return fail(w, field, OL_INVALID, "has not 16 bytes", error);
+        if (value.size != OL_SCHEMA_UUID_SIZE) {
+            return fail(w, field, OL_INVALID, "has not 16 bytes", error);
+        }
     } else {
         status = put_size(w, field, kind, (int64_t)value.size, error);
         if (status != OL_OK) return status;

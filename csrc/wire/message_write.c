@@ -1,9 +1,9 @@
-/* wire/message_write.c: bytes from values, through the one encoder (format/schema_encode). */
+/* wire/message_write.c: bytes from values. */
 #include "wire/message.h"
 
 #include <string.h>
 
-#include "format/schema_encode.h"
+#include "format/schema_put.h"
 
 enum {
     SIZE_MAX_BYTES = 5,         /* of a size, a count or a tag */
@@ -88,80 +88,187 @@ size_t ol_message_size_max(const ol_schema *schema, int16_t version, const ol_va
 
 /* ---------------------------------------------------------------------------------------- bytes */
 
-static int write_struct(ol_schema_writer *w, const ol_field *field, const ol_field *fields,
-                        const ol_value *values, ol_error *error);
+/* An answer of many positions is thousands of values: they are written straight away, while the
+ * encoder of events checks the order of what it is called with. */
+typedef struct output {
+    const ol_schema *schema;
+    uint8_t *p;
+    uint8_t *limit;
+    int16_t version;
+    bool flexible;
+    ol_error *error;
+} output;
 
-static int write_array(ol_schema_writer *w, const ol_field *field, const ol_value *array,
-                       ol_error *error);
+static int put_fields(output *o, const ol_field *fields, const ol_value *values);
+static int put_array(output *o, const ol_field *field, const ol_value *array);
 
-static int write_value(ol_schema_writer *w, const ol_field *field, ol_field_kind kind,
-                       const ol_value *value, ol_error *error) {
-    switch (kind) {
+OL_NOINLINE static int refuse(const output *o, const ol_field *field, int status,
+                              const char *reason) {
+    return ol_fail(o->error, status, "%s version %d: %s %s", o->schema->name, o->version,
+                   field != NULL ? field->name : "it", reason);
+}
+
+static bool has_room(const output *o, size_t size) { return (size_t)(o->limit - o->p) >= size; }
+
+static int no_room(const output *o, const ol_field *field) {
+    return refuse(o, field, OL_TOO_LARGE, "does not fit the memory");
+}
+
+static int put_integer(output *o, const ol_field *field, ol_field_kind kind, int64_t value) {
+    const ol_integer_form *form = &ol_integer_forms[kind];
+    if (value < form->least || value > form->greatest) {
+        return refuse(o, field, OL_INVALID, "is out of range");
+    }
+    if (!has_room(o, form->width)) return no_room(o, field);
+    o->p = ol_put_integer(o->p, form->width, value);
+    return OL_OK;
+}
+
+static int put_size(output *o, const ol_field *field, ol_field_kind kind, int64_t size) {
+    if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
+        return refuse(o, field, OL_TOO_LARGE, "is longer than the format can say");
+    }
+    if (!has_room(o, ol_size_width(o->flexible, kind, size))) return no_room(o, field);
+    o->p = ol_put_size(o->p, o->flexible, kind, size);
+    return OL_OK;
+}
+
+static int put_null(output *o, const ol_field *field) {
+    if (!ol_field_may_be_null(field, o->version)) {
+        return refuse(o, field, OL_INVALID, "cannot be null");
+    }
+    if (field->kind != OL_FIELD_STRUCT) return put_size(o, field, field->kind, -1);
+    if (!has_room(o, 1)) return no_room(o, field);
+    *o->p++ = field->tagged ? 0 : 0xff;
+    return OL_OK;
+}
+
+static int put_bytes(output *o, const ol_field *field, ol_field_kind kind, const ol_value *value) {
+    size_t size = (size_t)value->number;
+    if (kind == OL_FIELD_UUID) {
+        if (size != OL_SCHEMA_UUID_SIZE) return refuse(o, field, OL_INVALID, "has not 16 bytes");
+    } else {
+        int status = put_size(o, field, kind, value->number);
+        if (status != OL_OK) return status;
+    }
+    if (!has_room(o, size)) return no_room(o, field);
+    if (size > 0) memcpy(o->p, value->bytes, size);
+    o->p += size;
+    return OL_OK;
+}
+
+static int put_struct(output *o, const ol_field *field, const ol_value *value) {
+    if (ol_field_may_be_null(field, o->version)) {
+        if (!has_room(o, 1)) return no_room(o, field);
+        *o->p++ = 1;
+    }
+    return put_fields(o, field->fields, value->values);
+}
+
+static bool is_null(const ol_field *field, const ol_value *value) {
+    if (field->kind == OL_FIELD_STRUCT) return value->number == 0;
+    return field->kind >= OL_FIELD_UUID && value->number < 0;
+}
+
+static int put_value(output *o, const ol_field *field, const ol_value *value) {
+    if (is_null(field, value)) return put_null(o, field);
+    switch (field->kind) {
+        case OL_FIELD_UUID:
+        case OL_FIELD_STRING:
+        case OL_FIELD_BYTES: return put_bytes(o, field, field->kind, value);
+        case OL_FIELD_ARRAY: return put_array(o, field, value);
+        case OL_FIELD_STRUCT: return put_struct(o, field, value);
+        default: return put_integer(o, field, field->kind, value->number);
+    }
+}
+
+/* An element is never null. */
+static int put_element(output *o, const ol_field *field, const ol_value *value) {
+    switch (field->element) {
+        case OL_FIELD_UUID:
         case OL_FIELD_STRING:
         case OL_FIELD_BYTES:
-        case OL_FIELD_UUID:
-            if (value->number < 0) return ol_schema_put_null(w, field, error);
-            return ol_schema_put_bytes(w, field, ol_value_slice(value), error);
-        case OL_FIELD_ARRAY:
-            if (value->number < 0) return ol_schema_put_null(w, field, error);
-            return write_array(w, field, value, error);
-        case OL_FIELD_STRUCT:
-            if (value->number == 0) return ol_schema_put_null(w, field, error);
-            return write_struct(w, field, field->fields, value->values, error);
-        default: return ol_schema_put_integer(w, field, value->number, error);
+            if (value->number < 0) return refuse(o, field, OL_INVALID, "cannot be null");
+            return put_bytes(o, field, field->element, value);
+        case OL_FIELD_STRUCT: return put_fields(o, field->fields, value);
+        default: return put_integer(o, field, field->element, value->number);
     }
 }
 
-static int write_array(ol_schema_writer *w, const ol_field *field, const ol_value *array,
-                       ol_error *error) {
-    bool of_structs = field->element == OL_FIELD_STRUCT;
-    size_t width = of_structs ? ol_message_width(field->fields) : 1;
-    int status = ol_schema_put_begin_array(w, field, (int32_t)array->number, error);
+static int put_array(output *o, const ol_field *field, const ol_value *array) {
+    size_t width = field->element == OL_FIELD_STRUCT ? ol_message_width(field->fields) : 1;
+    int status = put_size(o, field, OL_FIELD_ARRAY, array->number);
     for (int64_t i = 0; i < array->number && status == OL_OK; i++) {
-        const ol_value *element = array->values + (size_t)i * width;
-        status = of_structs ? write_struct(w, field, field->fields, element, error)
-                            : write_value(w, field, field->element, element, error);
+        status = put_element(o, field, array->values + (size_t)i * width);
     }
-    return status == OL_OK ? ol_schema_put_end_array(w, field, error) : status;
+    return status;
 }
+
+/* ----------------------------------------------------------------------------------------- tags */
 
 /* The field with the least tag above `tag`; NULL: none is left to write. */
-static const ol_field *next_tag(const ol_schema_writer *w, const ol_field *fields, int tag) {
+static const ol_field *next_tag(const output *o, const ol_field *fields, int tag) {
     const ol_field *next = NULL;
     for (const ol_field *field = fields; field->name != NULL; field++) {
         if (!field->tagged || field->tag <= tag) continue;
-        if (!ol_field_in_version(field, w->version)) continue;
+        if (!ol_field_in_version(field, o->version)) continue;
         if (next == NULL || field->tag < next->tag) next = field;
     }
     return next;
 }
 
-static int write_tags(ol_schema_writer *w, const ol_field *fields, const ol_value *values,
-                      ol_error *error) {
+/* The size of a tag stands before its bytes, and its own size depends on it: they are moved. */
+static int put_tag(output *o, const ol_field *field, const ol_value *value) {
+    if (!has_room(o, ol_uvarint_size(field->tag))) return no_room(o, field);
+    o->p = ol_store_uvarint(o->p, field->tag);
+    uint8_t *start = o->p;
+    int status = put_value(o, field, value);
+    if (status != OL_OK) return status;
+    size_t size = (size_t)(o->p - start), width = ol_uvarint_size((uint32_t)size);
+    if (!has_room(o, width)) return no_room(o, field);
+    memmove(start + width, start, size);
+    ol_store_uvarint(start, (uint32_t)size);
+    o->p += width;
+    return OL_OK;
+}
+
+static int put_tags(output *o, const ol_field *fields, const ol_value *values) {
+    uint32_t count = 0;
+    const ol_field *field = next_tag(o, fields, -1);
+    for (const ol_field *each = field; each != NULL; each = next_tag(o, fields, each->tag)) {
+        count += !is_default(each, &values[each - fields]);
+    }
+    if (!has_room(o, ol_uvarint_size(count))) return no_room(o, NULL);
+    o->p = ol_store_uvarint(o->p, count);
     int status = OL_OK;
-    const ol_field *field = next_tag(w, fields, -1);
-    for (; field != NULL && status == OL_OK; field = next_tag(w, fields, field->tag)) {
+    for (; field != NULL && status == OL_OK; field = next_tag(o, fields, field->tag)) {
         const ol_value *value = &values[field - fields];
-        if (!is_default(field, value)) status = write_value(w, field, field->kind, value, error);
+        if (!is_default(field, value)) status = put_tag(o, field, value);
     }
     return status;
 }
 
-static int write_struct(ol_schema_writer *w, const ol_field *field, const ol_field *fields,
-                        const ol_value *values, ol_error *error) {
-    int status = ol_schema_put_begin_struct(w, field, error);
+static int put_fields(output *o, const ol_field *fields, const ol_value *values) {
+    int status = OL_OK;
     for (size_t i = 0; fields[i].name != NULL && status == OL_OK; i++) {
-        if (fields[i].tagged || !ol_field_in_version(&fields[i], w->version)) continue;
-        status = write_value(w, &fields[i], fields[i].kind, &values[i], error);
+        if (fields[i].tagged || !ol_field_in_version(&fields[i], o->version)) continue;
+        status = put_value(o, &fields[i], &values[i]);
     }
-    if (status == OL_OK && w->flexible) status = write_tags(w, fields, values, error);
-    return status == OL_OK ? ol_schema_put_end_struct(w, field, error) : status;
+    return status == OL_OK && o->flexible ? put_tags(o, fields, values) : status;
 }
 
 int ol_message_write(const ol_schema *schema, int16_t version, const ol_value *message,
                      uint8_t *bytes, size_t capacity, size_t *size, ol_error *error) {
-    ol_schema_writer writer;
-    int status = ol_schema_writer_start(&writer, schema, version, bytes, capacity, error);
-    if (status == OL_OK) status = write_struct(&writer, NULL, schema->fields, message, error);
-    return status == OL_OK ? ol_schema_writer_finish(&writer, size, error) : status;
+    output o = {.schema = schema,
+                .p = bytes,
+                .limit = bytes + capacity,
+                .version = version,
+                .flexible = version >= schema->flexible_from,
+                .error = error};
+    if (version < schema->first_version || version > schema->last_version) {
+        return refuse(&o, NULL, OL_UNSUPPORTED, "has no such version");
+    }
+    int status = put_fields(&o, schema->fields, message);
+    if (status == OL_OK) *size = (size_t)(o.p - bytes);
+    return status;
 }

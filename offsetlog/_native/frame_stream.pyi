@@ -17,6 +17,7 @@ CLOSING: int
 @disjoint_base
 class FrameStream:
     transport: asyncio.Transport | None
+    fd: int
     @property
     def places(self) -> deque[Place]: ...
     @property

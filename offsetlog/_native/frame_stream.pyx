@@ -10,6 +10,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from offsetlog._native.csrc cimport ol_load_i32
 from offsetlog._native.front cimport Front, Place
 
+cdef extern from "<sys/socket.h>" nogil:
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
+    ssize_t send(int fd, const void *bytes, size_t size, int flags)
+
 # The size that precedes a frame.
 cdef enum:
     SIZE_BYTES = 4
@@ -49,6 +54,7 @@ cdef class FrameStream:
     """
 
     cdef public object transport            # None: the connection has ended
+    cdef public int fd                      # of the transport's socket; -1: it has none
     cdef readonly object places             # deque of Place, in the order of the requests
     cdef readonly Py_ssize_t in_flight      # requests whose answers are not sent yet
     cdef readonly int held                  # why nothing is read, 0: it is
@@ -70,6 +76,7 @@ cdef class FrameStream:
         self.time = time
         self.request_bytes_max = request_bytes_max
         self.in_flight_max = requests_in_flight_max
+        self.fd = -1
         self.places = deque()
         self.received = b""
         self.last_request = time()
@@ -236,12 +243,24 @@ cdef class FrameStream:
             answers = frames[0] if len(frames) == 1 else b"".join(frames)
             if self.front is not None:
                 self.front.sent_bytes += len(answers)
-            self.transport.write(answers)
+            self.write(answers)
         self.unsent = 0
         if self.held & IN_FLIGHT_C and self.in_flight < self.in_flight_max:
             self.release(IN_FLIGHT_C)
         if self.held & CLOSING_C and not places and self.transport is not None:
             self.drained()
+
+    cdef int write(self, bytes answers) except -1:
+        # At once where nothing waits to be sent: a transport may send at the end of the loop's turn only.  A transport that
+        # is closing has given its file number back.
+        cdef ssize_t sent = 0
+        if self.fd >= 0 and not self.transport.is_closing() and self.transport.get_write_buffer_size() == 0:
+            sent = send(self.fd, PyBytes_AS_STRING(answers), <size_t>len(answers), MSG_DONTWAIT | MSG_NOSIGNAL)
+            if sent == len(answers):
+                return 0
+        # What is wrong with the connection the transport finds out again.
+        self.transport.write(answers if sent <= 0 else answers[sent:])
+        return 0
 
     def forget(self):
         """Drops what is not answered and what is not taken: the connection has ended.  Returns the places."""

@@ -288,13 +288,13 @@ cdef class Front:
         # Not the loop's time, which stands still within a turn of it.
         seconds = perf_counter() - place.read_at
         if place.counts.commits > 0:
-            self.metrics.answered(OL_API_OFFSET_COMMIT, seconds, times=place.counts.commits)
+            self.metrics.answered(OL_API_OFFSET_COMMIT, seconds, 0, place.counts.commits)
             if place.failures is None:
                 self.metrics.committed(place.counts.positions, place.counts.commits)
         if place.counts.fetches > 0:
-            self.metrics.answered(OL_API_OFFSET_FETCH, seconds, times=place.counts.fetches)
+            self.metrics.answered(OL_API_OFFSET_FETCH, seconds, 0, place.counts.fetches)
         if place.counts.heartbeats > 0:
-            self.metrics.answered(OL_API_HEARTBEAT, seconds, times=place.counts.heartbeats)
+            self.metrics.answered(OL_API_HEARTBEAT, seconds, 0, place.counts.heartbeats)
         return 0
 
     cdef int park(self, Place place) except -1:
