@@ -43,8 +43,9 @@ def test_others_are_served_beside_thousands_of_connections(tmp_path, connections
         made(client, "orders")
         offset = assert_commits(client, 1)
         try:
-            for _ in range(connections_max):
-                opened.append(socket.create_connection(server.address, timeout=SECONDS))
+            opened.extend(
+                socket.create_connection(server.address, timeout=SECONDS) for _ in range(connections_max)
+            )
             offset = assert_commits(client, offset)
             silent, slow, huge = (opened[first::3] for first in range(3))
             # A request a byte at a time, for as long as anybody likes.
