@@ -5,6 +5,12 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
+cdef extern from "sys/socket.h" nogil:
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
+    ssize_t send(int fd, const void *bytes, size_t size, int flags) noexcept
+
+
 cdef extern from "stdbool.h" nogil:
     # Cython's bint is an int; a pointer to C's bool has to be a pointer to bool.
     ctypedef bint c_bool "bool"

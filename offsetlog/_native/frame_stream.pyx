@@ -7,13 +7,8 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from offsetlog._native.csrc cimport ol_load_i32
+from offsetlog._native.csrc cimport MSG_DONTWAIT, MSG_NOSIGNAL, ol_load_i32, send
 from offsetlog._native.front cimport Front, Place
-
-cdef extern from "<sys/socket.h>" nogil:
-    int MSG_DONTWAIT
-    int MSG_NOSIGNAL
-    ssize_t send(int fd, const void *bytes, size_t size, int flags)
 
 # The size that precedes a frame.
 cdef enum:
