@@ -95,6 +95,7 @@ static void revoke_group(ol_admissions *admissions, group_entry *group, ol_heard
             heard(context, member_of(each), each->heard_at);
         }
         ol_chained_map_remove(&admissions->entries, &each->link);
+        if (each->member_size == 0) admissions->memberless--;
         free(each);
     }
     ol_chained_map_remove(&admissions->groups, &group->link);
@@ -184,7 +185,8 @@ static ol_admission *make_admission(const ol_admission_key *key, uint64_t hash, 
 }
 
 static int make_room(ol_admissions *admissions, ol_error *error) {
-    if (admissions->entries.count >= admissions->limit) {
+    /* Not where there is nothing to find: each request of a member that has no room would look. */
+    if (admissions->entries.count >= admissions->limit && admissions->memberless > 0) {
         revoke_each(admissions, is_memberless, NULL, NULL);
     }
     if (admissions->entries.count >= admissions->limit) {
@@ -214,5 +216,6 @@ int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key, ol
     admission->next_of_group = group->first;
     group->first = admission;
     ol_chained_map_add(&admissions->entries, &admission->link);
+    if (key->member_id.size == 0) admissions->memberless++;
     return OL_OK;
 }

@@ -21,6 +21,7 @@ typedef struct ol_admissions {
     ol_chained_map entries;
     uint64_t seed;              /* of hashes: names come from outside */
     size_t limit;               /* of entries */
+    size_t memberless;          /* entries of no member */
 } ol_admissions;
 
 /* A request, as far as its admission goes. */

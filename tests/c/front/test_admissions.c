@@ -68,6 +68,9 @@ static void check_all(const ol_admissions *admissions) {
         OL_CHECK_INT(find(admissions, place) != NULL, model[place].is_there);
     }
     OL_CHECK_INT(admissions->entries.count, admitted);
+    size_t memberless = 0;
+    for (size_t place = 0; place < KEYS; place++) memberless += model[place].is_there && !has_member(place);
+    OL_CHECK_INT(admissions->memberless, memberless);
 }
 
 static void forget_model(size_t place) {
