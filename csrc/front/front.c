@@ -7,7 +7,12 @@
 #include "base/bytes.h"
 #include "base/java_string.h"
 
-enum { SIZE_BYTES = 4, ANSWERS_BYTES_MIN = 64 << 10 };
+enum {
+    SIZE_BYTES = 4,
+    ANSWERS_BYTES_MIN = 64 << 10,
+    /* Small requests can ask for large answers: for the longest metadata again and again. */
+    ANSWERS_BYTES_MAX = 64 << 20,
+};
 
 /* ------------------------------------------------------------ places of fields */
 
@@ -175,6 +180,7 @@ bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
                         const ol_value *answer) {
     size_t needed = answers->size + size_max_of(header, answer);
     if (needed <= answers->capacity) return true;
+    if (needed > ANSWERS_BYTES_MAX) return false;
     size_t capacity = needed + needed / 2;
     if (capacity < ANSWERS_BYTES_MIN) capacity = ANSWERS_BYTES_MIN;
     uint8_t *bytes = realloc(answers->bytes, capacity);

@@ -50,7 +50,7 @@ const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, 
 /* `count` zeroed values of the pool; NULL: there are not so many. */
 ol_value *ol_front_values(ol_front *front, size_t count);
 
-/* Whether there is room for the answer now. */
+/* Whether there is room for the answer now; there is none for more than 64 MiB at a time. */
 bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
                         const ol_value *answer);
 /* Appends the answer, for which there is room. */
