@@ -8,13 +8,28 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
+from offsetlog._native.clocks import ManualClock
+from offsetlog._native.files import FileSystem
 from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings
 from offsetlog.protocol import APIS, decode_response, encode_request
+from offsetlog.server.clock import LoopClock
 from offsetlog.server.event_loop import new_event_loop
 from offsetlog.server.server import Server, ServerSettings
 
 SECONDS = 20
+
+
+class _DayThatStands(LoopClock):
+    """The loop's clock, with the time of day of a test."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, day: ManualClock) -> None:
+        super().__init__(loop)
+        self._day = day
+
+    def now_ms(self) -> int:
+        return self._day.milliseconds
 
 
 class RunningServer:
@@ -24,17 +39,33 @@ class RunningServer:
         path: its log directory.
         partitions: of the topic of positions.
         durability: when a commit, and a producer, is answered.
+        fs: of the log directory; None: the system's.
+        clock: the time of day, which stands still; None: the system's.
         more: further settings of the server.
     """
 
-    def __init__(self, path: Path, durability: str = "process", partitions: int = 50, **more: Any) -> None:
+    def __init__(
+        self,
+        path: Path,
+        durability: str = "process",
+        partitions: int = 50,
+        *,
+        fs: FileSystem | None = None,
+        clock: ManualClock | None = None,
+        **more: Any,
+    ) -> None:
         coordinator = CoordinatorConfig(initial_rebalance_delay=0)
         settings = {"port": 0, "coordinator": coordinator, **more}
         manager = ManagerSettings(
             path=path, partitions=partitions, durability=durability, accept_while_loading=False
         )
-        self.server = Server(ServerSettings(**{"manager": manager, **settings}))
+        given = ServerSettings(**{"manager": manager, **settings})
         self.loop = new_event_loop()
+        self.server = Server(
+            given,
+            manager=LogManager(given.manager, fs=fs, clock=clock),
+            clock=None if clock is None else _DayThatStands(self.loop, clock),
+        )
         self._thread = threading.Thread(target=self.loop.run_forever, name="server")
         self._thread.start()
         try:
