@@ -84,8 +84,10 @@ class RunningServer:
 
     def stop(self) -> None:
         """Stops it as SIGTERM does."""
-        self._run(self.server.stop())
-        self._end()
+        try:
+            self._run(self.server.stop())
+        finally:
+            self._end()
 
     def __enter__(self) -> Self:
         return self
