@@ -51,6 +51,7 @@ class Driver:
 
     def restarted(self, kept: int | None = None) -> Coordinator:
         """A new coordinator that loads the log; of the records above W the first `kept`, or all."""
+        self.admitted.clear()
         self.log += self.above[:kept]
         self.above = []
         coordinator = Coordinator(self.config, self, lambda group_id: PARTITION)
@@ -74,11 +75,20 @@ class Driver:
         self.above.append((group_id, record))
 
     def admit(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> None:
-        self.admitted.setdefault(group_id, {})[generation, member_id, group_instance_id] = None
+        key = (generation, member_id, group_instance_id)
+        self.admitted.setdefault(group_id, {}).setdefault(key, None)
 
     def revoke(self, group_id: str) -> list[tuple[str, float]]:
         revoked = self.admitted.pop(group_id, {})
         return [(member_id, at) for (_, member_id, _), at in revoked.items() if at is not None]
+
+    def answers_itself(self, group_id: str, generation: int, member_id: str, instance: str | None) -> bool:
+        """Whether the front answers such a commit or heartbeat; it hears of the member then."""
+        admitted = self.admitted.get(group_id, {})
+        if (generation, member_id, instance) not in admitted:
+            return False
+        admitted[generation, member_id, instance] = self.now
+        return True
 
     def set_led(self, partition: int, is_led: bool) -> None:
         if not is_led:

@@ -3,7 +3,8 @@
 What holds whatever happens: a coordinator that loads the log finds the group that the records made;
 the generation that members are told of only grows while one coordinator lives, and that of the log
 always; all members of a generation have assignments of one leader; a commit of an old generation is
-refused once a newer one is stable.
+refused once a newer one is stable, also where the front answers without the coordinator; a member that
+is heard of at the front alone stays, and one that is silent goes.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from offsetlog.protocol.messages import (
 from tests.depth import by_depth, first_seed
 
 from .driver import Driver
-from .requests import GROUP, heartbeat, join
+from .requests import GROUP, heartbeat, join, sync
 
 SEED = first_seed(14)
 EXAMPLES = by_depth(gate=150, long=5000)
 STEPS = by_depth(gate=60, long=120)
+#: Of every member, in seconds.
+SESSION = 10
 
 clients = st.integers(0, 4)
 #: What happens now and then: once in so many draws of its rule.
@@ -63,6 +66,8 @@ class GroupBesideRules(RuleBasedStateMachine):
         self.logged = 0
         self.stable = 0
         self.tokens = 0
+        #: By member: when a request of it was last answered, by the coordinator or by the front.
+        self.last_heard: dict[str, float] = {}
 
     @property
     def group(self):
@@ -122,6 +127,13 @@ class GroupBesideRules(RuleBasedStateMachine):
         client = self.clients[number]
         if client.generation < 0:
             return
+        self.heard(client)
+        key = (client.generation, client.member_id, None)
+        if self.driver.answers_itself(GROUP, *key):
+            # The coordinator would say the same.
+            assert self.group.state is GroupState.STABLE
+            assert self.group.generation == client.generation
+            return
         error = self.driver.ask(heartbeat(client.member_id, client.generation), 4).error_code
         assert error in (0, 22, 25, 27)
         client.must_join = error == 27
@@ -144,12 +156,19 @@ class GroupBesideRules(RuleBasedStateMachine):
         generation = client.generation - back
         if generation < 0:
             return
+        if self.driver.answers_itself(GROUP, generation, client.member_id, client.instance):
+            assert generation == self.group.generation
+            assert generation >= self.stable
+            assert client.member_id in self.group.members
+            self.heard(client)
+            return
         request = OffsetCommitRequest(GROUP, generation, client.member_id, client.instance)
         refusal = self.driver.coordinator.commit_refusal(request, 9, self.driver.now)
         if generation < self.stable:
             assert refusal is not None
         if refusal is None:
             assert generation == self.group.generation
+            self.heard(client)
 
     # ---------------------------------------------------------------------------------- time, records
 
@@ -174,11 +193,17 @@ class GroupBesideRules(RuleBasedStateMachine):
         if not now:
             return
         self.driver.restarted(kept)
+        if self.group is not None:
+            self.last_heard.update(dict.fromkeys(self.group.members, self.driver.now))
         for client in self.clients:
             client.join = client.sync = None
         self.told = self.logged_generation()
 
     # ---------------------------------------------------------------------------------------- answers
+
+    def heard(self, client: Client) -> None:
+        if self.group is not None and client.member_id in self.group.members:
+            self.last_heard[client.member_id] = self.driver.now
 
     def forget(self, client: Client) -> None:
         client.member_id = "" if client.instance is None else client.member_id
@@ -200,6 +225,7 @@ class GroupBesideRules(RuleBasedStateMachine):
             self.told = answer.generation_id
             client.member_id, client.generation = answer.member_id, answer.generation_id
             client.must_join = False
+            self.last_heard[client.member_id] = self.driver.now
             client.leads = answer.leader == answer.member_id
             client.members = tuple(each.member_id for each in answer.members)
             assert bool(client.members) <= client.leads
@@ -210,6 +236,7 @@ class GroupBesideRules(RuleBasedStateMachine):
         (_, generation, member_id), client.sync = client.sync, None
         if answer.error_code == 0:
             client.synced = generation
+            self.last_heard[member_id] = self.driver.now
         elif answer.error_code in (22, 25):
             self.forget(client)
         elif answer.error_code == 27:
@@ -260,6 +287,25 @@ class GroupBesideRules(RuleBasedStateMachine):
         assert tuple(group.members) == tuple(each.member_id for each in record.members)
 
     @invariant()
+    def what_is_admitted_is_stable(self):
+        for generation, member_id, instance in self.driver.admitted.get(GROUP, {}):
+            if not member_id:
+                assert generation < 0
+                continue
+            assert self.group.state is GroupState.STABLE
+            assert generation == self.group.generation
+            assert self.group.refusal_of(member_id, instance) is None
+
+    @invariant()
+    def silent_members_go(self):
+        group = self.group
+        # While a record is on its way, so is what follows from a session's end.
+        if group is None or group.state is not GroupState.STABLE or self.driver.above:
+            return
+        for member_id in group.members:
+            assert self.driver.now - self.last_heard[member_id] <= SESSION + 0.001
+
+    @invariant()
     def members_and_leader_fit(self):
         group = self.group
         if group is None:
@@ -284,3 +330,24 @@ def test_members_come_and_go():
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_member_that_only_the_front_hears_of_stays_until_it_is_silent():
+    driver = Driver()
+    member_id = driver.ask(join(), 9).member_id
+    generation = driver.ask(join(member_id), 9).generation_id
+    driver.ask(sync(member_id, generation, (member_id,)), 5)
+    driver.ask(heartbeat(member_id, generation), 4)
+    for _ in range(20):
+        driver.advance(SESSION / 2)
+        if not driver.answers_itself(GROUP, generation, member_id, None):
+            # Its session was looked at: the next heartbeat is the coordinator's.
+            assert driver.ask(heartbeat(member_id, generation), 4).error_code == 0
+        assert driver.answers_itself(GROUP, generation, member_id, None)
+    driver.advance(SESSION - 0.1)
+    group = driver.coordinator.group(GROUP)
+    assert group is not None
+    assert member_id in group.members
+    driver.advance(0.2)
+    assert member_id not in group.members
+    assert not driver.answers_itself(GROUP, generation, member_id, None)
