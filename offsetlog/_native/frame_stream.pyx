@@ -104,6 +104,10 @@ cdef class FrameStream:
                 self.is_taking = True
                 try:
                     taken += self.take(start_of(buffer) + taken, len(buffer) - taken)
+                except BaseException:
+                    if self.front is not None:
+                        self.front.drop_run()
+                    raise
                 finally:
                     self.is_taking = False
                 was_held = self.held != 0

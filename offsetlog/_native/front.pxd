@@ -68,5 +68,6 @@ cdef class Front:
     cdef int wait_for(self, int32_t number, int64_t end_offset, uint64_t term) except -1
     cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests,
                              double read_at)
+    cdef int drop_run(self) except -1
     cdef int report(self, Place place) except -1
     cdef int park(self, Place place) except -1

@@ -280,6 +280,14 @@ cdef class Front:
         self.park(place)
         return place
 
+    cdef int drop_run(self) except -1:
+        # The run failed midway: its answers must not be another connection's.
+        self.answers.size = 0
+        self.counts = counted(0, 0, 0, 0)
+        self.last_number = -1
+        self.others = {}
+        return 0
+
     cdef int report(self, Place place) except -1:
         # One call an API for all requests of a run.
         cdef double seconds

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.fault_fs import FaultFileSystem
@@ -25,15 +26,16 @@ from offsetlog.protocol.messages import (
     OffsetFetchRequestGroupTopic,
     OffsetFetchResponse,
 )
+from offsetlog.server.clock import LoopClock
 from offsetlog.server.connection_limits import ConnectionLimits
 
 from .running import SECONDS, Client, RunningServer
 
 
-def commit(group: str, offset: int, number: int = 0, metadata: str = "") -> bytes:
+def commit(group: str, offset: int, number: int = 0, metadata: str = "", version: int = 9) -> bytes:
     position = OffsetCommitRequestTopicPartition(0, offset, -1, committed_metadata=metadata)
     topic = OffsetCommitRequestTopic("orders", partitions=(position,))
-    return encode_request(OffsetCommitRequest(group, topics=(topic,)), 9, number, "test")
+    return encode_request(OffsetCommitRequest(group, topics=(topic,)), version, number, "test")
 
 
 def fetch(group: str, number: int = 0, partitions: int = 1) -> bytes:
@@ -197,3 +199,28 @@ def test_large_frames_give_their_memory_back(tmp_path):
         assert front.fetches == before + 20
         left = on_loop(running, lambda: running.server._connections.memory.left)
         assert left == 200_000
+
+
+def test_a_run_that_fails_midway_leaves_no_answers_to_others(tmp_path, monkeypatch):
+    # A commit of version 3 asks for the time of day, which fails.
+    is_failing = threading.Event()
+    now_ms = LoopClock.now_ms
+
+    def asked(clock: LoopClock) -> int:
+        if is_failing.is_set():
+            raise RuntimeError("no time of day")
+        return now_ms(clock)
+
+    monkeypatch.setattr(LoopClock, "now_ms", asked)
+    with serve(tmp_path / "data") as running, Client(running.address) as other:
+        admit(other, "group")
+        errors: list[dict[str, Any]] = []
+        running.loop.set_exception_handler(lambda _, context: errors.append(context))
+        is_failing.set()
+        with Client(running.address) as client:
+            client.send(commit("group", 5, 1) + commit("group", 6, 2, version=3))
+            assert client.receive() is None
+        is_failing.clear()
+        other.send(commit("group", 7, 77))
+        assert committed(other.receive()) == (77, 0)
+        assert errors
