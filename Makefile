@@ -122,6 +122,7 @@ test-long: build
 	@OFFSETLOG_DEPTH=gate $(MAKE) -s test-tsan
 	@$(MAKE) -s -C tests/c test_stress SANITIZE=thread
 	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz -j$(JOBS)
+	@$(MAKE) -s test-sanitized TESTS=tests/server/test_mutated_frames.py
 	@$(call TIER,$(ONE_MORE))
 
 lint: $(VENV)/.made

@@ -32,9 +32,11 @@ from offsetlog.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestGroupTopic,
+    OffsetFetchRequestTopic,
     ProduceRequest,
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
+    SyncGroupRequest,
 )
 from offsetlog.server.node import TopicDefaults
 from tests.protocol.drawn_messages import drawn
@@ -42,7 +44,7 @@ from tests.protocol.drawn_messages import drawn
 from .batches import produced_batch
 from .running import Client, RunningServer
 
-FRAMES = by_depth(gate=100_000, long=1_000_000)
+FRAMES = by_depth(gate=100_000, long=10_000_000)
 #: The event loop does something else in between.
 AT_A_TIME = 500
 
@@ -102,9 +104,37 @@ def sensible() -> list[bytes]:
     ]
 
 
-def frames(draw: random.Random, count: int):
+def admitted(member_id: str, topic_id: bytes) -> list[bytes]:
+    """What the native front answers, in every version: of a member of a stable group, and of nobody."""
+    found = []
+    for version in range(11):
+        position = OffsetCommitRequestTopicPartition(0, 5, -1, committed_metadata="m")
+        topic = OffsetCommitRequestTopic("orders", topic_id, (position,))
+        who = ("stable", 1, member_id) if version >= 1 else ("free", -1, "")
+        found.append((OffsetCommitRequest(*who, topics=(topic,)), version))
+        asked = OffsetFetchRequestGroupTopic("orders", topic_id, (0, 1))
+        if version < 8:
+            fetched = OffsetFetchRequest("stable", (OffsetFetchRequestTopic("orders", (0, 1)),))
+        else:
+            fetched = OffsetFetchRequest(groups=(OffsetFetchRequestGroup("stable", topics=(asked,)),))
+        found.append((fetched, version))
+    found += [(HeartbeatRequest("stable", 1, member_id), version) for version in range(5)]
+    return [encode_request(message, version, 7, "fuzz")[4:] for message, version in found]
+
+
+def stable_member(client: Client) -> str:
+    """Makes the only member of a group, whose session is longer than the test; returns its id."""
+    protocol = JoinGroupRequestProtocol("range", b"r")
+    join = JoinGroupRequest("stable", 1_800_000, 60_000, "", None, "consumer", (protocol,))
+    member_id = client.ask(join, 9).member_id
+    assert client.ask(join._replace(member_id=member_id), 9).generation_id == 1
+    synced = client.ask(SyncGroupRequest("stable", 1, member_id, None, "consumer", "range", ()), 5)
+    assert synced.error_code == 0
+    return str(member_id)
+
+
+def frames(draw: random.Random, count: int, known: list[bytes]):
     """Requests of every API and version, most of them changed."""
-    known = sensible()
     kinds = [
         (api.request, version)
         for api in APIS.values()
@@ -172,13 +202,18 @@ def test_no_frame_fails_a_handler(server, caplog):
     caplog.set_level(logging.ERROR)
     answered = 0
     some: list[bytes] = []
-    for frame in frames(draw, FRAMES):
+    with Client(server.address) as client:
+        member_id = stable_member(client)
+        topic_id = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12).topics[0].topic_id
+    front = server.server.node.front
+    for frame in frames(draw, FRAMES, sensible() + admitted(member_id, topic_id)):
         some.append(frame)
         if len(some) == AT_A_TIME:
             answered += send(server, some)
             some.clear()
             assert not [each.getMessage() for each in caplog.records if each.exc_info]
     assert answered > FRAMES / 10
+    assert min(front.commits, front.fetches, front.heartbeats) > FRAMES / 500
     with Client(server.address) as client:
         found = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12)
         assert found.topics[0].error_code == 0
