@@ -54,6 +54,7 @@ static void check_fetch(const ol_api *api) {
     field_at(topic, FETCH_TOPIC_PARTITIONS, "partitionIndexes");
     OL_ASSERT(ol_message_width(topic) == FETCH_TOPIC_WIDTH);
     const ol_field *group = field_at(request, FETCH_GROUPS, "groups")->fields;
+    field_at(request, FETCH_STABLE, "requireStable");
     topic = field_at(group, FETCH_GROUP_TOPICS, "topics")->fields;
     field_at(topic, FETCH_TOPICS_ID, "topicId");
     field_at(topic, FETCH_TOPICS_PARTITIONS, "partitionIndexes");

@@ -51,20 +51,19 @@ static bool take_metadata(const ol_front *front, const ol_value *value, ol_slice
 }
 
 static bool take_position(reading *work, const ol_known_topic *topic, const ol_value *position) {
-    int64_t index = position[COMMIT_INDEX].number, offset = position[COMMIT_OFFSET].number;
-    if (index < 0 || index >= topic->partitions || offset < 0) return false;
+    int64_t index = position[COMMIT_INDEX].number;
+    if (index < 0 || index >= topic->partitions) return false;
     ol_item *item = &work->front->items[work->count++];
     *item = (ol_item){.group = work->group,
                       .topic = ol_slice_of(topic->name, topic->name_size),
                       .partition = (int32_t)index,
                       .kind = OL_ITEM_POSITION,
-                      .offset = offset,
+                      .offset = position[COMMIT_OFFSET].number,   /* also below 0, as Kafka */
                       .commit_timestamp = -1,
                       .expire_timestamp = work->expire_timestamp,
                       .leader_epoch = (int32_t)position[COMMIT_EPOCH].number,
                       .topic_id = topic->id};
-    return item->leader_epoch >= -1 &&
-           take_metadata(work->front, &position[COMMIT_METADATA], &item->metadata);
+    return take_metadata(work->front, &position[COMMIT_METADATA], &item->metadata);
 }
 
 static bool answer_topic(reading *work, const ol_value *topic, ol_value *answer) {

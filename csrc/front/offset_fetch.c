@@ -4,6 +4,7 @@
 #include "state/state.h"
 
 enum {
+    WITHOUT_POSITION_UNKNOWN = 0,   /* in which a position that is not there is an error */
     FETCH_OF_GROUPS = 8,        /* from which on any number of groups is asked for */
     WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
 };
@@ -15,6 +16,7 @@ typedef struct asking {
     const ol_value *topics;
     bool of_groups;
     bool by_id;
+    bool is_stable;             /* positions that an open transaction may change are refused */
     const ol_state *state;      /* NULL: nothing was ever committed */
     uint64_t group_hash;
 } asking;
@@ -45,7 +47,7 @@ static void answer_position(const asking *work, const ol_pair_name *name, int64_
     answer[FETCHED_INDEX] = ol_value_integer(number);
     answer[FETCHED_PARTITION_ERROR] = ol_value_integer(0);
     if (work->state == NULL || number < 0 ||
-        !ol_table_get(work->state->table, name, (int32_t)number, &found) || found.offset < 0) {
+        !ol_table_get(work->state->table, name, (int32_t)number, &found)) {
         answer[FETCHED_OFFSET] = answer[FETCHED_EPOCH] = ol_value_integer(-1);
         answer[FETCHED_METADATA] = ol_value_bytes(ol_slice_of("", 0));
         return;
@@ -123,6 +125,10 @@ static bool take_group(asking *work, const ol_value *request) {
 static bool answer(asking *work, const ol_request_header *header, ol_answers *answers) {
     if (work->state != NULL) {
         work->group_hash = ol_table_group_hash(work->state->table, work->group);
+        if (work->is_stable &&
+            ol_pending_has_group(work->state->pending, work->group, work->group_hash)) {
+            return false;
+        }
     }
     const ol_value *answer = answer_of(work);
     if (answer == NULL || !ol_answers_reserve(answers, header, answer)) return false;
@@ -135,8 +141,10 @@ bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice b
     asking work = {.front = front,
                    .of_groups = header->api_version >= FETCH_OF_GROUPS,
                    .by_id = header->api_version >= WITH_TOPIC_IDS};
+    if (header->api_version == WITHOUT_POSITION_UNKNOWN) return false;
     const ol_value *request = ol_front_read(front, header, body);
     if (request == NULL || !take_group(&work, request)) return false;
+    work.is_stable = request[FETCH_STABLE].number != 0;
     int32_t number = ol_partition_for(work.group, front->partition_count);
     if (!front->is_led[number] || partitions[number] == NULL) return false;
     ol_error ignored;

@@ -406,18 +406,30 @@ static entry_name first_of_group(const ol_pending *pending, ol_slice group, uint
     return ol_int64_map_get(&pending->heads[CHAIN_GROUP], number);
 }
 
+typedef bool entry_rule(const ol_pending *pending, const pending_entry *entry);
+
 /* The cursor is the name of the last returned entry; the chain's last entry ends the walk. */
-bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
-                              uint64_t *cursor, ol_table_row *row) {
+static bool next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
+                          entry_rule *is_wanted, uint64_t *cursor, ol_table_row *row) {
     entry_name name = *cursor == 0 ? first_of_group(pending, group, group_hash)
                                    : entry_named(pending, *cursor)->next[CHAIN_GROUP];
-    while (name != 0 && !is_newest(pending, entry_named(pending, name))) {
+    while (name != 0 && !is_wanted(pending, entry_named(pending, name))) {
         name = entry_named(pending, name)->next[CHAIN_GROUP];
     }
     if (name == 0) return false;
     *cursor = name;
     fill_row(pending, entry_named(pending, name), row);
     return true;
+}
+
+bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
+                              uint64_t *cursor, ol_table_row *row) {
+    return next_of_group(pending, group, group_hash, is_newest, cursor, row);
+}
+
+bool ol_pending_next_unstable(const ol_pending *pending, ol_slice group, uint64_t group_hash,
+                              uint64_t *cursor, ol_table_row *row) {
+    return next_of_group(pending, group, group_hash, is_live, cursor, row);
 }
 
 static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {

@@ -19,8 +19,9 @@ from offsetlog._native.csrc cimport (
     ol_slice_of,
 )
 
-# Takes an int, or a tuple that begins like OffsetAndMetadata; what was made on the way is put into `kept`.
-cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1
+# Takes an int, or a tuple that begins like OffsetAndMetadata; what was made on the way is put into `kept`.  With `any_offset`
+# negative offsets and leader epochs are taken as well, which Kafka stores as they are.
+cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept, bint any_offset) except -1
 # A dictionary that nobody else can change while the GIL is let go, and that keeps every key and value alive.
 cdef dict own_dictionary(object offsets)
 cdef dict own_expected(object expected, object offsets)

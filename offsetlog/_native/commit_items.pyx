@@ -7,7 +7,7 @@ from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 
 from offsetlog._native.buffers cimport (
     NUMBER_COMMIT_TIMESTAMP,
@@ -141,19 +141,21 @@ cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
     return 0
 
 
-cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1:
+cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept, bint any_offset) except -1:
     cdef Py_ssize_t size
     cdef int64_t number = 0
+    cdef int64_t offset_min = INT64_MIN if any_offset else 0
+    cdef int64_t epoch_min = INT32_MIN if any_offset else -1
     if not PyTuple_Check(value):
-        return take_number(value, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+        return take_number(value, NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     size = PyTuple_GET_SIZE(value)
     if size == 0 or size > 6:
         raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not a tuple of {size}")
-    take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+    take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     if size > 1:
         take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)
     if size > 2:
-        take_number(<object>PyTuple_GET_ITEM(value, 2), NUMBER_LEADER_EPOCH, -1, INT32_MAX, &number)
+        take_number(<object>PyTuple_GET_ITEM(value, 2), NUMBER_LEADER_EPOCH, epoch_min, INT32_MAX, &number)
         item.leader_epoch = <int32_t>number
     if size > 3:
         take_number(<object>PyTuple_GET_ITEM(value, 3), NUMBER_COMMIT_TIMESTAMP, -1, INT64_MAX, &item.commit_timestamp)

@@ -529,6 +529,8 @@ cdef extern from "state/pending.h" nogil:
     bint ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer) noexcept
     bint ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor,
                                ol_table_row *row) noexcept
+    bint ol_pending_next_unstable(const ol_pending *pending, ol_slice group, uint64_t group_hash, uint64_t *cursor,
+                                  ol_table_row *row) noexcept
     bint ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition) noexcept
     bint ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) noexcept
     uint64_t ol_pending_memory_usage(const ol_pending *pending) noexcept

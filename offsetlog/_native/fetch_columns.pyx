@@ -1,10 +1,12 @@
-"""Reads positions into Arrow columns, without an object for a row, and a group into a dictionary."""
+"""Reads positions into Arrow columns, without an object for a row, and those of a group into a dictionary or a set."""
 
 cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from offsetlog._native.buffers cimport NAME_GROUP, new_named_tuple, set_item, take_name, text_of
 from offsetlog._native.store_core cimport StoreCore
@@ -22,11 +24,14 @@ from offsetlog._native.csrc cimport (
     ol_error,
     ol_partition_lock_state,
     ol_partition_unlock_state,
+    ol_pending_next_unstable,
     ol_slice,
     ol_slice_of,
     ol_state,
     ol_table_count,
     ol_table_cursor,
+    ol_table_group_hash,
+    ol_table_row,
     ol_utf16_units,
 )
 from offsetlog._native.partition cimport Partition
@@ -314,6 +319,40 @@ def fetch_keys(StoreCore core not None, group, list keys not None):
         if value is not None:
             found[TopicPartition(topic, partition)] = value
     return found
+
+
+def pending_keys(StoreCore core not None, group):
+    """Returns the {(topic, partition)} of a group for which an open transaction has a position."""
+    cdef const ol_state *state = NULL
+    cdef ol_table_row row
+    cdef ol_slice name
+    cdef ol_error error
+    cdef uint64_t cursor = 0
+    cdef Partition partition
+    cdef bytes topic
+    cdef list flat = []
+    take_name(group, NAME_GROUP, &name)
+    partition = core.partition(core.number_of(group))
+    if partition is None:
+        return set()
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_partition_lock_state(partition.handle, &state, &error), &error)
+        # Under the lock only bytes and ints are made: a garbage collection would run code of others, which may want it.
+        try:
+            hash = ol_table_group_hash(state.table, name)
+            while ol_pending_next_unstable(state.pending, name, hash, &cursor, &row):
+                flat.append(PyBytes_FromStringAndSize(<const char *>row.topic.data, <Py_ssize_t>row.topic.size))
+                flat.append(row.partition)
+        finally:
+            ol_partition_unlock_state(partition.handle)
+    finally:
+        partition.leave()
+    return {
+        (text_of(<const uint8_t *><const char *>topic, <size_t>len(topic)), number)
+        for topic, number in zip(flat[0::2], flat[1::2], strict=True)
+    }
 
 
 cdef object topic_id_at(const ol_position_columns *columns, size_t row):

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from offsetlog._native.csrc cimport ol_item, ol_slice
 from offsetlog._native.quotas cimport Quotas
 from offsetlog._native.store_core cimport StoreCore
 
@@ -49,6 +50,8 @@ cdef class ManagerCore:
     cdef object park_settled(self, int32_t number, object refused, int64_t timeout_ms)
     cdef object commit_conditional(self, object group, object offsets, object expected, bint monotonic, object generation,
                                    written *write)
+    cdef Py_ssize_t take_positions(self, ol_slice group, dict offsets, bint any_offset, ol_item *items, list kept) except -1
+    cdef int write_any(self, object group, dict offsets, written *write) except -1
     cdef int write_fence(self, object group, object offsets, written *write) except -1
     cdef int write_delete(self, object group, list keys, written *write) except -1
     cdef int write_delete_group(self, object group, written *write) except -1

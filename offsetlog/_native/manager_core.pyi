@@ -55,6 +55,9 @@ class ManagerCore:
         client: str | None = None,
         principal: str | None = None,
     ) -> PendingWrite[Position]: ...
+    def commit_any_async(
+        self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata], timeout: float | None
+    ) -> PendingWrite[Position]: ...
     def fence(
         self,
         group: str,

@@ -346,6 +346,52 @@ cdef class ManagerCore:
         self.report_written(write.number)
         return self.parked(&write, answer, timeout_ms)
 
+    def commit_any_async(self, group, dict offsets not None, timeout):
+        """Commits positions with any offset, negative ones included; see GroupLog.commit_async."""
+        cdef written write
+        cdef int64_t timeout_ms = self.limit_of(timeout)
+        if self.quotas is not None or self.short_of_replicas:
+            self.admit(group, offsets, None, None)
+        self.write_any(group, offsets, &write)
+        return self.parked(&write, self.default, timeout_ms)
+
+    cdef Py_ssize_t take_positions(self, ol_slice group, dict offsets, bint any_offset, ol_item *items, list kept) except -1:
+        # The items borrow from the dictionary and from `kept`; returns how many there are.
+        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t cursor = 0
+        cdef PyObject *key
+        cdef PyObject *value
+        while PyDict_Next(offsets, &cursor, &key, &value):
+            start_item(&items[count], group)
+            take_key(<object>key, &items[count])
+            take_value(<object>value, &items[count], self.core.metadata_units_max, kept, any_offset)
+            count += 1
+        return count
+
+    cdef int write_any(self, object group, dict offsets, written *write) except -1:
+        cdef ol_slice name
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef item_array array
+        cdef dict given = offsets.copy()
+        cdef list kept = []
+        cdef size_t count
+        cdef int32_t number
+        take_name(group, NAME_GROUP, &name)
+        number = self.core.number_for(name)
+        array = self.core.take_scratch(<size_t>len(given))
+        try:
+            count = <size_t>self.take_positions(name, given, True, array.items, kept)
+            if count == 0:
+                raise InvalidArgumentError("a commit needs at least one position")
+            if self.core.slots[number] == NULL:
+                self.core.open_slot(number)
+            self.core.write(number, array.items, count, -1, -1, &result, &error)
+        finally:
+            self.core.give_scratch(&array)
+        write.number, write.end_offset, write.term, write.count = number, result.end_offset, result.term, -1
+        return self.report_written(number)
+
     # ------------------------------------------------------------------------------------------ fencing and deleting
 
     def fence(self, group, offsets, timeout):
@@ -453,10 +499,7 @@ cdef class ManagerCore:
         cdef item_array array
         cdef dict given = own_dictionary({} if offsets is None else offsets)
         cdef list kept = []
-        cdef size_t count = 0
-        cdef Py_ssize_t cursor = 0
-        cdef PyObject *key
-        cdef PyObject *value
+        cdef size_t count
         cdef int32_t number
         cdef int32_t generation = 0
         cdef Partition used
@@ -465,11 +508,7 @@ cdef class ManagerCore:
         self.admit_write(number)
         array = self.core.take_scratch(<size_t>len(given) + 1)
         try:
-            while PyDict_Next(given, &cursor, &key, &value):
-                start_item(&array.items[count], name)
-                take_key(<object>key, &array.items[count])
-                take_value(<object>value, &array.items[count], self.core.metadata_units_max, kept)
-                count += 1
+            count = <size_t>self.take_positions(name, given, False, array.items, kept)
             if self.core.slots[number] == NULL:
                 self.core.open_slot(number)
             used = self.core.used(number)

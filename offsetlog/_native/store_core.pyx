@@ -463,7 +463,7 @@ cdef class StoreCore:
                 item = &array.items[first + count]
                 start_item(item, name)
                 take_key(<object>key, item)
-                take_value(<object>value, item, self.metadata_units_max, kept)
+                take_value(<object>value, item, self.metadata_units_max, kept, False)
                 if expected is not None:
                     take_expected(item, <object>key, expected, monotonic)
                 elif monotonic:

@@ -1,14 +1,16 @@
-"""The records of groups in a manager's logs, for the coordinator that stands on it."""
+"""What a coordinator asks of a manager beyond OffsetManager: records of groups, positions as clients send them."""
 
 from __future__ import annotations
 
+from offsetlog._native import fetch_columns
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog.directory.log_directory import LogDirectory
-from offsetlog.manager.interface import Pending
+from offsetlog.manager.interface import Pending, PendingCommit
+from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 
 class GroupLog:
-    """Reads and writes records of groups; from `LogManager.group_log`.  Safe from any thread."""
+    """Reads and writes what groups have in the log; from `LogManager.group_log`.  Safe from any thread."""
 
     def __init__(self, core: ManagerCore, directory: LogDirectory) -> None:
         self._core = core
@@ -37,6 +39,32 @@ class GroupLog:
             TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given.
         """
         return self._core.write_group_records_async(group, records, timeout)
+
+    def commit_async(
+        self,
+        group: str,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> PendingCommit:
+        """Commits as `OffsetManager.commit_async`, and takes any offset and leader epoch that a client sends.
+
+        Kafka stores negative ones as they are, and clients rely on it: some reset a group by
+        committing -1 or -2.  `timeout` in seconds, None for the configured one.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
+            TooLargeError, ThrottledError, NotEnoughReplicasError, ClosedError; InvalidArgumentError:
+            a name or another field of a position is not valid, or no position is given.
+        """
+        return self._core.commit_any_async(group, offsets, timeout)
+
+    def pending(self, group: str) -> set[tuple[str, int]]:
+        """Returns topic and partition of the positions that an open transaction may still change.
+
+        Raises as `records`.
+        """
+        return fetch_columns.pending_keys(self._core.core, group)
 
     def records(self, partition: int) -> list[tuple[bytes, bytes]]:
         """Returns key and value of every record of a group that is below W, in no order.

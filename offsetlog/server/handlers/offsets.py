@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 from uuid import UUID
 
@@ -46,7 +47,14 @@ FETCH_OF_GROUPS = 8
 #: Before this version an error of the group is that of every partition.
 FETCH_WITH_ERROR = 2
 
+#: In this version a position that is not there is an error of its partition.
+FETCH_WITHOUT_POSITION_UNKNOWN = 0
+
 NO_ID = bytes(16)
+#: The last time there is, in ms since 1970.
+TIME_MAX = 2**63 - 1
+#: How a fetch of given keys answers for one without a position.
+NO_POSITION = OffsetAndMetadata(-1)
 
 
 class _Key(NamedTuple):
@@ -160,7 +168,7 @@ def _write(
         _answer_commit(exchange, answer, errors, None)
         return
     try:
-        pending = node.manager.commit_async(request.group_id, offsets)
+        pending = node.manager.group_log.commit_async(request.group_id, offsets)
     except OffsetLogError as failure:
         _answer_commit(exchange, answer, errors, write_error(failure))
         return
@@ -211,12 +219,12 @@ def _position(
 ) -> OffsetAndMetadata:
     expires = -1
     if request.retention_time_ms != -1:
-        expires = now_ms + request.retention_time_ms
+        expires = min(max(now_ms + request.retention_time_ms, 0), TIME_MAX)
     return OffsetAndMetadata(
         asked.committed_offset,
         asked.committed_metadata or "",
         asked.committed_leader_epoch,
-        asked.commit_timestamp,
+        max(asked.commit_timestamp, -1),
         expires,
         UUID(bytes=topic.topic_id),
     )
@@ -306,7 +314,10 @@ def offset_fetch(node: NodeState, exchange: Exchange) -> None:
     """Answers with positions of groups, of the partitions that are asked for or of all."""
     request: OffsetFetchRequest = exchange.request.message
     if exchange.version >= FETCH_OF_GROUPS:
-        groups = tuple(_fetched(node, each, exchange.version) for each in request.groups)
+        groups = tuple(
+            _fetched(node, each, exchange.version, request.require_stable)
+            for each in request.groups
+        )
         exchange.reply(OffsetFetchResponse(groups=groups))
         return
     asked = OffsetFetchRequestGroup(
@@ -318,7 +329,7 @@ def offset_fetch(node: NodeState, exchange: Exchange) -> None:
             for each in request.topics
         ),
     )
-    group = _fetched(node, asked, exchange.version)
+    group = _fetched(node, asked, exchange.version, request.require_stable)
     exchange.reply(_old_answer(group, asked, exchange.version))
 
 
@@ -353,27 +364,30 @@ def _no_position(number: int, error: int = 0) -> OffsetFetchResponseGroupTopicPa
 
 
 def _fetched(
-    node: NodeState, asked: OffsetFetchRequestGroup, version: int
+    node: NodeState, asked: OffsetFetchRequestGroup, version: int, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     refusal = node.groups.coordinator.refusal(asked.group_id)
     if refusal is not None:
         return OffsetFetchResponseGroup(asked.group_id, error_code=refusal.code)
     try:
+        # Before the positions: a transaction that ends in between may have changed them.
+        unstable = node.manager.group_log.pending(asked.group_id) if require_stable else set()
         if asked.topics is None:
-            topics = _all_positions(node, asked.group_id, version)
+            topics = _all_positions(node, asked.group_id, version, unstable)
         else:
-            topics = _asked_positions(node, asked.group_id, asked.topics, version)
+            topics = _asked_positions(node, asked.group_id, asked.topics, version, unstable)
     except OffsetLogError as failure:
         return OffsetFetchResponseGroup(asked.group_id, error_code=failure.error_code)
     return OffsetFetchResponseGroup(asked.group_id, topics)
 
 
 def _all_positions(
-    node: NodeState, group_id: str, version: int
+    node: NodeState, group_id: str, version: int, unstable: AbstractSet[tuple[str, int]]
 ) -> tuple[OffsetFetchResponseGroupTopic, ...]:
     found: dict[str, list[OffsetFetchResponseGroupTopicPartition]] = {}
     for key, position in node.manager.fetch(group_id).items():
-        found.setdefault(key.topic, []).append(_fetched_position(key.partition, position))
+        error = error_codes.UNSTABLE_OFFSET_COMMIT.code if key in unstable else 0
+        found.setdefault(key.topic, []).append(_fetched_position(key.partition, position, error))
     topics = []
     for name, partitions in found.items():
         topic = node.metadata.topic(name)
@@ -389,6 +403,7 @@ def _asked_positions(
     group_id: str,
     asked: Sequence[OffsetFetchRequestGroupTopic],
     version: int,
+    unstable: AbstractSet[tuple[str, int]],
 ) -> tuple[OffsetFetchResponseGroupTopic, ...]:
     names = {each: _name_of(node, each, version) for each in asked}
     keys = {
@@ -403,14 +418,32 @@ def _asked_positions(
     unknown: list[OffsetFetchResponseGroupTopic] = []
     for each in asked:
         name = names[each]
-        error = error_codes.UNKNOWN_TOPIC_ID.code if name is None else 0
-        partitions = tuple(
-            _fetched_position(number, found.get(TopicPartition(name or "", number)), error)
-            for number in each.partition_indexes
-        )
+        if name is None:
+            code = error_codes.UNKNOWN_TOPIC_ID.code
+            partitions = tuple(_no_position(number, code) for number in each.partition_indexes)
+        else:
+            keys_of_topic = [TopicPartition(name, number) for number in each.partition_indexes]
+            partitions = tuple(
+                _asked_position(key, found.get(key, NO_POSITION), version, unstable)
+                for key in keys_of_topic
+            )
         place = unknown if name is None else known
         place.append(OffsetFetchResponseGroupTopic(each.name, each.topic_id, partitions))
     return (*known, *unknown)
+
+
+def _asked_position(
+    key: TopicPartition,
+    position: OffsetAndMetadata,
+    version: int,
+    unstable: AbstractSet[tuple[str, int]],
+) -> OffsetFetchResponseGroupTopicPartition:
+    error = 0
+    if key in unstable:
+        error = error_codes.UNSTABLE_OFFSET_COMMIT.code
+    elif position == NO_POSITION and version == FETCH_WITHOUT_POSITION_UNKNOWN:
+        error = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    return _fetched_position(key.partition, position, error)
 
 
 def _name_of(node: NodeState, asked: OffsetFetchRequestGroupTopic, version: int) -> str | None:
@@ -421,9 +454,9 @@ def _name_of(node: NodeState, asked: OffsetFetchRequestGroupTopic, version: int)
 
 
 def _fetched_position(
-    number: int, position: OffsetAndMetadata | None, error: int = 0
+    number: int, position: OffsetAndMetadata, error: int
 ) -> OffsetFetchResponseGroupTopicPartition:
-    if position is None or position.offset < 0:
+    if error:
         return _no_position(number, error)
     return OffsetFetchResponseGroupTopicPartition(
         number, position.offset, position.leader_epoch, position.metadata, error

@@ -150,6 +150,26 @@ static int64_t live_values(const rule_value *values) {
     return count;
 }
 
+/* The walk of the group returns every live value once, newest first. */
+static void check_unstable(const fixture *f, rule_value pending[PRODUCERS][POSITIONS]) {
+    int64_t expected = 0, found = 0;
+    for (int k = 0; k < PRODUCERS; k++) expected += live_values(pending[k]);
+    uint64_t cursor = 0, hash = ol_table_group_hash(f->table, f->name.group);
+    ol_table_row row;
+    int64_t before = INT64_MAX;
+    while (ol_pending_next_unstable(f->pending, f->name.group, hash, &cursor, &row)) {
+        bool is_known = false;
+        for (int k = 0; k < PRODUCERS; k++) {
+            const rule_value *value = &pending[k][row.partition];
+            is_known |= value->present && value->log_offset == row.value.log_offset;
+        }
+        OL_CHECK(is_known && row.value.log_offset < before);
+        before = row.value.log_offset;
+        found++;
+    }
+    OL_CHECK_INT(found, expected);
+}
+
 OL_TEST(random_transactions_agree_with_the_rules) {
     fixture f = begin();
     static rule_value plain[POSITIONS], pending[PRODUCERS][POSITIONS];
@@ -193,6 +213,7 @@ OL_TEST(random_transactions_agree_with_the_rules) {
             any |= unstable;
         }
         OL_CHECK_INT(has_group(&f, "g"), any);
+        check_unstable(&f, pending);
         if (log_offset % 200 == 0) ol_table_verify(f.table);
     }
     end(&f);
