@@ -39,6 +39,7 @@ void ol_log_record_end(ol_log *log, int64_t end) {
 }
 
 bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->shared.failed); }
+int64_t ol_log_active_timestamp(const ol_log *log) { return log->tail.active->max_timestamp; }
 uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->shared.cuts); }
 
 /* The callers have a const log; the lock inside it is not part of its value. */

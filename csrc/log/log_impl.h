@@ -3,9 +3,9 @@
  *
  * Files: keep_manifest (what the log says of itself), completeness (whether anything is missing),
  * log (positions, epochs, producers, close), append (the hot path), ends (space for the ends of
- * transactions), roll (extension, spares, the next segment), flush, truncate, segment_rewrite (a
- * cleaned segment is written aside), segment_swap (it takes the place of others), segment_info
- * (facts about segment files), segment_checksum, reader, view (the segments of one moment),
+ * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below
+ * (segments go at the start), segment_rewrite (a cleaned segment is written aside), segment_swap
+ * (it takes the place of others), segment_info (facts about segment files), segment_checksum, reader, view (the segments of one moment),
  * transaction_spans (where transactions began and ended), offset_for_time, open (the order of
  * opening), repair (accepted loss), recover (torn or corrupt), recover_aside (copies of what is
  * cut), rebuild (indexes and producer state from the log).
@@ -233,6 +233,8 @@ enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
 
 /* log/roll.c */
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
+/* Removes the note of a roll that the flush could not remove.  Under swap.lock. */
+int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
 /* Makes the active file reach `needed` bytes at least. */
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
 int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
@@ -286,6 +288,9 @@ typedef struct ol_log_place {
 /* Finds the reader's offset in a writable log.  OL_END: nothing is at or above it. */
 int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place,
                          ol_error *error) OL_NODISCARD;
+
+/* log/open.c */
+int ol_log_check_config(const ol_log_config *config, ol_error *error) OL_NODISCARD;
 
 /* log/append.c */
 int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,

@@ -517,7 +517,7 @@ static int make_directory(const ol_log_options *options, ol_error *error) {
     return ol_error_at(error, options->directory, -1);
 }
 
-static int check_config(const ol_log_config *config, ol_error *error) {
+int ol_log_check_config(const ol_log_config *config, ol_error *error) {
     bool right = config->segment_bytes >= OL_SEGMENT_BYTES_MIN &&
                  config->segment_bytes <= OL_SEGMENT_BYTES_MAX && config->segment_ms > 0 &&
                  config->producer_expiration_ms > 0 && config->index_interval_bytes >= 0 &&
@@ -616,7 +616,7 @@ static int open_moving(const ol_log_options *options, ol_log **log, ol_log_recov
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) {
     bool ignored;
-    int status = check_config(&options->config, error);
+    int status = ol_log_check_config(&options->config, error);
     if (status == OL_OK) status = make_directory(options, error);
     if (status != OL_OK) return status;
     return options->writable ? open_once(options, true, log, recovery, &ignored, error)

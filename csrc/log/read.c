@@ -15,6 +15,11 @@ static int check_range(const ol_log *log, int64_t offset, ol_error *error) {
     return OL_OUT_OF_RANGE;
 }
 
+/* Where the start has moved over the offset since, what was found may lie far above. */
+static int check_start(const ol_log *log, int64_t offset, ol_error *error) {
+    return offset < ol_log_start(log) ? check_range(log, offset, error) : OL_OK;
+}
+
 /* Bytes of the whole batches whose records are all below `end`; *next is the place after them. */
 static size_t below(const uint8_t *data, size_t size, int64_t end, int64_t *next) {
     size_t total = 0;
@@ -80,7 +85,10 @@ int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_
         if (*size > 0) keep_hint(log, &piece, *size, next, cuts);
     }
     ol_log_reader_close(reader);
-    return status == OL_END ? OL_OK : status;
+    if (status != OL_OK && status != OL_END) return status;
+    status = check_start(log, offset, error);
+    if (status != OL_OK) *size = 0;
+    return status;
 }
 
 static int locate(ol_log *log, int64_t offset, ol_log_place *place, char path[OL_ERROR_PATH_MAX],
@@ -116,5 +124,5 @@ int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
     if (first.batch_size == 0 || size > first.available) size = 0;
     range->position = first.position;
     range->size = (size_t)size;
-    return OL_OK;
+    return check_start(log, offset, error);
 }

@@ -269,6 +269,21 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
     return status;
 }
 
+/* The flush that covered the roll could not remove it. */
+int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error) {
+    char name[128];
+    char path[OL_PATH_MAX];
+    pthread_mutex_lock(&log->list.lock);
+    bool stayed = segment->note_stayed;
+    pthread_mutex_unlock(&log->list.lock);
+    if (!stayed) return OL_OK;
+    int status = ol_log_rolled_name(name, sizeof name, segment->base_offset,
+                                    atomic_load(&segment->size), segment->next_base);
+    if (status == OL_OK) status = ol_log_path(log, name, path, error);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+    return status == OL_NO_SUCH_FILE ? OL_OK : status;
+}
+
 /* The file of an active segment gets its true size. */
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
@@ -364,6 +379,26 @@ int ol_log_roll_active(ol_log *log, ol_error *error) {
     if (status != OL_OK || log->tail.size == 0) return status;
     atomic_store(&log->signals.appended, true);
     return ol_log_roll(log, log->tail.next_offset, error);
+}
+
+int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *error) {
+    ol_log_config changed = log->config;
+    changed.segment_bytes = config->segment_bytes;
+    changed.segment_ms = config->segment_ms;
+    changed.index_interval_bytes = config->index_interval_bytes;
+    changed.segment_index_bytes = config->segment_index_bytes;
+    changed.producer_expiration_ms = config->producer_expiration_ms;
+    int status = ol_log_check_config(&changed, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->extension.lock);
+    /* Spares were made for segments of the old size. */
+    if (changed.segment_bytes != log->config.segment_bytes) status = ol_log_drop_spares(log, error);
+    if (status == OL_OK) {
+        log->config = changed;
+        if (log->tail.active != NULL) ol_log_set_limits(log);
+    }
+    pthread_mutex_unlock(&log->extension.lock);
+    return status;
 }
 
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) {

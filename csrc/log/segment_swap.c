@@ -119,23 +119,10 @@ static int check_replaced(swap *s, ol_error *error) {
     return status;
 }
 
-/* The flush that covered a roll could not remove its note. */
 static int remove_notes(swap *s, ol_error *error) {
-    ol_log *log = s->log;
     int status = OL_OK;
     for (size_t i = 0; i < s->count && status == OL_OK; i++) {
-        ol_segment *segment = s->replaced[i];
-        char name[128];
-        char path[OL_PATH_MAX];
-        pthread_mutex_lock(&log->list.lock);
-        bool stayed = segment->note_stayed;
-        pthread_mutex_unlock(&log->list.lock);
-        if (!stayed) continue;
-        status = ol_log_rolled_name(name, sizeof name, segment->base_offset,
-                                    atomic_load(&segment->size), segment->next_base);
-        if (status == OL_OK) status = ol_log_path(log, name, path, error);
-        if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
-        if (status == OL_NO_SUCH_FILE) status = OL_OK;
+        status = ol_log_remove_stayed_note(s->log, s->replaced[i], error);
     }
     return status;
 }

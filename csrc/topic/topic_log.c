@@ -1,20 +1,9 @@
 /* Appends: check, compare with what the producer sent before, copy to its place, publish. */
-#include "topic/topic_log.h"
-
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format/batch_write.h"
-#include "topic/recent_batches.h"
-
-struct ol_topic_log {
-    ol_log *log;
-    pthread_mutex_t writer;
-    /* under writer */
-    ol_recent_batches recent;
-    int32_t leader_epoch;
-};
+#include "topic/topic_log_impl.h"
 
 /* A crash may have taken records that were read: what comes in their place is of another epoch, by
  * which clients find out. */
@@ -154,4 +143,12 @@ int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic) {
     int64_t highest = ol_log_highest_producer_id(topic->log);
     pthread_mutex_unlock(&topic->writer);
     return highest;
+}
+
+int ol_topic_log_change_config(ol_topic_log *topic, const ol_log_config *config,
+                               ol_error *error) {
+    pthread_mutex_lock(&topic->writer);
+    int status = ol_log_change_config(topic->log, config, error);
+    pthread_mutex_unlock(&topic->writer);
+    return status;
 }

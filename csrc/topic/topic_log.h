@@ -52,6 +52,24 @@ int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
  * do not count: clients made them up, and the next one that is given must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
+/* What a topic keeps (docs/format/topics.md §17.6). */
+typedef struct ol_retention_rules {
+    int64_t now_ms;
+    int64_t retention_ms;       /* a segment goes when its newest record is older; -1: it stays */
+    int64_t retention_bytes;    /* the oldest go while all the others have so many; -1: they stay */
+    int64_t below;              /* nothing at or above this offset goes: where readers are let */
+} ol_retention_rules;
+
+/* *start is where the log should begin by the rules, the log start where nothing has to go.  When
+ * all of it goes, another segment is begun for what comes next; everything below *start is flushed.
+ * Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
+int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
+                               ol_error *error) OL_NODISCARD;
+
+/* As ol_log_change_config. */
+int ol_topic_log_change_config(ol_topic_log *topic, const ol_log_config *config,
+                               ol_error *error) OL_NODISCARD;
+
 /* The first record at or after `from_time` (ms) below `until`, where a batch ends.  The offset is
  * -1 if there is none.  Compressed batches are decompressed with the log's decompressor; without
  * one OL_UNSUPPORTED.  OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
