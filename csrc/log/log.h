@@ -296,10 +296,10 @@ bool ol_log_has_flushed_record(const ol_log *log);
 /* [writer] The greatest timestamp in the active segment, in ms; -1 none. */
 int64_t ol_log_active_timestamp(const ol_log *log);
 
-/* [writer] What a change of segment_bytes, segment_ms, index_interval_bytes, segment_index_bytes and
- * producer_expiration_ms means for an open log; the other members of `config` are ignored.  The
- * active segment keeps its index files, and does not grow above the size for which it was made.
- * Fails with OL_INVALID, and nothing has changed. */
+/* [writer] Follows other segment_bytes, segment_ms, index_interval_bytes, segment_index_bytes and
+ * producer_expiration_ms from now on; the other members of `config` are ignored.  The active
+ * segment keeps its index files, and does not grow above the size for which it was made.  Fails
+ * with OL_INVALID, and nothing has changed; with OL_IO, if a spare file cannot be removed. */
 int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *error) OL_NODISCARD;
 
 /* Moves the log start up to `offset`, which is flushed, and takes away the segments that lie below:
@@ -307,9 +307,9 @@ int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *err
  * owner removes when it likes, and the next open does.  The owner has stored the log start in its
  * checkpoint durably before: after a crash the segments may be there or not.  A reader in a removed
  * segment keeps the bytes that it has, and goes on at the new start.  A lower offset moves nothing;
- * files that an earlier call could not rename are renamed by the next one.  Fails with OL_INVALID above the flushed bound; with
- * OL_DISK_FULL, OL_IO the start has moved, and files may have their names still.  No two calls at
- * a time. */
+ * files that an earlier call could not rename are renamed by the next one.  Fails with OL_INVALID
+ * above the flushed bound; with OL_DISK_FULL, OL_IO the start has moved, and files may have their
+ * names still.  No two calls at a time. */
 int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 #define OL_DELETED_ENDING ".deleted"
 

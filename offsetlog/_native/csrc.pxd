@@ -412,6 +412,7 @@ cdef extern from "log/log.h" nogil:
     int32_t ol_log_leader_epoch(const ol_log *log) noexcept
     bint ol_log_topic_id(const ol_log *log, uint8_t *topic_id) noexcept
     int64_t ol_log_size_bytes(const ol_log *log) noexcept
+    int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) noexcept
     bint ol_log_prepare(ol_log *log) noexcept
     bint ol_log_wants_flush(ol_log *log) noexcept
     int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) noexcept
@@ -1309,6 +1310,15 @@ cdef extern from "topic/topic_log.h" nogil:
     int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic) noexcept
     int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules, ol_appended *appended,
                              ol_error *error) noexcept
+    ctypedef struct ol_retention_rules:
+        int64_t now_ms
+        int64_t retention_ms
+        int64_t retention_bytes
+        int64_t below
+
+    int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
+                                   ol_error *error) noexcept
+    int ol_topic_log_change_config(ol_topic_log *topic, const ol_log_config *config, ol_error *error) noexcept
     int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time, int64_t until,
                                ol_timed_record *found, ol_error *error) noexcept
     int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until, ol_timed_record *found,

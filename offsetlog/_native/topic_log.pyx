@@ -23,7 +23,9 @@ from offsetlog._native.csrc cimport (
     OL_PRODUCE_UNSUPPORTED_COMPRESSION,
     ol_appended,
     ol_error,
+    ol_log_config,
     ol_log_config_init,
+    ol_log_delete_below,
     ol_log_end,
     ol_log_end_for_epoch,
     ol_log_epoch_at,
@@ -43,15 +45,18 @@ from offsetlog._native.csrc cimport (
     ol_produce_rules,
     ol_produced_batch,
     ol_produced_batch_refused,
+    ol_retention_rules,
     ol_slice_of,
     ol_topic_log,
     ol_topic_log_abandon,
+    ol_topic_log_change_config,
     ol_topic_log_close,
     ol_topic_log_first_unstable,
     ol_topic_log_highest_producer_id,
     ol_topic_log_log,
     ol_topic_log_open,
     ol_topic_log_produce,
+    ol_topic_log_retained_from,
 )
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
@@ -94,6 +99,14 @@ cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules,
         finally:
             free(indexes)
     return Appended(-1, -1, -1, False, _REFUSALS[produced.refusal], tuple(found), reason)
+
+
+cdef void _set_config(ol_log_config *config, settings) except *:
+    config.segment_bytes = settings.segment_bytes
+    config.segment_ms = settings.segment_ms
+    config.index_interval_bytes = settings.index_interval_bytes
+    config.segment_index_bytes = settings.segment_index_bytes
+    config.producer_expiration_ms = settings.producer_id_expiration_ms
 
 
 @cython.final
@@ -145,11 +158,7 @@ cdef class TopicLog:
         memset(&options, 0, sizeof(options))
         memset(&found, 0, sizeof(found))
         ol_log_config_init(&options.config)
-        options.config.segment_bytes = settings.segment_bytes
-        options.config.segment_ms = settings.segment_ms
-        options.config.index_interval_bytes = settings.index_interval_bytes
-        options.config.segment_index_bytes = settings.segment_index_bytes
-        options.config.producer_expiration_ms = settings.producer_id_expiration_ms
+        _set_config(&options.config, settings)
         options.config.append = append_of(settings.append)
         options.fs = fs.fs
         options.directory = self.directory
@@ -383,6 +392,73 @@ cdef class TopicLog:
         finally:
             self.leave()
         return flushed
+
+    def change_settings(self, settings):
+        """Follows other TopicLogSettings from the next batch on; `append` stays as it was opened with.
+
+        The active segment is rolled by the new settings, but does not grow above the size for which it was made.
+
+        Raises:
+            ConfigError: they are out of their range; nothing has changed.
+        """
+        cdef ol_log_config config
+        cdef ol_error error
+        ol_log_config_init(&config)
+        _set_config(&config, settings)
+        self.enter()
+        try:
+            with nogil:
+                check(ol_topic_log_change_config(self.handle, &config, &error), &error)
+        finally:
+            self.leave()
+
+    # --------------------------------------------------------------------------------------------------- retention
+
+    def retained_from(self, *, int64_t now_ms, int64_t retention_ms, int64_t retention_bytes, int64_t below):
+        """Returns the offset from which on the log should be kept, the log start where nothing has to go.
+
+        If all of the log has to go, its active segment is closed.  Everything below the offset is flushed then.
+
+        Args:
+            now_ms: the time of day, in ms since 1970.
+            retention_ms: a segment goes when its newest record is older, in ms; -1: it stays.
+            retention_bytes: the oldest segments go while the others have so many; -1: they stay.
+            below: nothing at or above this offset goes.
+
+        Raises:
+            StorageError, PartitionFailedError, ReadOnlyError: nothing is said.
+        """
+        cdef ol_retention_rules rules
+        cdef ol_error error
+        cdef int64_t start = -1
+        rules.now_ms = now_ms
+        rules.retention_ms = retention_ms
+        rules.retention_bytes = retention_bytes
+        rules.below = below
+        self.enter()
+        try:
+            with nogil:
+                check(ol_topic_log_retained_from(self.handle, &rules, &start, &error), &error)
+        finally:
+            self.leave()
+        return start
+
+    def delete_below(self, int64_t offset):
+        """Begins the log at `offset`, which is stored as its start; one thread at a time.
+
+        The files of segments that lie below get names that end in ".deleted".
+
+        Raises:
+            StorageError, DiskFullError: files may have their names still; the next call renames them.
+            PartitionFailedError, ReadOnlyError, InvalidArgumentError: nothing has changed.
+        """
+        cdef ol_error error
+        self.enter()
+        try:
+            with nogil:
+                check(ol_log_delete_below(ol_topic_log_log(self.handle), offset, &error), &error)
+        finally:
+            self.leave()
 
     # ----------------------------------------------------------------------------------------------------- reading
 

@@ -210,7 +210,8 @@ class OffsetlogServer:
 
         On the way the sessions of members end that send no heartbeat in this call, which is every
         member for a time longer than its session; rebalances end, slow requests are handled, and at
-        the end positions expire.  The clock runs on with real time before and after.
+        the end positions expire and topics delete old segments.  The clock runs on with real time before
+        and after.
 
         Args:
             seconds: from 0 on.
@@ -228,6 +229,7 @@ class OffsetlogServer:
     async def _advance(self, seconds: float) -> None:
         await self._clock.advance(seconds, self._server.node.groups.settle)
         await self._loop.run_in_executor(None, self._manager.expire)
+        await self._server.topic_sweep.run()
 
     # -------------------------------------------------------------------------------------------- life
 

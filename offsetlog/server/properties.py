@@ -257,6 +257,16 @@ PROPERTIES: dict[str, Property] = {
     "log.roll.ms": _of_topics("segment.ms", "segment_ms"),
     "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
     "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
+    "log.retention.ms": _of_topics("retention.ms", "retention_ms"),
+    "log.retention.bytes": _of_topics("retention.bytes", "retention_bytes", smallest=-1),
+    "log.segment.delete.delay.ms": _of_topics("file.delete.delay.ms", "file_delete_delay_ms"),
+    "log.retention.check.interval.ms": Property(
+        "time between two looks for what topics keep no longer",
+        "300000",
+        ("retention_check_ms",),
+        1,
+        LONG_MAX,
+    ),
     "producer.id.expiration.ms": Property(
         "an idempotent producer is forgotten after this time without a batch",
         "86400000",

@@ -35,6 +35,7 @@ from offsetlog.server.placement import Node, OneNode
 from offsetlog.server.producer_ids import ProducerIds
 from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.server.status import ServerStatus
+from offsetlog.server.topic_sweep import TopicSweep
 from offsetlog.topics.found_topics import find_topics
 from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
@@ -69,6 +70,8 @@ class ServerSettings:
         coordinator: of groups.
         topics: of new topics.
         topic_logs: of topics that have no settings of their own.
+        retention_check_ms: between two looks for what topics keep no longer
+            (``log.retention.check.interval.ms``).
         allow_any_host: whether it may listen off loopback: there is no security yet.
         properties: what was set of the node by Kafka's names, for those who ask it.
 
@@ -89,6 +92,7 @@ class ServerSettings:
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     topic_logs: TopicLogSettings = field(default_factory=TopicLogSettings)
+    retention_check_ms: int = 300_000
     allow_any_host: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -143,6 +147,7 @@ class Server:
         self._groups: GroupHost | None = None
         self._manager: LogManager | None = None
         self._topics: TopicLogs | None = None
+        self._topic_sweep: TopicSweep | None = None
         self._node: NodeState | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -162,7 +167,7 @@ class Server:
             manager = self._given_manager or LogManager(settings.manager)
             await loop.run_in_executor(None, manager.start)
             self._manager = self.status.manager = manager
-            clock = self._clock or LoopClock(loop)
+            clock = self._clock = self._clock or LoopClock(loop)
             self._front = self.status.front = Front(
                 manager.open_core,
                 loop,
@@ -200,6 +205,7 @@ class Server:
         await listener.start_serving()
         self._end_idle(loop)
         self._keep_checkpoints(loop)
+        self.topic_sweep.start()
         return listener
 
     def connect(self) -> Connection:
@@ -224,6 +230,10 @@ class Server:
             waits_for_disk=settings.manager.durability != "process",
         )
         await topics.open(found)
+        assert self._clock is not None
+        self._topic_sweep = TopicSweep(
+            topics, manager.directory.fs, self._clock, loop, settings.retention_check_ms / 1000
+        )
         own = Node(
             metadata.node_id,
             settings.advertised_host or host,
@@ -285,6 +295,12 @@ class Server:
         return self._node
 
     @property
+    def topic_sweep(self) -> TopicSweep:
+        """What deletes the old segments of topics; after `start`."""
+        assert self._topic_sweep is not None
+        return self._topic_sweep
+
+    @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
         assert self._listener is not None
@@ -302,12 +318,16 @@ class Server:
         for timer in (self._sweep, self._checkpoints):
             if timer is not None:
                 timer.cancel()
+        if self._topic_sweep is not None:
+            self._topic_sweep.stop()
         await self._connections.close_all(DRAIN_SECONDS)
         await asyncio.get_running_loop().run_in_executor(None, self._close)
         _log.info("stopped")
 
     def _close(self) -> None:
         # The manager writes the marker of a clean stop, for all logs.
+        if self._topic_sweep is not None:
+            self._topic_sweep.close()
         if self._topics is not None:
             self._topics.close()
         if self._manager is not None:

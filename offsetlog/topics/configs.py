@@ -84,7 +84,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         Kind.LIST,
         "delete",
         "Whether old segments are deleted, superseded records compacted away, or both. "
-        "Records need keys where it has compact.",
+        "Records need keys where it has compact; nothing is compacted away yet.",
         "log.cleanup.policy",
         choices=("compact", "delete"),
         is_used=True,
@@ -103,7 +103,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         86_400_000, "How long a tombstone stays in a compacted topic, in ms.", "log.cleaner.delete.retention.ms"
     ),
     "file.delete.delay.ms": _number(
-        60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms"
+        60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms", used=True
     ),
     "flush.messages": _number(
         LONG_MAX, "After as many records the log is flushed.", "log.flush.interval.messages", at_least=1
@@ -174,10 +174,10 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "remote.storage.enable": _flag("Whether old segments go to remote storage."),
     "retention.bytes": _number(
         -1, "The size of a partition above which old segments go; -1 for none.", "log.retention.bytes",
-        at_least=-LONG_MAX - 1,
+        at_least=-LONG_MAX - 1, used=True,
     ),
     "retention.ms": _number(
-        604_800_000, "The age of a segment at which it goes, in ms; -1 for none.", at_least=-1
+        604_800_000, "The age of a segment at which it goes, in ms; -1 for none.", at_least=-1, used=True
     ),
     "segment.bytes": _number(
         1 << 30, "The size at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,

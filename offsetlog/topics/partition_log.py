@@ -105,7 +105,10 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         """The watermark, or where the oldest open transaction begins."""
         log = self.log
-        return 0 if log is None else min(self.watermark, log.first_unstable())
+        if log is None:
+            return 0
+        # An open transaction may have begun below what is kept.
+        return max(log.start, min(self.watermark, log.first_unstable()))
 
     @property
     def leader_epoch(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 MIB = 1 << 20
@@ -21,6 +21,11 @@ class TopicLogSettings:
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         producer_id_expiration_ms: an idempotent producer is forgotten after this time without a batch
             (``producer.id.expiration.ms``).
+        cleanup_policy: whether old segments are deleted: if it has ``delete`` (``cleanup.policy``).
+        retention_ms: a segment goes when its newest record is older; -1: it stays (``retention.ms``).
+        retention_bytes: the oldest segments of a partition go while the others have so many; -1: they
+            stay (``retention.bytes``).
+        file_delete_delay_ms: the files of a deleted segment stay so long (``file.delete.delay.ms``).
         append: how batches reach the file; see StoreConfig.
         decompressed_bytes_max: of one batch, where a record is looked for by its time.
     """
@@ -30,20 +35,31 @@ class TopicLogSettings:
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * MIB
     producer_id_expiration_ms: int = DAY_MS
+    cleanup_policy: str = "delete"
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
     append: str = "auto"
     decompressed_bytes_max: int = 256 * MIB
 
     def of(self, configs: Mapping[str, str]) -> TopicLogSettings:
         """Those of a topic that has settings of its own."""
-        return TopicLogSettings(
+        return replace(
+            self,
             segment_bytes=number(configs, "segment.bytes", self.segment_bytes),
             segment_ms=number(configs, "segment.ms", self.segment_ms),
             index_interval_bytes=number(configs, "index.interval.bytes", self.index_interval_bytes),
             segment_index_bytes=number(configs, "segment.index.bytes", self.segment_index_bytes),
-            producer_id_expiration_ms=self.producer_id_expiration_ms,
-            append=self.append,
-            decompressed_bytes_max=self.decompressed_bytes_max,
+            cleanup_policy=configs.get("cleanup.policy", self.cleanup_policy),
+            retention_ms=number(configs, "retention.ms", self.retention_ms),
+            retention_bytes=number(configs, "retention.bytes", self.retention_bytes),
+            file_delete_delay_ms=number(configs, "file.delete.delay.ms", self.file_delete_delay_ms),
         )
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are deleted."""
+        return "delete" in self.cleanup_policy
 
 
 class AppendRules(NamedTuple):

@@ -26,6 +26,7 @@ from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
 from offsetlog.topics.found_topics import FoundTopic
 from offsetlog.topics.partition_log import PartitionLog
+from offsetlog.topics.retention import DeletedFiles, delete_old_segments
 from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ class TopicOptions:
 class TopicLogs:
     """The open logs of one directory.
 
-    It belongs to one event loop, but for `write_checkpoints` and `close`, which may run on any thread.
+    It belongs to one event loop, but for `write_checkpoints`, `delete_old_segments` and `close`, which
+    may run on any thread.
 
     Args:
         directory: locked, and begun to be written.
@@ -144,6 +146,35 @@ class TopicLogs:
             if flushed:
                 self._directory.write_entries(RECOVERY_POINTS, flushed)
 
+    def delete_old_segments(self, now_ms: int) -> list[DeletedFiles]:
+        """Deletes what the settings of topics do not keep, and returns the files that are to be removed.
+
+        One call at a time.  What fails is reported, and tried again by the next call.
+
+        Args:
+            now_ms: the time of day, in ms since 1970.
+        """
+        settings = {}
+        partitions = []
+        for (topic, _), partition in list(self._partitions.items()):
+            with suppress(OffsetLogError):  # it could not be opened, or was deleted
+                if topic not in settings:
+                    settings[topic] = self._options_of(topic).settings
+                if partition.log is not None:
+                    partitions.append((partition, partition.log, settings[topic]))
+        return delete_old_segments(partitions, self._store_starts, now_ms)
+
+    def _store_starts(self, starts: Mapping[PartitionLog, int]) -> None:
+        with self._checkpointing:
+            # Not those of a topic that was deleted meanwhile.
+            entries = {
+                (partition.topic, partition.number): start
+                for partition, start in starts.items()
+                if self._partitions.get((partition.topic, partition.number)) is partition
+            }
+            if entries:
+                self._directory.write_entries(LOG_STARTS, entries)
+
     def close(self) -> None:
         """Flushes and closes all logs, and writes their checkpoints.  Failures are reported, not raised."""
         self._flushing.close()
@@ -216,6 +247,17 @@ class TopicLogs:
     def highest_producer_id(self) -> int:
         """The greatest producer id in the logs that are open, -1 for none."""
         return max((log.highest_producer_id for _, log in self._open_logs()), default=-1)
+
+    def change_settings(self, topic: str) -> None:
+        """Has the open logs of a topic follow its settings, which have changed."""
+        settings = self._options_of(topic).settings
+        for key, log in self._open_logs():
+            if key[0] != topic:
+                continue
+            try:
+                log.change_settings(settings)
+            except OffsetLogError as failure:
+                _log.error("%s-%d: follows its changed settings with the next start: %s", *key, failure)
 
     def _make(self, key: tuple[str, int]) -> TopicLog:
         made = self._open(key, self._options_of(key[0]))

@@ -33,7 +33,9 @@ from offsetlog.protocol.messages import (
 from offsetlog.pytest.requests import REFUSALS, refuse
 from offsetlog.server.exchange import Exchange
 from offsetlog.types import TopicPartition
+from tests.server.batches import produced_batch
 from tests.server.running import Client
+from tests.server.topic_requests import NOW, fetch, produce
 
 ORDERS = TopicPartition("orders", 0)
 DAY = 24 * 3600
@@ -175,6 +177,25 @@ def test_positions_expire(server, client):
     assert client.ask(fetch_of("old"), 9).groups[0].topics == ()
     server.advance(4 * DAY)
     assert server.groups() == {}
+
+
+def test_records_of_topics_go_when_they_are_old(server, client):
+    server.create_topic("kept", configs={"retention.ms": "-1"})
+    for topic in ("orders", "kept"):
+        assert produce(client, produced_batch(3, timestamp=NOW), topic=topic).error_code == 0
+
+    def starts() -> list[int]:
+        return [fetch(client, 3, topic=topic).log_start_offset for topic in ("orders", "kept")]
+
+    server.advance(6 * DAY)
+    assert starts() == [0, 0]
+    server.advance(2 * DAY)
+    assert starts() == [3, 0]
+    assert fetch(client, 0).error_code == 1
+    directory = server.path / "orders-0"
+    assert len(list(directory.glob("*.log.deleted"))) == 1
+    server.advance(60)
+    assert not list(directory.glob("*.deleted"))
 
 
 def test_positions_of_a_group_expire_after_its_last_member(server, client):

@@ -149,7 +149,7 @@ def test_settings_reach_the_logs_that_are_made_after_their_change(client, server
     resource = IncrementalAlterConfigsRequestResource(2, "orders", (change,))
     assert client.ask(IncrementalAlterConfigsRequest((resource,)), 1).responses[0].error_code == 0
     produce(client, produced_batch(1, timestamp=NOW), partition=1)
-    assert [each.settings.segment_bytes for each in asked] == [1 << 30, 2_000_000]
+    assert [each.settings.segment_bytes for each in asked] == [1 << 30, 2_000_000, 2_000_000]
 
 
 def test_who_waits_for_a_topic_that_is_deleted_is_answered(client, server):

@@ -171,6 +171,7 @@ def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
             topic = _altered(node, asked)
             if not request.validate_only:
                 node.metadata.put_topic(topic)
+                node.topics.change_settings(topic.name)
         except _RefusedError as refused:
             error, reason = refused.error, refused.reason
         except StorageError as failure:

@@ -1,0 +1,117 @@
+"""Segments that a topic's settings do not keep: deleted from the oldest on (docs/format/topics.md §17.6)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from offsetlog._native.files import FileSystem
+from offsetlog._native.topic_log import TopicLog
+from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.topics.partition_log import PartitionLog
+from offsetlog.topics.settings import TopicLogSettings
+
+_log = logging.getLogger(__name__)
+
+#: The end of the name of a file that belonged to a deleted segment.
+DELETED = ".deleted"
+
+
+class DeletedFiles(NamedTuple):
+    """Files of deleted segments.
+
+    Attributes:
+        directory: of the partition.
+        names: in it.
+        delay_ms: they stay so long.
+    """
+
+    directory: Path
+    names: tuple[str, ...]
+    delay_ms: int
+
+    def remove(self, fs: FileSystem) -> None:
+        """Removes those that are still there; what cannot be removed stays for the next sweep or start."""
+        for name in self.names:
+            try:
+                if fs.exists(self.directory / name):
+                    fs.remove(self.directory / name)
+            except OffsetLogError as failure:
+                _log.warning("%s: this deleted file is not removed yet: %s", self.directory / name, failure)
+
+
+Kept = tuple[PartitionLog, TopicLog, TopicLogSettings]
+
+
+def delete_old_segments(
+    partitions: Iterable[Kept], store_starts: Callable[[Mapping[PartitionLog, int]], None], now_ms: int
+) -> list[DeletedFiles]:
+    """Deletes what is not kept, and returns the files that are to be removed; may run on any thread.
+
+    Args:
+        partitions: with their open logs and their settings.
+        store_starts: writes the starts of logs durably, before anything below them goes.
+        now_ms: the time of day, in ms since 1970.
+    """
+    starts: dict[PartitionLog, int] = {}
+    judged = []
+    for partition, log, settings in partitions:
+        try:
+            start, before = _retained_from(partition, log, settings, now_ms), log.start
+        except ClosedError:
+            continue  # its topic was deleted
+        except OffsetLogError as failure:
+            _report(partition, failure)
+            continue
+        if start > before:
+            starts[partition] = start
+        if start > 0:
+            judged.append((partition, log, settings, start))
+    try:
+        store_starts(starts)
+    except OffsetLogError as failure:
+        _log.error("the starts of logs could not be written, so nothing is deleted: %s", failure)
+        return []
+    found = (_delete_below(*each) for each in judged)
+    return [each for each in found if each.names]
+
+
+def _retained_from(partition: PartitionLog, log: TopicLog, settings: TopicLogSettings, now_ms: int) -> int:
+    # A log that takes no more writes loses nothing either.
+    if not log.is_writable:
+        return 0
+    return log.retained_from(
+        now_ms=now_ms,
+        retention_ms=settings.retention_ms if settings.deletes else -1,
+        retention_bytes=settings.retention_bytes if settings.deletes else -1,
+        below=partition.watermark,
+    )
+
+
+def _delete_below(
+    partition: PartitionLog, log: TopicLog, settings: TopicLogSettings, start: int
+) -> DeletedFiles:
+    directory = Path(log.path)
+    try:
+        before = log.start
+        log.delete_below(start)
+        if start > before:
+            _log.info("%s-%d: deleted what was below offset %d", partition.topic, partition.number, start)
+    except ClosedError:
+        return DeletedFiles(directory, (), 0)
+    except OffsetLogError as failure:
+        _report(partition, failure)
+    try:
+        names = tuple(each.name for each in directory.iterdir() if each.name.endswith(DELETED))
+    except OSError:
+        names = ()  # its topic was deleted
+    return DeletedFiles(directory, names, settings.file_delete_delay_ms)
+
+
+def _report(partition: PartitionLog, failure: OffsetLogError) -> None:
+    _log.error(
+        "%s-%d: old segments are not deleted: %s", partition.topic, partition.number, failure,
+        extra={"topic": partition.topic, "number": partition.number},
+    )
