@@ -6,9 +6,10 @@
  * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below
  * (segments go at the start), segment_rewrite (a cleaned segment is written aside), segment_swap
  * (it takes the place of others), segment_info (facts about segment files), segment_checksum,
- * reader, view (the segments of one moment), transaction_spans (where transactions began and ended),
- * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
- * recover_aside (copies of what is cut), rebuild (indexes and producer state from the log).
+ * reader, view (the segments of one moment), transaction_spans (where transactions began and
+ * ended), offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or
+ * corrupt), recover_aside (copies of what is cut), rebuild (indexes and producer state from the
+ * log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
