@@ -1,0 +1,1 @@
+"""Cases that are played on the wire: how they are recorded from a broker, and how they are played."""
