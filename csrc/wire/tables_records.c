@@ -218,7 +218,7 @@ static const ol_field init_producer_id_request[] = {
     {FIELD("enable2Pc", BOOLEAN), SINCE(6)},
     {FIELD("keepPreparedTxn", BOOLEAN), SINCE(6)},
     END};
-SCHEMA(InitProducerIdRequest, init_producer_id_request, VERSIONS(0, 6), FLEXIBLE_FROM(2))
+SCHEMA(InitProducerIdRequest, init_producer_id_request, VERSIONS(0, 5), FLEXIBLE_FROM(2))
 
 static const ol_field init_producer_id_response[] = {
     {FIELD("throttleTimeMs", I32)},
@@ -228,4 +228,4 @@ static const ol_field init_producer_id_response[] = {
     {FIELD("ongoingTxnProducerId", I64), SINCE(6), DEFAULT(-1)},
     {FIELD("ongoingTxnProducerEpoch", I16), SINCE(6), DEFAULT(-1)},
     END};
-SCHEMA(InitProducerIdResponse, init_producer_id_response, VERSIONS(0, 6), FLEXIBLE_FROM(2))
+SCHEMA(InitProducerIdResponse, init_producer_id_response, VERSIONS(0, 5), FLEXIBLE_FROM(2))

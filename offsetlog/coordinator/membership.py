@@ -163,7 +163,7 @@ class Membership:
     ) -> Write | None:
         if request.group_instance_id is not None:
             # An id is given out only to members without an instance id.
-            self._refuse_join(call, error_codes.UNKNOWN_SERVER_ERROR, request.member_id)
+            self._refuse_join(call, error_codes.UNKNOWN_SERVER_ERROR, "")
             return None
         return self._add(group, request.member_id, request, call, now)
 

@@ -63,7 +63,7 @@ class KafkaPackages:
 
     @property
     def classpath(self) -> str:
-        """The class path with every package and the compiled KafkaAnswers."""
+        """The class path with every package and the compiled programs of the tests."""
         return f"{self.classes}{os.pathsep}{self.home}/*"
 
     def command(self, main: str, *arguments: str, heap_mib: int = 256, log_level: str = "ERROR") -> list[str]:
@@ -217,21 +217,22 @@ def _run_maven(maven: str, directory: Path) -> None:
 
 
 def _compile(compiler: str, home: Path, cache: Path) -> Path:
-    """Compiles KafkaAnswers.java unless that was done for this text of it, and returns the directory of its classes."""
-    source = HERE / "KafkaAnswers.java"
-    digest = hashlib.sha256(source.read_bytes() + str(home).encode()).hexdigest()[:16]
+    """Compiles the programs here unless that was done for this text of them, and returns the directory of the classes."""
+    sources = sorted(HERE.glob("*.java"))
+    text = b"".join(each.read_bytes() for each in sources)
+    digest = hashlib.sha256(text + str(home).encode()).hexdigest()[:16]
     classes = cache / f"kafka-answers-{digest}"
     if classes.is_dir():
         return classes
     partial = Path(tempfile.mkdtemp(prefix="kafka-answers.", dir=cache))
     try:
         options = ["-nowarn", "--release", "17", "-encoding", "UTF-8", "-d", str(partial), "-cp", f"{home}/*"]
-        command = [compiler, *options, str(source)]
+        command = [compiler, *options, *map(str, sources)]
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment(), timeout=DEADLINE_SECONDS, check=False
         )
         if done.returncode != 0:
-            raise KafkaMissing(f"KafkaAnswers.java does not compile: {done.stderr.strip()[-2000:]}")
+            raise KafkaMissing(f"the Java programs of the tests do not compile: {done.stderr.strip()[-2000:]}")
         partial.rename(classes)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

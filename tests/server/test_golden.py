@@ -1,13 +1,14 @@
 """The server beside Kafka 4.3.0: recorded requests are answered byte for byte as Kafka answered them.
 
-What may differ is marked in the recordings: ids that are made up, host and port, texts of errors, and the order of arrays
-that Kafka takes from a hash map.  `python -m tests.wire.recordings` makes those that are made here.
+What may differ is marked in the recordings: ids that are made up, host and port, texts of errors, and the order of
+arrays that Kafka takes from a hash map.  `python -m tests.wire.recordings` makes those that are made here.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from offsetlog.server.node import TopicDefaults
 from tests.coordinator.golden import scenarios
 from tests.wire.player import Player, made_topics
 from tests.wire.recordings import FILES, SUFFIX
@@ -20,7 +21,8 @@ CASES = [pytest.param(case, id=case["name"]) for name in (*GIVEN, *FILES) for ca
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with RunningServer(tmp_path_factory.mktemp("golden") / "data") as running:
+    topics = TopicDefaults(auto_create=False)
+    with RunningServer(tmp_path_factory.mktemp("golden") / "data", topics=topics) as running:
         yield running
 
 

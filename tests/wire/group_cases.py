@@ -29,7 +29,7 @@ def five_groups(r: Recorder, key: str) -> dict[str, str]:
     empty.commit("a position of a group without members", 5)
     stable.stable()
     member = preparing.stable(conn=1)
-    preparing.join("joins", conn=2, version=3, is_answered=False)
+    preparing.join("joins", conn=2, version=3, client_id="second", is_answered=False)
     preparing.await_rebalance(1, member)
     completing.enter(client_id="alone")
     other.stable(client_id="worker")

@@ -87,7 +87,8 @@ class Group:
     def await_members(self, count: int) -> None:
         """Asks until the group has as many members, whatever they do."""
         self.r.ask("until all are there", DescribeGroupsRequest((self.name,)), 5,
-                   arrays=[{"path": "groups.members"}], until=lambda answer: len(answer.groups[0].members) == count)
+                   arrays=[{"path": "groups.members", "key": "group_instance_id"}],
+                   until=lambda answer: len(answer.groups[0].members) == count)
 
     def leave(self, name: str, *members: tuple[str, str | None], version: int = 5, **more: Any) -> Any:
         if version < 3:

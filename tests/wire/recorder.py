@@ -1,7 +1,7 @@
 """Plays cases on a broker and writes down its answers, as hex with holes (tests/coordinator/golden.py).
 
-Holes are only: member ids and topic ids that the broker made up, producer ids, its node id, host and port, its cluster's
-id, and texts of errors.  Everything else has to be equal.
+Holes are only: member ids and topic ids that the broker made up, producer ids, its node id, host and port, its
+cluster's id, and texts of errors.  Everything else has to be equal.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from offsetlog.protocol import APIS
 from offsetlog.protocol.messages import (
     ApiVersionsResponse,
     ApiVersionsResponseApiKey,
+    DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeClusterResponseBroker,
     FindCoordinatorRequest,
@@ -28,6 +29,10 @@ from offsetlog.server.placement import Node
 #: The keys of the APIs that are served.
 SERVED: set[int] = set()
 
+#: Older librdkafka takes a broker without Produce 0 for one of before 0.10; it is advertised, and not
+#: served, as in Kafka.
+PRODUCE = 0
+
 #: Names and versions of clients, from ApiVersions 3 on.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -38,6 +43,11 @@ GROUP, TRANSACTION = 0, 1
 METADATA_WITH_NULL = 1
 #: From this version on Metadata asks for topics by id, too; two versions before it can say so in vain.
 METADATA_BY_ID = 12
+#: What everybody may do, a bit for each operation, where nobody is refused anything.
+TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 0xDF8, 0x1FA0
+NOT_ASKED_FOR = -(1 << 31)
+#: DescribeCluster names brokers; those that ask for the endpoints of controllers are to ask one.
+BROKERS, CONTROLLERS = 1, 2
 #: From this version on FindCoordinator asks for any number of keys.
 FIND_COORDINATORS = 4
 
@@ -45,7 +55,9 @@ FIND_COORDINATORS = 4
 def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
     """The APIs and versions of which clients are advised."""
     return tuple(
-        ApiVersionsResponseApiKey(api.key, api.advertised_from, api.last_version)
+        ApiVersionsResponseApiKey(
+            api.key, 0 if api.key == PRODUCE else api.advertised_from, api.last_version
+        )
         for api in APIS.values()
         if api.key in SERVED
     )
@@ -77,20 +89,21 @@ def metadata(node: NodeState, exchange: Exchange) -> None:
     request: MetadataRequest = exchange.request.message
     names_ids = any(each.name is None or any(each.topic_id) for each in request.topics or ())
     if names_ids and exchange.version < METADATA_BY_ID:
-        exchange.reply(_refused_metadata(request))
+        exchange.reply(_refused_metadata(request, error_codes.INVALID_REQUEST))
+        return
+    if any(each.name is None and not any(each.topic_id) for each in request.topics or ()):
+        exchange.reply(_refused_metadata(request, error_codes.UNKNOWN_SERVER_ERROR))
         return
     is_for_all = request.topics is None or (
         exchange.version < METADATA_WITH_NULL and not request.topics
     )
-    if is_for_all:
-        topics = [_described(node, name) for name in sorted(node.metadata.topics())]
-    else:
-        assert request.topics is not None
-        may_create = request.allow_auto_topic_creation and node.topic_defaults.auto_create
+    topics = _all_topics(node) if is_for_all else _topics_asked_for(node, request)
+    if request.include_topic_authorized_operations:
         topics = [
-            _asked_for(node, each.name, each.topic_id, may_create=may_create)
-            for each in request.topics
+            each._replace(topic_authorized_operations=TOPIC_OPERATIONS) if each.name else each
+            for each in topics
         ]
+    asks_for_cluster = request.include_cluster_authorized_operations
     exchange.reply(
         MetadataResponse(
             brokers=tuple(
@@ -100,29 +113,52 @@ def metadata(node: NodeState, exchange: Exchange) -> None:
             cluster_id=node.metadata.cluster_id,
             controller_id=node.placement.controller_id,
             topics=tuple(topics),
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if asks_for_cluster else NOT_ASKED_FOR
+            ),
         )
     )
 
 
-def _refused_metadata(request: MetadataRequest) -> MetadataResponse:
+def _refused_metadata(
+    request: MetadataRequest, error: error_codes.ErrorCode
+) -> MetadataResponse:
     return MetadataResponse(
+        error_code=error.code,
         topics=tuple(
-            MetadataResponseTopic(error_codes.INVALID_REQUEST.code, each.name or "")
+            MetadataResponseTopic(error.code, each.name or "", each.topic_id)
             for each in request.topics or ()
         )
     )
 
 
-def _asked_for(
-    node: NodeState, name: str | None, topic_id: bytes, *, may_create: bool
-) -> MetadataResponseTopic:
-    if name is None:
-        topic = node.metadata.topic_of_id(topic_id)
-        if topic is None:
-            return MetadataResponseTopic(
-                error_codes.UNKNOWN_TOPIC_ID.code, name=None, topic_id=topic_id
-            )
-        name = topic.name
+def _all_topics(node: NodeState) -> list[MetadataResponseTopic]:
+    return [_described(node, name) for name in sorted(node.metadata.topics())]
+
+
+def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    """Each once: those that are there, then the others.  Where one is asked for by id, names do not count."""
+    asked = tuple(dict.fromkeys(request.topics or ()))
+    by_id = [each.topic_id for each in asked if any(each.topic_id)]
+    if by_id:
+        found = [_of_id(node, each) for each in dict.fromkeys(by_id)]
+    else:
+        may_create = request.allow_auto_topic_creation and node.topic_defaults.auto_create
+        names = dict.fromkeys(each.name for each in asked)
+        found = [_of_name(node, each or "", may_create=may_create) for each in names]
+    return sorted(found, key=lambda each: each.error_code != 0)
+
+
+def _of_id(node: NodeState, topic_id: bytes) -> MetadataResponseTopic:
+    topic = node.metadata.topic_of_id(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(
+            error_codes.UNKNOWN_TOPIC_ID.code, name=None, topic_id=topic_id
+        )
+    return _described(node, topic.name)
+
+
+def _of_name(node: NodeState, name: str, *, may_create: bool) -> MetadataResponseTopic:
     if node.metadata.topic(name) is None:
         if not is_valid_name(name):
             return MetadataResponseTopic(error_codes.INVALID_TOPIC_EXCEPTION.code, name)
@@ -155,8 +191,22 @@ def _described(node: NodeState, name: str) -> MetadataResponseTopic:
 
 def describe_cluster(node: NodeState, exchange: Exchange) -> None:
     """Answers with the nodes."""
+    request: DescribeClusterRequest = exchange.request.message
+    if request.endpoint_type != BROKERS:
+        is_known = request.endpoint_type == CONTROLLERS
+        error = (
+            error_codes.MISMATCHED_ENDPOINT_TYPE if is_known
+            else error_codes.UNSUPPORTED_ENDPOINT_TYPE
+        )
+        reason = f"this is a broker, and endpoints of type {request.endpoint_type} are asked for"
+        exchange.reply(DescribeClusterResponse(error_code=error.code, error_message=reason))
+        return
+    asks_for_operations = request.include_cluster_authorized_operations
     exchange.reply(
         DescribeClusterResponse(
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if asks_for_operations else NOT_ASKED_FOR
+            ),
             cluster_id=node.metadata.cluster_id,
             controller_id=node.placement.controller_id,
             brokers=tuple(

@@ -62,7 +62,7 @@ def list_groups(node: NodeState, exchange: Exchange) -> None:
         exchange.reply(ListGroupsResponse(error_code=error.code))
         return
     states = {each.strip().lower() for each in request.states_filter}
-    types = {each.strip().lower() for each in request.types_filter}
+    types = {each.lower() for each in request.types_filter}
     exchange.reply(
         ListGroupsResponse(
             groups=tuple(
@@ -110,13 +110,17 @@ def describe_groups(node: NodeState, exchange: Exchange) -> None:
     exchange.reply(
         DescribeGroupsResponse(
             groups=tuple(
-                _described(node, name, exchange.version)._replace(
-                    authorized_operations=operations
-                )
+                _with_operations(_described(node, name, exchange.version), operations)
                 for name in request.groups
             )
         )
     )
+
+
+def _with_operations(
+    group: DescribeGroupsResponseGroup, operations: int
+) -> DescribeGroupsResponseGroup:
+    return group if group.error_code else group._replace(authorized_operations=operations)
 
 
 def _described(node: NodeState, name: str, version: int) -> DescribeGroupsResponseGroup:

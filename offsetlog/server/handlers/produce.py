@@ -240,6 +240,14 @@ def _response(request: ProduceRequest, places: list[list[_Place]]) -> ProduceRes
 def init_producer_id(node: NodeState, exchange: Exchange) -> None:
     """Gives an idempotent producer an id of its own."""
     request: InitProducerIdRequest = exchange.request.message
+    has_id, has_epoch = request.producer_id != -1, request.producer_epoch != -1
+    if request.transactional_id == "" or has_id != has_epoch:
+        exchange.reply(
+            InitProducerIdResponse(
+                error_code=error_codes.INVALID_REQUEST.code, producer_id=-1, producer_epoch=-1
+            )
+        )
+        return
     if request.transactional_id is not None:
         # Fatal to a client, which then says that this server has no transactions.
         exchange.reply(

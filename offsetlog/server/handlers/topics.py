@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from offsetlog import error_codes
@@ -71,12 +73,12 @@ class _RefusedError(Exception):
 def create_topics(node: NodeState, exchange: Exchange) -> None:
     """Makes topics, or says whether it would."""
     request: CreateTopicsRequest = exchange.request.message
-    names = [each.name for each in request.topics]
+    counts = Counter(each.name for each in request.topics)
     results = []
     left = PARTITIONS_MAX
-    for asked in request.topics:
+    for asked in {each.name: each for each in request.topics}.values():
         try:
-            if names.count(asked.name) > 1:
+            if counts[asked.name] > 1:
                 raise _RefusedError(
                     error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
                 )
@@ -113,8 +115,15 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
         raise _RefusedError(
             error_codes.TOPIC_ALREADY_EXISTS, f"topic {asked.name} is there already"
         )
+    clash = _clash(node, asked.name)
+    if clash is not None:
+        raise _RefusedError(
+            error_codes.INVALID_TOPIC_EXCEPTION,
+            f"{asked.name} and {clash}, which is there, have the same name in metrics",
+        )
     partitions = asked.num_partitions
     if asked.assignments:
+        _check_assignments(node, asked)
         partitions = len(asked.assignments)
     elif partitions == -1:
         partitions = node.topic_defaults.partitions
@@ -139,6 +148,39 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
             raise _RefusedError(error_codes.INVALID_CONFIG, failure.message) from None
         own[each.name] = each.value
     return new_topic(asked.name, partitions, own)
+
+
+def _clash(node: NodeState, name: str) -> str | None:
+    """A topic whose name differs in dots and underscores alone."""
+    plain = name.replace(".", "_")
+    if plain == name and "_" not in name:
+        return None
+    names = node.metadata.topics()
+    return next((each for each in names if each.replace(".", "_") == plain), None)
+
+
+def _check_assignments(node: NodeState, asked: CreateTopicsRequestTopic) -> None:
+    if asked.num_partitions != -1 or asked.replication_factor != -1:
+        raise _RefusedError(
+            error_codes.INVALID_REQUEST, "where replicas are assigned, both counts have to be -1"
+        )
+    _check_replicas(node, [tuple(each.broker_ids) for each in asked.assignments])
+    numbers = sorted(each.partition_index for each in asked.assignments)
+    if numbers != list(range(len(numbers))):
+        raise _RefusedError(
+            error_codes.INVALID_REPLICA_ASSIGNMENT,
+            "partitions have to be assigned from 0 on, each once",
+        )
+
+
+def _check_replicas(node: NodeState, assigned: Sequence[tuple[int, ...]]) -> None:
+    known = {each.node_id for each in node.placement.nodes()}
+    for replicas in assigned:
+        if not replicas or len(set(replicas)) < len(replicas) or not known.issuperset(replicas):
+            raise _RefusedError(
+                error_codes.INVALID_REPLICA_ASSIGNMENT,
+                f"replicas {list(replicas)} are assigned, and the nodes are {sorted(known)}",
+            )
 
 
 def _created(topic: Topic, *, is_made: bool) -> CreateTopicsResponseTopic:
@@ -169,7 +211,11 @@ def delete_topics(node: NodeState, exchange: Exchange) -> None:
         asked: list[tuple[str | None, bytes]] = [(each, bytes(16)) for each in request.topic_names]
     else:
         asked = [(each.name, each.topic_id) for each in request.topics]
-    results = tuple(_delete(node, name, topic_id) for name, topic_id in asked)
+    counts = Counter(asked)
+    results = tuple(
+        _delete(node, *each) if count == 1 else _refused_delete(*each, "it is asked for twice")
+        for each, count in counts.items()
+    )
     deleted = [each.name for each in results if each.error_code == 0 and each.name]
     if deleted:
         node.manager.on_topic_deleted_async(deleted).add_done_callback(_positions_deleted)
@@ -184,10 +230,20 @@ def _positions_deleted(pending: Pending[int]) -> None:
         _log.warning("positions of deleted topics are still there: %s", failure)
 
 
+def _refused_delete(
+    name: str | None, topic_id: bytes, reason: str
+) -> DeleteTopicsResponseResponse:
+    return DeleteTopicsResponseResponse(
+        name, topic_id, error_codes.INVALID_REQUEST.code, reason
+    )
+
+
 def _delete(
     node: NodeState, name: str | None, topic_id: bytes
 ) -> DeleteTopicsResponseResponse:
     is_by_id = name is None
+    if is_by_id != any(topic_id):
+        return _refused_delete(name, topic_id, "a topic is named, or has its id given: one of both")
     topic = node.metadata.topic_of_id(topic_id) if name is None else node.metadata.topic(name)
     if topic is None:
         error = (
@@ -219,8 +275,13 @@ def create_partitions(node: NodeState, exchange: Exchange) -> None:
     request: CreatePartitionsRequest = exchange.request.message
     results = []
     left = PARTITIONS_MAX
-    for asked in request.topics:
+    counts = Counter(each.name for each in request.topics)
+    for asked in {each.name: each for each in request.topics}.values():
         try:
+            if counts[asked.name] > 1:
+                raise _RefusedError(
+                    error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
+                )
             before = node.metadata.topic(asked.name)
             topic = _with_more_partitions(node, asked)
             left = _without(left, topic.partitions - (0 if before is None else before.partitions))
@@ -247,4 +308,12 @@ def _with_more_partitions(node: NodeState, asked: CreatePartitionsRequestTopic) 
             error_codes.INVALID_PARTITIONS,
             f"the topic has {topic.partitions} partitions, and {asked.count_} are asked for",
         )
+    if asked.assignments is not None:
+        added = asked.count_ - topic.partitions
+        if len(asked.assignments) != added:
+            raise _RefusedError(
+                error_codes.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partitions are added, and {len(asked.assignments)} are assigned",
+            )
+        _check_replicas(node, [tuple(each.broker_ids) for each in asked.assignments])
     return with_partitions(topic, asked.count_)
