@@ -217,7 +217,7 @@ def _run_maven(maven: str, directory: Path) -> None:
 
 
 def _compile(compiler: str, home: Path, cache: Path) -> Path:
-    """Compiles the programs here unless that was done for this text of them, and returns the directory of the classes."""
+    """Compiles the programs here unless that was done for their text, and returns the directory of the classes."""
     sources = sorted(HERE.glob("*.java"))
     text = b"".join(each.read_bytes() for each in sources)
     digest = hashlib.sha256(text + str(home).encode()).hexdigest()[:16]
