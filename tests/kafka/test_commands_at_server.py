@@ -69,3 +69,17 @@ def test_positions_are_read_with_kafkas_formatter(run):
     found = json.loads(run(CONSUMER, *read).splitlines()[-1])
     assert found["key"]["data"] == {"group": "billing", "topic": "orders", "partition": 0}
     assert found["value"]["data"]["offset"] == 2
+
+
+def test_groups_are_read_with_kafkas_formatter(run):
+    run(TOPICS, "--create", "--topic", "orders", "--partitions", "1")
+    run(PRODUCER, "--topic", "orders", stdin="a\nb\n")
+    run(CONSUMER, "--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "2")
+    formatter = f"{TOOLS}consumer.GroupMetadataMessageFormatter"
+    read = ("--topic", "__consumer_offsets", "--from-beginning", "--formatter", formatter, "--timeout-ms", "4000")
+    found = [json.loads(line) for line in run(CONSUMER, *read).splitlines()]
+    assert {each["key"]["data"]["group"] for each in found} == {"billing"}
+    values = [each["value"]["data"] for each in found]
+    stable = next(each for each in values if each["members"])
+    assert (stable["protocolType"], stable["generation"], len(stable["members"])) == ("consumer", 1, 1)
+    assert (values[-1]["members"], values[-1]["generation"]) == ([], 2)

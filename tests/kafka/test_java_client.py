@@ -41,7 +41,9 @@ def produce(packages: KafkaPackages, bootstrap: str, codec: str, count: int) -> 
 class JavaMember:
     """A consumer in a process of its own, which says what it reads before it commits it."""
 
-    def __init__(self, packages: KafkaPackages, bootstrap: str, seen: Records, assignor: str, instance: str = "") -> None:
+    def __init__(
+        self, packages: KafkaPackages, bootstrap: str, seen: Records, assignor: str, instance: str = ""
+    ) -> None:
         command = packages.command("ClientRun", bootstrap, "consume", "orders", "fleet", assignor, instance)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()

@@ -100,7 +100,8 @@ class Recorder:
         self._correlation_id += 1
         frame = encode_request(message, version, self._correlation_id, client_id)[4:]
         sent = self._template(frame, spans_of_request(api, version, frame), is_answer=False)
-        step: dict[str, Any] = {"name": f"{api.name} v{version}: {name}", "api": api.name, "version": version}
+        title = f"{api.name} v{version}: {name}".replace(self.suffix, "<S>")
+        step: dict[str, Any] = {"name": title, "api": api.name, "version": version}
         if conn:
             step["conn"] = conn
         step["send"] = sent
