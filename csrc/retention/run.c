@@ -141,6 +141,34 @@ int ol_retention_expire(ol_partition *partition, const ol_retention_options *opt
     return walk_all(&run, error);
 }
 
+static int count_group(ol_retention_run *run, ol_slice name, uint64_t *positions,
+                       ol_error *error) {
+    const ol_state *state;
+    int status = ol_partition_lock_state(run->partition, &state, error);
+    if (status != OL_OK) return status;
+    *positions = ol_table_group_positions(state->table, name,
+                                          ol_table_group_hash(state->table, name));
+    ol_partition_unlock_state(run->partition);
+    return OL_OK;
+}
+
+int ol_retention_expire_group(ol_partition *partition, const ol_retention_options *options,
+                              ol_slice group, ol_retention_report *report, ol_error *error) {
+    ol_retention_run run = {.partition = partition, .options = options, .report = report};
+    uint64_t positions;
+    *report = (ol_retention_report){.end_offset = -1, .groups = 1};
+    if (ol_retention_of(options->rules, group).retention_ms < 0) {
+        report->groups_never = 1;
+        return OL_OK;
+    }
+    int status = count_group(&run, group, &positions, error);
+    if (status == OL_OK) {
+        status = handle_group(&run, group, positions > OL_RETENTION_HOLD_POSITIONS, error);
+    }
+    ol_name_list_free(&run.group.topics);
+    return status;
+}
+
 int ol_retention_preview(ol_partition *partition, const ol_retention_options *options,
                          int32_t partition_number, ol_expiring_rows *rows,
                          ol_retention_report *report, ol_error *error) {

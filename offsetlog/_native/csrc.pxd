@@ -1601,8 +1601,23 @@ cdef extern from "retention/group_rules.h" nogil:
 
 
 cdef extern from "retention/expiry_rule.h" nogil:
+    ctypedef enum ol_group_kind:
+        OL_GROUP_CLASSIC
+
+    ctypedef struct ol_group_view:
+        ol_group_kind kind
+        bint is_empty
+        bint is_stable
+        bint is_consumer_protocol
+        bint subscription_known
+        bint is_held
+        int64_t state_timestamp
+
     ctypedef struct ol_group_state:
-        pass
+        c_bool (*view)(void *context, ol_slice group, ol_group_view *view) noexcept nogil
+        c_bool (*is_subscribed)(void *context, ol_slice group, ol_slice topic) noexcept nogil
+        void (*release)(void *context, ol_slice group) noexcept nogil
+        void *context
 
 
 cdef extern from "retention/report_rows.h" nogil:
@@ -1640,6 +1655,8 @@ cdef extern from "retention/run.h" nogil:
 
     int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report,
                             ol_error *error) noexcept
+    int ol_retention_expire_group(ol_partition *partition, const ol_retention_options *options, ol_slice group,
+                                  ol_retention_report *report, ol_error *error) noexcept
     int ol_retention_preview(ol_partition *partition, const ol_retention_options *options, int32_t partition_number,
                              ol_expiring_rows *rows, ol_retention_report *report, ol_error *error) noexcept
 

@@ -6,20 +6,25 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
-from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
+from offsetlog._native.buffers cimport NAME_GROUP, NAME_TOPIC, take_name, text_of
 from offsetlog._native.csrc cimport (
+    OL_GROUP_CLASSIC,
     OL_RETENTION_NEVER,
     atomic_flag_value,
+    c_bool,
     ol_string_dictionary,
     ol_string_dictionary_get,
     ol_error,
     ol_expiring_row,
     ol_expiring_rows,
     ol_expiring_rows_free,
+    ol_group_state,
+    ol_group_view,
     ol_partition_newest_timestamp,
     ol_retention_expire,
+    ol_retention_expire_group,
     ol_retention_options,
     ol_retention_preview,
     ol_retention_report,
@@ -163,6 +168,69 @@ def expire(Partition partition not None, ExpiryRules rules not None, int64_t now
     return _report_of(&report)
 
 
+cdef struct live_group:
+    # What the members of a stable consumer group read.
+    ol_slice *topics
+    size_t count
+
+
+cdef c_bool _live_view(void *context, ol_slice group, ol_group_view *view) noexcept nogil:
+    memset(view, 0, sizeof(view[0]))
+    view.kind = OL_GROUP_CLASSIC
+    view.is_stable = view.is_consumer_protocol = view.subscription_known = True
+    view.state_timestamp = -1
+    return True
+
+
+cdef c_bool _live_reads(void *context, ol_slice group, ol_slice topic) noexcept nogil:
+    cdef live_group *live = <live_group *>context
+    cdef size_t index
+    for index in range(live.count):
+        if live.topics[index].size == topic.size and memcmp(live.topics[index].data, topic.data, topic.size) == 0:
+            return True
+    return False
+
+
+def expire_group(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, group, subscribed=None,
+                 ExpiryStop stop=None):
+    """Writes tombstones for what has expired of one group; returns the counters, as `expire`.
+
+    `subscribed` is the list of the topics that the members of a stable consumer group read; None: the group's records
+    say what it is, and it has no members.  The caller keeps the group from changing meanwhile.
+
+    Raises GroupError, TopicPartitionError, and as `expire`.
+    """
+    cdef ol_retention_options options
+    cdef ol_retention_report report
+    cdef ol_error error
+    cdef ol_slice name
+    cdef live_group live
+    cdef ol_group_state port
+    cdef size_t index
+    cdef list topics = [] if subscribed is None else list(subscribed)
+    _set_options(&options, rules, now_ms, stop)
+    take_name(group, NAME_GROUP, &name)
+    live.count = <size_t>len(topics)
+    live.topics = <ol_slice *>calloc(live.count + 1, sizeof(ol_slice))
+    if live.topics == NULL:
+        raise MemoryError()
+    try:
+        for index in range(live.count):
+            take_name(topics[index], NAME_TOPIC, &live.topics[index])
+        if subscribed is not None:
+            port.view, port.is_subscribed, port.release, port.context = _live_view, _live_reads, NULL, &live
+            options.groups = &port
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_retention_expire_group(partition.handle, &options, name, &report, &error), &error)
+        finally:
+            partition.leave()
+    finally:
+        free(live.topics)
+    return _report_of(&report)
+
+
 @cython.final
 cdef class ExpiringRows:
     """What expires, of one partition after the other; `to_arrow` makes a table of it.  For one thread."""
@@ -193,6 +261,10 @@ cdef class ExpiringRows:
         finally:
             partition.leave()
         return _report_of(&report)
+
+    def groups(self):
+        """Returns the names of the groups of which something expires."""
+        return _names(&self.rows.group_names)
 
     def to_arrow(self, list rule_names not None):
         """Returns a table of `expiring_schema`; `rule_names` are those of the rules, in their order."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from offsetlog import error_codes
 from offsetlog._native.records import decode_subscription
 from offsetlog.coordinator.call import Call
-from offsetlog.coordinator.group_record import GroupRecord, MemberRecord
+from offsetlog.coordinator.group_record import Expiry, GroupRecord, MemberRecord
 from offsetlog.error_codes import ErrorCode
 from offsetlog.errors import CorruptionError, UnsupportedVersionError
 
@@ -256,6 +256,14 @@ class ClassicGroup:
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER
+
+    @property
+    def expiry(self) -> Expiry | None:
+        """What may expire of it (docs/format/coordinator.md §5.13); None: nothing in this state."""
+        if self.state is GroupState.EMPTY:
+            return Expiry(None)
+        is_read = self.protocol_type == CONSUMER and self.subscribed_topics is not None
+        return Expiry(self.subscribed_topics) if is_read and self.state is GroupState.STABLE else None
 
     # ---------------------------------------------------------------------------------------- records
 

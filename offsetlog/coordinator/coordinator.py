@@ -20,7 +20,7 @@ from offsetlog import error_codes
 from offsetlog.coordinator.answers import Refusals, join_refusal, leave_answer, leaving
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import CONSUMER, ClassicGroup, GroupState
-from offsetlog.coordinator.group_record import GroupRecord
+from offsetlog.coordinator.group_record import Expiry, GroupRecord
 from offsetlog.coordinator.membership import (
     SYNC_WITH_PROTOCOL,
     Membership,
@@ -56,8 +56,11 @@ class Ports(Protocol):
     def answer(self, call: Call, message: Any) -> None:
         """Sends the answer of a call; once for each."""
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
-        """Appends the record of a group, or deletes all of it; `Coordinator.written` says how it went."""
+    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | None) -> None:
+        """Appends the record of a group, deletes all of it, or what has expired of it.
+
+        `Coordinator.written` is called when that is done.
+        """
 
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
@@ -113,6 +116,12 @@ class _Slot:
     group: ClassicGroup
     in_flight: Write | None = None
     waiting: deque[_Waiting] = field(default_factory=deque)
+
+    @property
+    def is_bare(self) -> bool:
+        group = self.group
+        is_busy = self.in_flight is not None or bool(self.waiting or group.pending_ids or group.members)
+        return not is_busy and not group.has_record
 
 
 class Coordinator:
@@ -375,6 +384,38 @@ class Coordinator:
         membership, group = self._membership, slot.group
         self._run(slot, lambda now: membership.delete(group, call), lambda e: [(call, e)], now)
 
+    def live_groups(self) -> dict[int, list[str]]:
+        """The groups with members of which something may expire, by partition."""
+        return {
+            partition: [
+                group_id
+                for group_id, slot in slots.items()
+                if slot.group.members and slot.group.expiry is not None
+            ]
+            for partition, slots in self._partitions.items()
+        }
+
+    def expire(self, group_id: str, call: Call, now: float) -> None:
+        """Deletes what has expired of a group, if its state allows it; answers an ErrorCode, or None."""
+        error = self.refusal(group_id)
+        other = self.other_group(group_id) if error is None else None
+        if error is not None or (other is not None and other.has_members):
+            self._answer(call, error)
+            return
+        slot = self._slot(group_id) or self._new_slot(group_id)
+        group = slot.group
+
+        def done(error: ErrorCode | None, now: float) -> None:
+            self._answer(call, error)
+
+        def step(now: float) -> Write | None:
+            if group.expiry is None:
+                self._answer(call, None)
+                return None
+            return Write(group.expiry, done, lambda error: [(call, error)])
+
+        self._run(slot, step, lambda error: [(call, error)], now)
+
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
         """Why no position of a group can be deleted; None: those can that nobody reads."""
         refusal = self._known_refusal(group_id)
@@ -455,21 +496,34 @@ class Coordinator:
         self._ports.append(self._partition_for(group_id), group_id, write.record)
 
     def written(
-        self, partition: int, group_id: str, error: ErrorCode | None, now: float
+        self,
+        partition: int,
+        group_id: str,
+        error: ErrorCode | None,
+        now: float,
+        *,
+        is_gone: bool = False,
     ) -> None:
-        """The record of a group is below W, or failed with an error."""
+        """The record of a group is below W, or failed with an error.
+
+        `is_gone`: what expired was the last of the group, and its records are deleted.
+        """
         slot = self._partitions.get(partition, {}).get(group_id)
         if slot is None or slot.in_flight is None:
             return    # resigned meanwhile: all that waited was answered
         self._take_heard(slot)
         write, slot.in_flight = slot.in_flight, None
         self._timers.cancel(Timer(group_id, "write"))
-        if error is None and write.record is not None:
+        if error is None and isinstance(write.record, GroupRecord):
             slot.group.apply(write.record)
-        elif error is None:
+        elif error is None and (write.record is None or is_gone):
             del self._partitions[partition][group_id]
             self._others[partition].pop(group_id, None)
+            self._membership.end(slot.group, error_codes.COORDINATOR_NOT_AVAILABLE)
         self._take(slot, write.done(error, now), now)
+        if isinstance(write.record, Expiry) and slot.is_bare and self._slot(group_id) is slot:
+            # It was only there to keep the group from changing meanwhile.
+            del self._partitions[partition][group_id]
 
     def _on_write_time(self, slot: _Slot, now: float) -> None:
         # It is answered, and not undone: the record may yet pass W.

@@ -30,6 +30,19 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Expiry:
+    """In the place of a record: tombstones for what has expired, which the log finds
+    (docs/format/coordinator.md §5.13).
+
+    Attributes:
+        subscribed: the topics that the members of a stable consumer group read, whose positions
+            stay; None: the group has no members.
+    """
+
+    subscribed: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRecord:
     """A group as of one record (docs/format/records.md §3.4).
 

@@ -27,7 +27,7 @@ from offsetlog.coordinator.answers import (
 )
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import ClassicGroup, GroupState, Member
-from offsetlog.coordinator.group_record import GroupRecord
+from offsetlog.coordinator.group_record import Expiry, GroupRecord
 from offsetlog.coordinator.timers import Timers
 from offsetlog.error_codes import ErrorCode
 from offsetlog.protocol.messages import (
@@ -78,13 +78,14 @@ class Write:
     """A record that a group needs, and who waits for it.
 
     Attributes:
-        record: the group from now on; None: all of the group goes, its positions as well.
+        record: the group from now on; None: all of the group goes, its positions as well; an Expiry:
+            those of its positions go that have expired, and the group, if nothing else is left.
         done: called once with None when the record has been applied, or with the error with which
             it failed; `now` in seconds.  It answers, and may return the next record.
         refusals: the calls that wait, and their answers if they have to be given an error before.
     """
 
-    record: GroupRecord | None
+    record: GroupRecord | Expiry | None
     done: Callable[[ErrorCode | None, float], Write | None]
     refusals: Callable[[ErrorCode], Refusals]
 
@@ -572,8 +573,6 @@ class Membership:
             return None
 
         def done(error: ErrorCode | None, now: float) -> None:
-            if error is None:
-                self.end(group, error_codes.COORDINATOR_NOT_AVAILABLE)
             self._answer(call, error)
 
         return Write(None, done, lambda error: [(call, error)])

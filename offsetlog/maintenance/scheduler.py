@@ -75,6 +75,7 @@ class Maintenance:
         self._expirer = expirer
         self._core: weakref.ref[StoreCore] | None = None
         self._read_only = read_only
+        self._leaves_expiry = False
         self._cleaner = LogCleaner(directory, config)
         #: Long calls, which an interrupt or the close of the store stops.
         self.calls = LongCalls()
@@ -96,6 +97,10 @@ class Maintenance:
             StorageError: the log must not be cut.
         """
         self._cleaner.cut(number, offset)
+
+    def leave_expiry(self) -> None:
+        """From now on nothing expires unasked: a coordinator has it expire, group by group."""
+        self._leaves_expiry = True
 
     def interrupt(self, number: int) -> None:
         """Stops what is done to one log, soon; what follows is not stopped."""
@@ -124,7 +129,8 @@ class Maintenance:
         inspected = checked = time.monotonic()
         while not self._stop.wait(seconds):
             now = time.monotonic()
-            checks = config.expires and now >= checked + config.retention_check_interval_ms / 1000
+            expires = config.expires and not self._leaves_expiry
+            checks = expires and now >= checked + config.retention_check_interval_ms / 1000
             inspects = now >= inspected + config.interval_ms / 1000
             checked, inspected = now if checks else checked, now if inspects else inspected
             try:
@@ -246,15 +252,10 @@ class Maintenance:
 
     def expire(self, partitions: list[Partition]) -> None:
         """Writes tombstones for what has expired, where the clock can be believed."""
-        self._record.count(expiry_checks=1)
         try:
-            now = self._expirer.now(partitions)
-        except ClosedError:
-            return
-        except Exception as failure:
-            self._record.record_refused_expiry(failure)
-            return
-        self._record.expiry_refused = None
+            now = self.expiry_time(partitions)
+        except Exception:
+            return    # it is recorded
         for partition in partitions:
             if self._stop.is_set():
                 return
@@ -264,9 +265,30 @@ class Maintenance:
                     "expire", partition, known, lambda each, _: self._expire_one(each, now)
                 )
 
+    def expiry_time(self, partitions: list[Partition]) -> int:
+        """Returns the time of a check for what has expired, and counts that check.
+
+        Raises:
+            ClockError: the clock cannot be right; that is recorded.
+            ClosedError: the store is being closed.
+        """
+        self._record.count(expiry_checks=1)
+        try:
+            now = self._expirer.now(partitions)
+        except ClosedError:
+            raise
+        except Exception as failure:
+            self._record.record_refused_expiry(failure)
+            raise
+        self._record.expiry_refused = None
+        return now
+
     def _expire_one(self, partition: Partition, now: int) -> None:
-        counted = self._expirer.expire_one(partition, now)
-        self._record.record_expiry(partition.number, counted)
+        self.record_expiry(partition.number, self._expirer.expire_one(partition, now))
+
+    def record_expiry(self, number: int, counted: dict[str, int]) -> None:
+        """Counts and logs what has expired in one log."""
+        self._record.record_expiry(number, counted)
 
     # ---------------------------------------------------------------------------------------- asked
 

@@ -26,6 +26,7 @@ from offsetlog.maintenance.scheduler import Maintenance
 from offsetlog.manager.cut_checkpoints import lower_checkpoints
 from offsetlog.manager.executor import Executor, executors
 from offsetlog.manager.flushes import Flushes, parkings
+from offsetlog.manager.group_expiry import GroupExpiry
 from offsetlog.manager.group_log import GroupLog
 from offsetlog.manager.interface import (
     Capability,
@@ -42,7 +43,7 @@ from offsetlog.manager.refusals import checked_partition, closed
 from offsetlog.manager.replica_partitions import ReplicaPartitions
 from offsetlog.manager.replicas_in_use import ReplicasInUse
 from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
-from offsetlog.manager.sweep import Sweeps
+from offsetlog.manager.sweep import GroupCoordinator, Sweeps
 from offsetlog.manager.watches import Watches
 from offsetlog.types import (
     EpochEnd,
@@ -209,6 +210,7 @@ class LogManager:
         )
         self._core = core
         self.group_log = GroupLog(core, self.directory)
+        self.group_expiry = GroupExpiry(core, expirer, self._maintenance, self._sweeps.active)
         self.maintenance_status, self.flush_times = self._maintenance.status, self._flushes.times
         for partition in self._owned.all():
             self._replicas.use(Replica(partition))
@@ -547,13 +549,21 @@ class LogManager:
         _ = self.open_core
         return self._sweeps
 
+    def leave_groups_to(self, coordinator: GroupCoordinator) -> None:
+        """Has a coordinator decide from now on what changes its groups; called before it leads.
+
+        Nothing expires unasked any more, and `expire` goes through it.
+        """
+        self._maintenance.leave_expiry()
+        self._open_sweeps.coordinator = coordinator
+
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes what has expired; see OffsetManager.expire."""
-        return self._open_sweeps.expiry(timeout).run()
+        return self._open_sweeps.expire(timeout)
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
         """The same on the manager's threads; see OffsetManager.expire_async."""
-        return self._open_sweeps.begin(self._sweeps.expiry(timeout))
+        return self._open_sweeps.expire_async(timeout)
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""

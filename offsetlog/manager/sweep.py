@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from copy import copy
+from typing import Protocol
 
 from offsetlog import arguments
 from offsetlog._native import fetch_columns
@@ -18,6 +19,7 @@ from offsetlog._native.partition import Partition
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance.retention import Expirer
 from offsetlog.manager.executor import Executor
+from offsetlog.manager.interface import Pending
 
 #: What was written in one partition, of one term: the records' count and their end offset.
 Written = dict[int, tuple[int, int]]
@@ -28,6 +30,13 @@ def add_written(written: Written, count: int, end_offset: int, term: int) -> Non
     if end_offset >= 0:
         before = written.get(term, (0, -1))
         written[term] = (before[0] + count, max(before[1], end_offset))
+
+
+class GroupCoordinator(Protocol):
+    """What a manager leaves to the coordinator that runs its groups; called from any thread."""
+
+    def expire_async(self, timeout: float | None) -> Pending[int]:
+        """Deletes what has expired; see OffsetManager.expire."""
 
 
 class Sweep(Completion[int]):
@@ -160,6 +169,9 @@ class Sweeps:
         leads: whether this process leads a partition.
         failure_of: why a partition that is there is not open, None where it is.
         check_lease: refuses what a table alone answers, where another process may lead by now.
+
+    Attributes:
+        coordinator: has positions expire in its order with other changes; None: there is none.
     """
 
     def __init__(
@@ -180,12 +192,26 @@ class Sweeps:
         self._lock = threading.Lock()
         self._begun: set[Sweep] = set()
         self._stopped = False
+        self.coordinator: GroupCoordinator | None = None
 
     def _there(self) -> list[Partition]:
         return self._core.core.attached(wait=False)
 
-    def _active(self) -> list[Partition]:
+    def active(self) -> list[Partition]:
+        """The partitions that are led here and loaded."""
         return [each for each in self._there() if each.role == "active"]
+
+    def expire(self, timeout: float | None) -> int:
+        """Deletes what has expired; see OffsetManager.expire."""
+        if self.coordinator is not None:
+            return self.coordinator.expire_async(timeout).result()
+        return self.expiry(timeout).run()
+
+    def expire_async(self, timeout: float | None) -> Pending[int]:
+        """The same without waiting; see OffsetManager.expire_async."""
+        if self.coordinator is not None:
+            return self.coordinator.expire_async(timeout)
+        return self.begin(self.expiry(timeout))
 
     def expiry(self, timeout: float | None) -> Sweep:
         """Returns the work of OffsetManager.expire, for the partitions that are active now.
@@ -193,7 +219,7 @@ class Sweeps:
         Raises:
             ClockError: the clock cannot be right.
         """
-        active = self._active()
+        active = self.active()
         now = self._expirer.now(active)
 
         def expire_one(partition: Partition, written: Written) -> None:

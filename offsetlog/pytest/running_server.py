@@ -37,6 +37,9 @@ _T = TypeVar("_T")
 CALL_SECONDS = 30.0
 #: For how long a group without members keeps its positions, as in Kafka.
 RETENTION_SECONDS = 7 * 24 * 3600.0
+#: Between two checks for what has expired, in milliseconds, besides that at each end of `advance`:
+#: Kafka's ten minutes would be five million checks in a hundred years, in which nobody commits.
+EXPIRY_CHECK_MS = 24 * 3600 * 1000
 #: A first rebalance does not wait for more members, as it does in Kafka for three seconds.
 NO_DELAY = CoordinatorConfig(initial_rebalance_delay=0)
 #: The time can be advanced so far in one call, in seconds; more is a mistake of units.
@@ -98,7 +101,11 @@ class OffsetlogServer:
             partitions=log_partitions,
             durability="process",
             accept_while_loading=False,
-            maintenance=MaintenanceConfig(enabled=False, retention_ms=retention_ms),
+            maintenance=MaintenanceConfig(
+                enabled=False,
+                retention_ms=retention_ms,
+                retention_check_interval_ms=EXPIRY_CHECK_MS,
+            ),
         )
         settings = ServerSettings(
             manager=manager,
@@ -210,8 +217,8 @@ class OffsetlogServer:
 
         On the way the sessions of members end that send no heartbeat in this call, which is every
         member for a time longer than its session; rebalances end, slow requests are handled, and at
-        the end positions expire and topics delete old segments.  The clock runs on with real time before
-        and after.
+        the end positions expire and topics delete old segments.  Groups without members that never had one
+        go once a day.  The clock runs on with real time before and after.
 
         Args:
             seconds: from 0 on.
@@ -228,7 +235,7 @@ class OffsetlogServer:
 
     async def _advance(self, seconds: float) -> None:
         await self._clock.advance(seconds, self._server.node.groups.settle)
-        await self._loop.run_in_executor(None, self._manager.expire)
+        await self._server.node.groups.expiry.expire(also_bare=False)
         await self._server.topic_sweep.run()
 
     # -------------------------------------------------------------------------------------------- life

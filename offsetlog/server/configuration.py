@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from offsetlog.config import PARTITIONS_DEFAULT
+from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.errors import ConfigError
 from offsetlog.manager.settings import ManagerSettings, with_property
@@ -19,6 +19,9 @@ from offsetlog.topics.settings import TopicLogSettings
 
 #: The address of a listener that names no host.
 ALL_ADDRESSES = "0.0.0.0"
+
+#: A group without members keeps its positions for a week, unless `offsets.retention.minutes` is set.
+RETENTION_MS = 7 * 24 * 3600 * 1000
 
 #: Before host and port in ServerSettings, by the place of a property.
 _PREFIXES = {"listener": "", "advertised": "advertised_", "metrics": "metrics_"}
@@ -82,6 +85,7 @@ def settings_of(
             partitions=PARTITIONS_DEFAULT,
             durability="disk",
             accept_while_loading=False,
+            maintenance=MaintenanceConfig(retention_ms=RETENTION_MS),
         )
     )
     for name, each in given.items():

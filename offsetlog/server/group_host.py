@@ -14,7 +14,7 @@ from offsetlog._native.front import Front
 from offsetlog._native.records import decode_key
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig, OtherGroup
-from offsetlog.coordinator.group_record import KEY_TYPE, GroupRecord
+from offsetlog.coordinator.group_record import KEY_TYPE, Expiry, GroupRecord
 from offsetlog.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     NOT_COORDINATOR,
@@ -30,10 +30,12 @@ from offsetlog.errors import (
     TooLargeError,
     UnsupportedVersionError,
 )
+from offsetlog.manager.group_expiry import Expired
 from offsetlog.manager.interface import Pending, Transition
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.clock import Clock, Timer
 from offsetlog.server.exchange import Exchange
+from offsetlog.server.group_expiry import GroupExpiry
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class GroupHost:
         clock: by which sessions and rebalances end.
 
     Attributes:
+        expiry: has positions expire.
         failed_loads: why log partitions could not be loaded, by number; any thread may read it.
     """
 
@@ -81,13 +84,15 @@ class GroupHost:
         self._timer_at = 0.0
         self.failed_loads: dict[int, str] = {}
         self.coordinator = Coordinator(config, self, manager.partition_for)
+        self.expiry = GroupExpiry(manager, self, loop, clock)
+        manager.leave_groups_to(self.expiry)
 
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
         """Leads a log partition from now on; its groups answer once it is loaded."""
         self.failed_loads.pop(partition, None)
-        self._begin()
+        self.begin_work()
         self.coordinator.begin_load(partition)
         transition = self._manager.become_leader(partition, epoch)
         transition.add_done_callback(
@@ -95,7 +100,7 @@ class GroupHost:
         )
 
     def _loaded(self, partition: int, transition: Transition) -> None:
-        self._end()
+        self.end_work()
         try:
             transition.result(0)
             records = self._manager.group_log.records(partition)
@@ -128,6 +133,13 @@ class GroupHost:
         self.coordinator.delete(group_id, call, self._clock.time())
         self._arm()
 
+    def expire(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
+        """Deletes what has expired of a group; `finished` is called with the error, or None."""
+        call = Call(0)
+        self._replies[call] = finished
+        self.coordinator.expire(group_id, call, self._clock.time())
+        self._arm()
+
     def _arm(self) -> None:
         deadline = self.coordinator.next_deadline()
         if self._timer is not None:
@@ -158,9 +170,12 @@ class GroupHost:
         """See Ports."""
         self._replies.pop(call)(message)
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
+    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | None) -> None:
         """See Ports."""
-        self._begin()
+        self.begin_work()
+        if isinstance(record, Expiry):
+            self.expiry.take(partition, group_id, record)
+            return
         key = encode_key(KEY_TYPE, {"group": group_id})
         manager = self._manager
         try:
@@ -187,22 +202,32 @@ class GroupHost:
             error = write_error(failure)
         self._written(partition, group_id, error)
 
-    def _written(self, partition: int, group_id: str, error: ErrorCode | None) -> None:
-        self._end()
-        self.coordinator.written(partition, group_id, error, self._clock.time())
+    def expired(self, partition: int, result: Expired) -> None:
+        """What has expired of a group is deleted."""
+        error = None if result.failure is None else write_error(result.failure)
+        self._written(partition, result.group, error, is_gone=result.is_gone)
+
+    def _written(
+        self, partition: int, group_id: str, error: ErrorCode | None, *, is_gone: bool = False
+    ) -> None:
+        self.end_work()
+        now = self._clock.time()
+        self.coordinator.written(partition, group_id, error, now, is_gone=is_gone)
         self._arm()
 
-    def _begin(self) -> None:
+    def begin_work(self) -> None:
+        """Has `settle` wait for something; `end_work` ends that."""
         self._unsettled += 1
         self._settled.clear()
 
-    def _end(self) -> None:
+    def end_work(self) -> None:
+        """What was begun is done."""
         self._unsettled -= 1
         if self._unsettled == 0:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Waits until no log partition loads, and no record of a group is on its way to W."""
+        """Waits until no log partition loads, nothing expires, and no record is on its way to W."""
         while self._unsettled:
             await self._settled.wait()
 

@@ -230,8 +230,9 @@ PROPERTIES: dict[str, Property] = {
         "partitions that are loaded at a time (not Kafka's)", "4", ("manager",), 1, 1024
     ),
     "offsets.retention.minutes": Property(
-        "after so long without a commit positions of groups without members expire; -1 for never",
-        "-1",
+        "after so long positions expire: counted from when a group lost its last member, else from "
+        "their commit; -1 for never",
+        "10080",
         ("manager",),
         -1,
     ),
@@ -239,7 +240,7 @@ PROPERTIES: dict[str, Property] = {
         "time between two looks for what has expired", "600000", ("manager",), 1, LONG_MAX
     ),
     "log.cleaner.enable": Property(
-        "whether the offsets topic is cleaned, snapshotted and expired unasked",
+        "whether the offsets topic is cleaned and snapshotted unasked",
         "true",
         ("manager",),
         choices=BOOLEAN,

@@ -204,6 +204,8 @@ class Server:
             raise
         await listener.start_serving()
         self._end_idle(loop)
+        assert self._groups is not None
+        self._groups.expiry.start()
         self._keep_checkpoints(loop)
         self.topic_sweep.start()
         return listener
@@ -314,6 +316,7 @@ class Server:
         if self._listener is not None:
             self._listener.close()
         if self._groups is not None:
+            await self._groups.expiry.close()
             self._groups.close()
         for timer in (self._sweep, self._checkpoints):
             if timer is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig
-from offsetlog.coordinator.group_record import GroupRecord
+from offsetlog.coordinator.group_record import Expiry, GroupRecord
 from offsetlog.error_codes import ErrorCode
 from offsetlog.protocol.messages import (
     HeartbeatRequest,
@@ -41,10 +41,12 @@ class Driver:
         self.numbers = itertools.count(1)
         self.answers: dict[Call, Any] = {}
         #: What the log holds: groups with their records, oldest first.
-        self.log: list[tuple[str, GroupRecord | None]] = []
+        self.log: list[tuple[str, GroupRecord | Expiry | None]] = []
         #: Records that are not below W yet.
-        self.above: list[tuple[str, GroupRecord | None]] = []
+        self.above: list[tuple[str, GroupRecord | Expiry | None]] = []
         self.offsets: set[str] = set()
+        #: The groups of which an expiry leaves nothing.
+        self.gone: set[str] = set()
         #: What the front answers by itself: by group, and when it was asked last.
         self.admitted: dict[str, dict[tuple[int, str, str | None], float | None]] = {}
         self.coordinator = self.restarted()
@@ -69,9 +71,9 @@ class Driver:
         assert call not in self.answers
         self.answers[call] = message
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | None) -> None:
+    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | None) -> None:
         assert partition == PARTITION
-        assert record is None or GroupRecord.from_value(record.to_value()) == record
+        assert not isinstance(record, GroupRecord) or GroupRecord.from_value(record.to_value()) == record
         self.above.append((group_id, record))
 
     def admit(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> None:
@@ -109,9 +111,11 @@ class Driver:
         """Lets the records above W pass it, or fail."""
         while self.above:
             group_id, record = self.above.pop(0)
-            if error is None:
-                self.log.append((group_id, record))
-            self.coordinator.written(PARTITION, group_id, error, self.now)
+            is_expiry = isinstance(record, Expiry)
+            is_gone = is_expiry and group_id in self.gone
+            if error is None and (is_gone or not is_expiry):
+                self.log.append((group_id, None if is_gone else record))
+            self.coordinator.written(PARTITION, group_id, error, self.now, is_gone=is_gone)
 
     def _go_on(self) -> None:
         if self.at_once:

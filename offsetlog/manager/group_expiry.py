@@ -1,0 +1,131 @@
+"""Expiry group by group, for the coordinator that stands on a manager and knows the groups' members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from offsetlog._native.manager_core import ManagerCore
+from offsetlog._native.partition import Partition
+from offsetlog._native.retention import ExpiringRows, expire_group
+from offsetlog.errors import NotCoordinatorError, OffsetLogError
+from offsetlog.maintenance.retention import Expirer
+from offsetlog.maintenance.scheduler import Maintenance
+from offsetlog.manager.sweep import Written, add_written
+
+
+class GroupToExpire(NamedTuple):
+    """A group that the coordinator keeps from changing while its positions expire.
+
+    Attributes:
+        group: its name.
+        subscribed: the topics that the members of a stable consumer group read; None for a group
+            without members, about which its records in the log say everything.
+    """
+
+    group: str
+    subscribed: frozenset[str] | None
+
+
+class Expired(NamedTuple):
+    """What became of a group.
+
+    Attributes:
+        group: its name.
+        positions: how many were deleted.
+        is_gone: nothing is left of it, and its records were deleted as well.
+        failure: why not everything is done, and may yet be; None: it is, as durable as configured.
+    """
+
+    group: str
+    positions: int
+    is_gone: bool
+    failure: OffsetLogError | None = None
+
+
+class GroupExpiry:
+    """Finds the groups of which something has expired, and deletes that; from `LogManager.group_expiry`.
+
+    Safe from any thread; the calls take as long as the work does.
+
+    Args:
+        core: waits for what was written.
+        expirer: knows the retention, and whether the clock can be right.
+        maintenance: counts what was done.
+        active: the partitions that are led here and loaded.
+    """
+
+    def __init__(
+        self,
+        core: ManagerCore,
+        expirer: Expirer,
+        maintenance: Maintenance,
+        active: Callable[[], list[Partition]],
+    ) -> None:
+        self._core = core
+        self._expirer = expirer
+        self._maintenance = maintenance
+        self._active = active
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any position can expire."""
+        return self._expirer.retention.shortest_ms is not None
+
+    @property
+    def interval_ms(self) -> int:
+        """The time between two checks, in milliseconds."""
+        return self._maintenance.config.retention_check_interval_ms
+
+    def now(self) -> int:
+        """Returns the time by which positions expire now, in milliseconds since 1970.
+
+        Raises:
+            ClockError: the clock cannot be right.
+        """
+        return self._maintenance.expiry_time(self._active())
+
+    def find(self, now: int) -> dict[int, list[str]]:
+        """Returns the groups without members of which something has expired, by partition.
+
+        A group that has members according to its records is left out: the coordinator knows them.
+        """
+        found = {}
+        for partition in self._active():
+            rows = ExpiringRows()
+            self._expirer.count_one(partition, now, rows, self._expirer.retention)
+            if names := rows.groups():
+                found[partition.number] = names
+        return found
+
+    def expire(self, partition: int, groups: Iterable[GroupToExpire], now: int) -> list[Expired]:
+        """Deletes what has expired of some groups of a partition, and waits until that is durable."""
+        results: list[Expired] = []
+        written: Written = {}
+        for each in groups:
+            try:
+                counted = self._expire_one(partition, each, now)
+            except OffsetLogError as failure:
+                results.append(Expired(each.group, 0, False, failure))
+                continue
+            results.append(
+                Expired(each.group, counted["positions_expired"], counted["groups_removed"] > 0)
+            )
+            add_written(written, counted["batches"], counted["end_offset"], counted["term"])
+        if written:
+            self._core.report_written(partition)
+        try:
+            for term, (_, end_offset) in written.items():
+                self._core.wait_for(partition, end_offset, term, None)
+        except OffsetLogError as failure:
+            return [each._replace(is_gone=False, failure=each.failure or failure) for each in results]
+        return results
+
+    def _expire_one(self, number: int, group: GroupToExpire, now: int) -> dict[str, int]:
+        partition = next((each for each in self._active() if each.number == number), None)
+        if partition is None:
+            raise NotCoordinatorError(f"log partition {number} is not led by this process, or loads")
+        rules = self._expirer.retention.rules
+        counted = expire_group(partition, rules, now, group.group, group.subscribed)
+        self._maintenance.record_expiry(number, counted)
+        return counted

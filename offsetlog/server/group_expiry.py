@@ -1,0 +1,188 @@
+"""Has positions and groups expire, in the order in which the coordinator changes its groups."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from offsetlog._native.completion import Completion
+from offsetlog.coordinator.group_record import Expiry
+from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.manager.group_expiry import Expired, GroupToExpire
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.clock import Clock, Timer
+
+if TYPE_CHECKING:
+    from offsetlog.server.group_host import GroupHost
+
+_log = logging.getLogger(__name__)
+
+#: So many groups are kept from changing at a time, while their positions expire.
+GROUPS_AT_ONCE = 256
+
+
+class GroupExpiry:
+    """Checks at each interval for what has expired; on the event loop, but for `expire_async`.
+
+    The log finds the groups without members, the coordinator knows those with members.  Each is kept
+    from changing while its tombstones are written on another thread.
+
+    Args:
+        manager: keeps the positions; started.
+        groups: runs the coordinator.
+        loop: on which everything runs but the work on logs.
+        clock: of the intervals; by what time positions expire is for the manager's clock to say.
+    """
+
+    def __init__(
+        self,
+        manager: LogManager,
+        groups: GroupHost,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+    ) -> None:
+        self._manager = manager
+        self._groups = groups
+        self._loop = loop
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+        # Of the check that runs: its time, the groups to write for, and what came of it.
+        self._now = 0
+        self._frozen: dict[int, list[GroupToExpire]] = {}
+        self._deleted = 0
+        self._failures: list[OffsetLogError] = []
+
+    # ------------------------------------------------------------------------------------------ checks
+
+    def start(self) -> None:
+        """Orders the first check, one interval from now, where anything can expire."""
+        expiry = self._manager.group_expiry
+        if expiry.is_wanted and not self._is_closed:
+            when = self._clock.time() + expiry.interval_ms / 1000
+            self._timer = self._clock.call_at(when, self._begin)
+
+    async def close(self) -> None:
+        """Orders nothing any more, and waits for a check under way, which ends early."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*self._tasks)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._groups.begin_work()
+        self._keep(self._loop.create_task(self._run()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        try:
+            await self.expire()
+        except OffsetLogError as failure:
+            # Where it is about the clock, the manager has reported it.
+            _log.info("the check for what has expired ended early: %s", failure)
+        except Exception:
+            _log.exception("the check for what has expired failed")
+        finally:
+            # The interval counts from the end of a check: there are never two in a row.
+            self.start()
+            self._groups.end_work()
+
+    def expire_async(self, timeout: float | None) -> Completion[int]:
+        """Checks at once; from any thread (see offsetlog.manager.sweep.GroupCoordinator).
+
+        The result is the number of deleted positions.  What was written is waited for as long as the
+        manager's settings say, and `timeout` does not shorten that.
+        """
+        answer: Completion[int] = Completion()
+
+        async def run() -> None:
+            try:
+                answer.succeed(await self.expire())
+            except Exception as failure:
+                answer.fail(failure)
+
+        def begin() -> None:
+            if self._is_closed:
+                answer.fail(ClosedError("the server is stopped"))
+            else:
+                self._keep(self._loop.create_task(run()))
+
+        self._groups.call_soon(begin)
+        return answer
+
+    async def expire(self, *, also_bare: bool = True) -> int:
+        """Deletes what has expired, and waits until that is durable; returns how many positions.
+
+        `also_bare`: groups without members go that have no position either, as in Kafka.
+
+        Raises:
+            ClockError: the clock cannot be right; nothing was deleted.
+            ClosedError: the server is being stopped.
+            OffsetLogError: why a group could not be done; all others were.
+        """
+        async with self._turn:
+            self._now, found = await self._loop.run_in_executor(None, self._find)
+            self._deleted = 0
+            self._failures.clear()
+            has_offsets = self._groups.has_offsets
+            live = self._groups.coordinator.live_groups()
+            names = itertools.chain(*found.values(), *live.values())
+            for batch in _batches(each for each in names if also_bare or has_offsets(each)):
+                if self._is_closed:
+                    raise ClosedError("the server is being stopped")
+                await asyncio.gather(*map(self._expire_one, batch))
+            if self._failures:
+                self._failures[0].add_note(f"{self._deleted} positions were deleted")
+                raise self._failures[0]
+            return self._deleted
+
+    def _find(self) -> tuple[int, dict[int, list[str]]]:
+        expiry = self._manager.group_expiry
+        now = expiry.now()
+        return now, expiry.find(now)
+
+    async def _expire_one(self, group_id: str) -> None:
+        finished: asyncio.Future[object] = self._loop.create_future()
+        self._groups.expire(group_id, finished.set_result)
+        await finished
+
+    # ------------------------------------------------------------------------------------ for one batch
+
+    def take(self, partition: int, group_id: str, expiry: Expiry) -> None:
+        """Takes a group that does not change until `GroupHost.expired` is called for it."""
+        if not self._frozen:
+            self._loop.call_soon(self._write)
+        frozen = self._frozen.setdefault(partition, [])
+        frozen.append(GroupToExpire(group_id, expiry.subscribed))
+
+    def _write(self) -> None:
+        frozen, self._frozen = self._frozen, {}
+        for partition, groups in frozen.items():
+            self._keep(self._loop.create_task(self._write_in(partition, groups)))
+
+    async def _write_in(self, partition: int, groups: list[GroupToExpire]) -> None:
+        expire = self._manager.group_expiry.expire
+        try:
+            results = await self._loop.run_in_executor(None, expire, partition, groups, self._now)
+        except OffsetLogError as failure:
+            results = [Expired(each.group, 0, False, failure) for each in groups]
+        for each in results:
+            self._deleted += each.positions
+            if each.failure is not None:
+                self._failures.append(each.failure)
+            self._groups.expired(partition, each)
+
+
+def _batches(names: Iterable[str]) -> Iterator[list[str]]:
+    left = iter(names)
+    while batch := list(itertools.islice(left, GROUPS_AT_ONCE)):
+        yield batch
