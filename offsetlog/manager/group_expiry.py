@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from offsetlog._native.manager_core import ManagerCore
-from offsetlog._native.partition import Partition
 from offsetlog._native.retention import ExpiringRows, expire_group
 from offsetlog.errors import NotCoordinatorError, OffsetLogError
 from offsetlog.maintenance.retention import Expirer
 from offsetlog.maintenance.scheduler import Maintenance
-from offsetlog.manager.sweep import Written, add_written
+from offsetlog.manager.sweep import GroupCoordinator, Sweeps, Written, add_written
 
 
 class GroupToExpire(NamedTuple):
@@ -52,7 +51,7 @@ class GroupExpiry:
         core: waits for what was written.
         expirer: knows the retention, and whether the clock can be right.
         maintenance: counts what was done.
-        active: the partitions that are led here and loaded.
+        sweeps: of the manager: know the partitions that are led here and loaded.
     """
 
     def __init__(
@@ -60,12 +59,20 @@ class GroupExpiry:
         core: ManagerCore,
         expirer: Expirer,
         maintenance: Maintenance,
-        active: Callable[[], list[Partition]],
+        sweeps: Sweeps,
     ) -> None:
         self._core = core
         self._expirer = expirer
         self._maintenance = maintenance
-        self._active = active
+        self._sweeps = sweeps
+
+    def leave_to(self, coordinator: GroupCoordinator) -> None:
+        """Has a coordinator decide from now on what expires; called before anything is led.
+
+        Nothing expires unasked any more, and `OffsetManager.expire` goes through it.
+        """
+        self._maintenance.leave_expiry()
+        self._sweeps.coordinator = coordinator
 
     @property
     def is_wanted(self) -> bool:
@@ -83,7 +90,7 @@ class GroupExpiry:
         Raises:
             ClockError: the clock cannot be right.
         """
-        return self._maintenance.expiry_time(self._active())
+        return self._maintenance.expiry_time(self._sweeps.active())
 
     def find(self, now: int) -> dict[int, list[str]]:
         """Returns the groups without members of which something has expired, by partition.
@@ -91,7 +98,7 @@ class GroupExpiry:
         A group that has members according to its records is left out: the coordinator knows them.
         """
         found = {}
-        for partition in self._active():
+        for partition in self._sweeps.active():
             rows = ExpiringRows()
             self._expirer.count_one(partition, now, rows, self._expirer.retention)
             if names := rows.groups():
@@ -122,7 +129,7 @@ class GroupExpiry:
         return results
 
     def _expire_one(self, number: int, group: GroupToExpire, now: int) -> dict[str, int]:
-        partition = next((each for each in self._active() if each.number == number), None)
+        partition = next((each for each in self._sweeps.active() if each.number == number), None)
         if partition is None:
             raise NotCoordinatorError(f"log partition {number} is not led by this process, or loads")
         rules = self._expirer.retention.rules

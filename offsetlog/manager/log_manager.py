@@ -43,7 +43,7 @@ from offsetlog.manager.refusals import checked_partition, closed
 from offsetlog.manager.replica_partitions import ReplicaPartitions
 from offsetlog.manager.replicas_in_use import ReplicasInUse
 from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
-from offsetlog.manager.sweep import GroupCoordinator, Sweeps
+from offsetlog.manager.sweep import Sweeps
 from offsetlog.manager.watches import Watches
 from offsetlog.types import (
     EpochEnd,
@@ -210,7 +210,7 @@ class LogManager:
         )
         self._core = core
         self.group_log = GroupLog(core, self.directory)
-        self.group_expiry = GroupExpiry(core, expirer, self._maintenance, self._sweeps.active)
+        self.group_expiry = GroupExpiry(core, expirer, self._maintenance, self._sweeps)
         self.maintenance_status, self.flush_times = self._maintenance.status, self._flushes.times
         for partition in self._owned.all():
             self._replicas.use(Replica(partition))
@@ -548,14 +548,6 @@ class LogManager:
     def _open_sweeps(self) -> Sweeps:
         _ = self.open_core
         return self._sweeps
-
-    def leave_groups_to(self, coordinator: GroupCoordinator) -> None:
-        """Has a coordinator decide from now on what changes its groups; called before it leads.
-
-        Nothing expires unasked any more, and `expire` goes through it.
-        """
-        self._maintenance.leave_expiry()
-        self._open_sweeps.coordinator = coordinator
 
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes what has expired; see OffsetManager.expire."""

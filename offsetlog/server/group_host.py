@@ -85,7 +85,7 @@ class GroupHost:
         self.failed_loads: dict[int, str] = {}
         self.coordinator = Coordinator(config, self, manager.partition_for)
         self.expiry = GroupExpiry(manager, self, loop, clock)
-        manager.leave_groups_to(self.expiry)
+        manager.group_expiry.leave_to(self.expiry)
 
     # ----------------------------------------------------------------------------------------- leading
 

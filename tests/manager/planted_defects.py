@@ -106,7 +106,7 @@ class UndoesAtATimeout(Planted):
         except CommitTimeoutError:
             number = self.partition_for(group)
             self.advance(number, self.leader_epoch(number), 2**40)
-            self._open_core.core.delete(group, list(offsets), durability="process")
+            self.open_core.core.delete(group, list(offsets), durability="process")
             raise
 
 

@@ -67,7 +67,7 @@ def start(
 
 
 def partition_of(manager: LogManager) -> Partition:
-    replica = manager._open_core.replica(0)
+    replica = manager.open_core.replica(0)
     assert replica is not None
     return replica.partition
 
@@ -85,7 +85,7 @@ def copy(leader: LogManager, follower: LogManager, epoch: int, *, up_to: int | N
 
 def digest_of(manager: LogManager) -> Any:
     """The physical digest of what is applied, and up to where that is."""
-    replica = manager._open_core.replica(0)
+    replica = manager.open_core.replica(0)
     assert replica is not None
     return replica.digest(physical=True)
 

@@ -109,7 +109,7 @@ def test_no_call_of_the_same_epoch_opens_it_again(failed, executor, call):
 @pytest.mark.parametrize("end", ["stop", "abandon"])
 def test_a_manager_that_ends_before_one_is_opened_again_lets_it_go(failed, end):
     failed.become_leader(0, 2)
-    partition = failed._open_core.replica(0).partition
+    partition = failed.open_core.replica(0).partition
     getattr(failed, end)()
     assert partition.closed
 
@@ -141,7 +141,7 @@ def test_from_its_election_on_everybody_is_sent_to_ask_later(failed, executor, c
 
 
 def test_while_it_is_opened_again_everybody_is_sent_to_ask_later(failed, executor, monkeypatch):
-    replica = failed._open_core.replica(0)
+    replica = failed.open_core.replica(0)
     partition = replica.partition
     opens = failed._owned._opener.open_log_again
     asked = []
@@ -259,13 +259,13 @@ def test_a_commit_that_waits_is_told_that_it_failed_and_never_that_it_is_durable
     executor.run()
     with pytest.raises(PartitionFailedError):
         written.result(0)
-    late = failed._open_core.park(0, written.position.log_offset + 1, 0, -1, None)
+    late = failed.open_core.park(0, written.position.log_offset + 1, 0, -1, None)
     failed.become_leader(0, 3)
     executor.run()
     # What stands there now, flushed, may be another's.
     with pytest.raises(OffsetLogError):
         late.result(0)
-    after = failed._open_core.park(0, written.position.log_offset + 1, 0, -1, None)
+    after = failed.open_core.park(0, written.position.log_offset + 1, 0, -1, None)
     executor.run()
     with pytest.raises(NotCoordinatorError):
         after.result(0)

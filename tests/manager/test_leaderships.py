@@ -309,7 +309,7 @@ def test_a_directory_that_is_made_while_another_is_elected_does_not_lead(tmp_pat
     manager._owned.make = make_late
     with pytest.raises(NotCoordinatorError):
         manager.commit("g", {KEYS[0]: 1})
-    assert not manager._open_core.replica(0).leadership.leads
+    assert not manager.open_core.replica(0).leadership.leads
     assert manager.positions(0).log_end == 0
     manager.stop()
 
@@ -487,7 +487,7 @@ def test_a_disk_that_is_slow_at_an_election_holds_up_no_other_partition(tmp_path
         for number, group in groups.items():
             manager.become_leader(number, 1).result(10)
             manager.commit(group, {KEYS[0]: 1}, durability="process")
-        slow = SlowElection(manager._open_core.replica(0))
+        slow = SlowElection(manager.open_core.replica(0))
         replica = manager._replicas.replica
         monkeypatch.setattr(
             manager._replicas, "replica", lambda number: replica(number) if number else slow

@@ -41,7 +41,7 @@ def test_a_crash_after_a_cut_finds_nothing_missing(tmp_path, left, offset, end):
         follower.append_as_follower(0, 1, batches[number])
     follower.flush(0).result(5)
     follower.advance(0, 1, 9)
-    _write_checkpoints(follower._open_core.core, follower.directory)
+    _write_checkpoints(follower.open_core.core, follower.directory)
     assert follower.truncate_to(0, 1, offset) == end
     assert follower.directory.read_checkpoint(RECOVERY_POINTS)[TOPIC, 0] <= end
     follower.abandon()
