@@ -1,7 +1,8 @@
-"""How deep the tests go. This is the only place that reads the two settings.
+"""How deep the tests go. This is the only place that reads these settings.
 
 OFFSETLOG_DEPTH is "gate" (the default: breadth, without repetition) or "long" (everything, for `make test-long`).
 OL_SEED is the first seed of every test that draws random numbers; such a test prints the seed that it used.
+OFFSETLOG_SOAK_SECONDS is for how long the soak of the server goes on, whatever the depth.
 """
 
 from __future__ import annotations
@@ -25,3 +26,8 @@ def by_depth(*, gate: T, long: T) -> T:
 def first_seed(default: int = 1) -> int:
     """Returns OL_SEED, or the seed that a test uses without it."""
     return int(os.environ.get("OL_SEED", default))
+
+
+def soak_seconds() -> float:
+    """Returns for how long a soak goes on: OFFSETLOG_SOAK_SECONDS, or what the depth says."""
+    return float(os.environ.get("OFFSETLOG_SOAK_SECONDS", by_depth(gate=15, long=1800)))

@@ -31,8 +31,9 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """In the place of a record: tombstones for what has expired, which the log finds
-    (docs/format/coordinator.md §5.13).
+    """In the place of a record: tombstones for what the log finds to have expired.
+
+    Source: docs/format/coordinator.md §5.13.
 
     Attributes:
         subscribed: the topics that the members of a stable consumer group read, whose positions

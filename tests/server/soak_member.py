@@ -1,0 +1,76 @@
+"""A consumer in a process of its own, for a soak: it prints each commit that was answered.
+
+python -m tests.server.soak_member KIND ADDRESS GROUP, with KIND confluent or kafka-python.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException
+from kafka import KafkaConsumer
+from kafka.errors import KafkaError
+
+TOPIC = "soaked"
+
+Report = Callable[[int, int], None]
+
+
+def run_confluent(address: str, group: str, report: Report) -> None:
+    settings = {
+        "bootstrap.servers": address,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6000,
+        "log_level": 0,
+        "reconnect.backoff.max.ms": 500,
+    }
+    consumer = Consumer(settings, logger=None)
+    consumer.subscribe([TOPIC])
+    while True:
+        message = consumer.poll(0.5)
+        if message is None or message.error() is not None:
+            continue
+        try:
+            for each in consumer.commit(message=message, asynchronous=False):
+                if each.error is None:
+                    report(each.partition, each.offset)
+        except KafkaException:
+            continue    # the server is away, or the group rebalances: it was not answered
+
+
+def run_kafka_python(address: str, group: str, report: Report) -> None:
+    consumer = KafkaConsumer(
+        TOPIC,
+        bootstrap_servers=address,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=1000,
+    )
+    while True:
+        try:
+            if consumer.poll(timeout_ms=500, max_records=5):
+                places = {key: consumer.position(key) for key in consumer.assignment()}
+                consumer.commit()
+                for key, offset in places.items():
+                    report(key.partition, offset)
+        except KafkaError:
+            continue
+
+
+def main() -> None:
+    kind, address, group = sys.argv[1:]
+    run = run_confluent if kind == "confluent" else run_kafka_python
+
+    def report(partition: int, offset: int) -> None:
+        print(partition, offset, flush=True)
+
+    run(address, group, report)
+
+
+if __name__ == "__main__":
+    main()
