@@ -42,12 +42,17 @@ ROOT = Path(__file__).parents[2]
 PARTITIONS = 4
 GROUPS = ("soak-a", "soak-b")
 PIPELINE = 50
+#: A subscription of version 0 to nothing.
+NO_TOPICS = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
+#: A group that commits once, and what expires in a soak of this length.
+OLD = "old"
+OLD_SECONDS = 600
 OPEN_FILES_MORE = 20
 RSS_MORE_KIB = 64 * 1024
 
 PROPERTIES = """
 offsets.topic.segment.bytes=1048576
-offsets.retention.minutes=1
+offsets.retention.minutes=5
 offsets.retention.check.interval.ms=500
 group.initial.rebalance.delay.ms=100
 """
@@ -142,7 +147,7 @@ def commit_pipelined(address, group: str, answered: Answered, stop: threading.Ev
             with Client(address) as client:
                 while not stop.is_set():
                     frames = [
-                        encode_request(commit_of(group, 0, offset + each), 8, each, "pipelined")
+                        encode_request(commit_of(group, 0, offset + each), 7, each, "pipelined")
                         for each in range(PIPELINE)
                     ]
                     client.send(b"".join(frames))
@@ -150,7 +155,7 @@ def commit_pipelined(address, group: str, answered: Answered, stop: threading.Ev
                         frame = client.receive()
                         if frame is None:
                             raise ConnectionError("closed")
-                        # The error of the one partition ends the answer.
+                        # The error of the one partition ends an answer of this version.
                         if frame[-2:] == b"\0\0":
                             answered.add(group, 0, offset)
                         offset += 1
@@ -161,7 +166,7 @@ def commit_pipelined(address, group: str, answered: Answered, stop: threading.Ev
 
 def join_and_leave(client: Client, group: str) -> int:
     """Joins a group as a new member within the others' timeouts, leaves, and returns the generation."""
-    protocols = tuple(JoinGroupRequestProtocol(name, b"\0\0\0\0\0\0\xff\xff\xff\xff") for name in ("range", "roundrobin"))
+    protocols = tuple(JoinGroupRequestProtocol(name, NO_TOPICS) for name in ("range", "roundrobin"))
     join = JoinGroupRequest(group, 6000, 10_000, "", None, "consumer", protocols)
     given = client.ask(join, 4).member_id
     joined = client.ask(join._replace(member_id=given), 4)
@@ -184,22 +189,31 @@ def produce(address: tuple[str, int], stop: threading.Event) -> None:
     producer.purge()
 
 
-def disturb(server: ServerProcess, members: list, answered: Answered, draw: random.Random, end: float) -> None:
-    """Kills members and stops the server until the end; each time it takes over from what is there."""
+def disturb(
+    server: ServerProcess, members: list, answered: Answered, draw: random.Random, end: float
+) -> dict[str, list[int]]:
+    """Kills members and stops the server until the end; returns generations that were seen, by group."""
+    generations: dict[str, list[int]] = defaultdict(list)
     while time.monotonic() < end:
         time.sleep(draw.uniform(0.5, 2.0))    # a pace, nothing is waited for
-        deed = draw.choice(("member", "member", "member", "stop", "kill"))
+        deed = draw.choice(("member", "member", "join", "stop", "kill"))
         if deed == "member":
             number = draw.randrange(len(members))
             kind, group, member = members[number]
             member.kill()
             members[number] = (kind, group, Member(kind, server.address, group, answered))
+        elif deed == "join":
+            group = draw.choice(GROUPS)
+            until_led(server.address, [group])
+            with Client(server.address) as client:
+                generations[group].append(join_and_leave(client, group))
         elif deed == "stop":
             assert server.stop(signal.SIGTERM) == 0
             server.start()
         else:
             server.stop(signal.SIGKILL)
             server.start()
+    return generations
 
 
 def until_led(address: tuple[str, int], groups: list[str]) -> None:
@@ -232,12 +246,14 @@ def test_a_soak(tmp_path):
         with Client(server.address) as client:
             topic = CreateTopicsRequestTopic(TOPIC, PARTITIONS, 1)
             assert client.ask(CreateTopicsRequest((topic,)), 7).topics[0].error_code == 0
+            client.ask(commit_of(OLD, 0, 1), 7)
         for thread in threads:
             thread.start()
         for group, kind in zip(GROUPS, ("confluent", "kafka-python"), strict=True):
-            for _ in range(2):
-                members.append((kind, group, Member(kind, server.address, group, answered)))
-        disturb(server, members, answered, draw, time.monotonic() + soak_seconds())
+            members += [
+                (kind, group, Member(kind, server.address, group, answered)) for _ in range(2)
+            ]
+        generations = disturb(server, members, answered, draw, time.monotonic() + soak_seconds())
     finally:
         stop.set()
         for _, _, member in members:
@@ -245,25 +261,31 @@ def test_a_soak(tmp_path):
         for thread in threads:
             if thread.ident is not None:
                 thread.join(120)
+    print("answered", dict(answered.highest))
+    print("generations", dict(generations))
     try:
-        check_at_end(server, answered, [*plain, *GROUPS])
+        check_at_end(server, answered, [*plain, *GROUPS], generations)
     finally:
         server.stop(signal.SIGKILL)
 
 
-def check_at_end(server: ServerProcess, answered: Answered, groups: list[str]) -> None:
+def check_at_end(
+    server: ServerProcess, answered: Answered, groups: list[str], generations: dict[str, list[int]]
+) -> None:
     until_led(server.address, groups)
     with Client(server.address) as client:
         for group in groups:
             found = committed(client, group)
             for (name, partition), offset in answered.highest.items():
                 assert name != group or found.get(partition, -1) >= offset, (group, partition)
-        assert {name for name, _ in answered.highest} >= {f"plain-{number}" for number in range(3)}
+        assert {name for name, _ in answered.highest} == set(groups)
+        if soak_seconds() >= OLD_SECONDS:
+            assert committed(client, OLD) == {}
         for group in GROUPS:
-            first = join_and_leave(client, group)
+            seen = [*generations[group], join_and_leave(client, group)]
             memory, files = server.size()
-            generations = [first] + [join_and_leave(client, group) for _ in range(50)]
-            assert generations == sorted(set(generations))
+            seen += [join_and_leave(client, group) for _ in range(20)]
+            assert seen == sorted(set(seen))
             more_memory, more_files = server.size()
             assert more_files <= files + OPEN_FILES_MORE
             assert more_memory <= memory + RSS_MORE_KIB
