@@ -118,6 +118,7 @@ test-times: build
 test-long: export OFFSETLOG_DEPTH := long
 test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
 test-long: build
+	@OFFSETLOG_SOAK_SECONDS=300 $(PY) -m pytest -q -m ci tests/server/test_soak.py
 	@$(MAKE) -s -C tests/c -j$(JOBS)
 	@OFFSETLOG_DEPTH=gate $(MAKE) -s test-tsan
 	@$(MAKE) -s -C tests/c test_stress SANITIZE=thread
