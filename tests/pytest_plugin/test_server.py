@@ -53,10 +53,14 @@ def client(server):
         yield connected
 
 
-def commit_of(group: str, offset: int, **more) -> OffsetCommitRequest:
+#: A subscription of version 0 to the topic "read".
+READ = b"\0\0" + b"\0\0\0\1" + b"\0\4read" + b"\xff\xff\xff\xff"
+
+
+def commit_of(group: str, offset: int, topic: str = "orders", **more) -> OffsetCommitRequest:
     partition = OffsetCommitRequestTopicPartition(0, offset, -1, committed_metadata="")
     return OffsetCommitRequest(
-        group, topics=(OffsetCommitRequestTopic("orders", partitions=(partition,)),), **more
+        group, topics=(OffsetCommitRequestTopic(topic, partitions=(partition,)),), **more
     )
 
 
@@ -69,9 +73,11 @@ def fetch_of(group: str) -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=None),))
 
 
-def member_of(client: Client, group: str, session_seconds: int = 10) -> tuple[str, int]:
+def member_of(
+    client: Client, group: str, session_seconds: int = 10, subscription: bytes = b""
+) -> tuple[str, int]:
     """A member of a stable group, and its generation."""
-    protocol = JoinGroupRequestProtocol("range", b"")
+    protocol = JoinGroupRequestProtocol("range", subscription)
     join = JoinGroupRequest(
         group, session_seconds * 1000, 200_000, "", None, "consumer", (protocol,)
     )
@@ -210,6 +216,43 @@ def test_positions_of_a_group_expire_after_its_last_member(server, client):
     assert offsets(server, "billing") == {ORDERS: 7}
     server.advance(1000)
     assert offsets(server, "billing") == {}
+
+
+def test_of_a_group_with_members_those_positions_expire_that_nobody_reads(offsetlog_server_factory):
+    with offsetlog_server_factory(retention_seconds=600) as server:
+        server.create_topic("orders")
+        server.create_topic("read")
+        with Client((server.host, server.port)) as client:
+            member_id, generation = member_of(client, "billing", 1800, subscription=READ)
+            member = {"generation_id_or_member_epoch": generation, "member_id": member_id}
+            for request in (commit_of("billing", 7, **member), commit_of("billing", 8, topic="read", **member)):
+                assert client.ask(request, 9).topics[0].partitions[0].error_code == 0
+            server.advance(590)
+            assert len(offsets(server, "billing")) == 2
+            server.advance(20)
+            assert offsets(server, "billing") == {TopicPartition("read", 0): 8}
+            # Its member was not disturbed.
+            assert client.ask(HeartbeatRequest("billing", generation, member_id), 4).error_code == 0
+            assert server.groups()["billing"].state == "Stable"
+
+
+def test_what_expired_is_gone_after_a_restart(offsetlog_server_factory, tmp_path):
+    with offsetlog_server_factory(tmp_path / "data") as server:
+        server.create_topic("orders")
+        with Client((server.host, server.port)) as client:
+            assert commit(client, "old", 1) == 0
+            server.advance(8 * DAY)
+            assert commit(client, "new", 2) == 0
+    with offsetlog_server_factory(tmp_path / "data") as server:
+        assert set(server.groups()) == {"new"}
+
+
+def test_a_manager_of_a_server_expires_through_the_coordinator(server, client):
+    assert commit(client, "old", 1) == 0
+    server._clock.offset += 8 * DAY
+    server._clock.now_ms()
+    assert server._manager.expire() == 1
+    assert server.groups() == {}
 
 
 def test_nothing_expires_without_retention(offsetlog_server_factory):
