@@ -437,6 +437,35 @@ static ol_retention_report expire_asking(coordinator *self, int64_t now_ms) {
     return report;
 }
 
+OL_TEST(one_group_is_expired_alone) {
+    coordinator self = {.partition = open_fresh(), .view = {.kind = OL_GROUP_CONSUMER}, .known = "g", .read_topic = "read"};
+    commit_at(self.partition, "g", "read", 0, 1, -1);
+    commit_at(self.partition, "g", "unread", 0, 1, -1);
+    commit_at(self.partition, "h", "unread", 0, 1, -1);
+    ol_retention_rules *rules = rules_of(DAY), *never = rules_of(OL_RETENTION_NEVER);
+    ol_group_state port = {asked_view, asked_subscribed, released, &self};
+    ol_retention_options options = {.rules = never, .now_ms = fixture_now, .groups = &port};
+    ol_retention_report report;
+    ol_error error;
+    OL_CHECK_OK(ol_retention_expire_group(self.partition, &options, text("g"), &report, &error), &error);
+    OL_CHECK_INT(report.groups_never, 1);
+    OL_CHECK_INT(self.asked, 0);
+    options.rules = rules;
+    OL_CHECK_OK(ol_retention_expire_group(self.partition, &options, text("g"), &report, &error), &error);
+    OL_CHECK_INT(report.positions_expired, 1);
+    OL_CHECK_INT(report.groups_removed, 0);
+    OL_CHECK_INT(self.held, 0);
+    OL_CHECK_INT(fetch_one(self.partition, "g", "read", 0), 7);
+    OL_CHECK_INT(fetch_one(self.partition, "h", "unread", 0), 7);
+    options.groups = NULL;
+    OL_CHECK_OK(ol_retention_expire_group(self.partition, &options, text("h"), &report, &error), &error);
+    OL_CHECK_INT(report.positions_expired, 1);
+    OL_CHECK_INT(report.groups_removed, 1);
+    ol_retention_rules_destroy(rules);
+    ol_retention_rules_destroy(never);
+    finish(self.partition);
+}
+
 OL_TEST(a_coordinator_says_what_is_read) {
     coordinator self = {.partition = open_fresh(), .view = {.kind = OL_GROUP_CONSUMER}, .known = "g", .read_topic = "read"};
     commit_at(self.partition, "g", "read", 0, 1, -1);
