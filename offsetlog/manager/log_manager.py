@@ -561,15 +561,11 @@ class LogManager:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
         return self._open_sweeps.removal(topics, timeout).run()
 
-    def on_topic_deleted_async(
-        self, topics: Sequence[str], *, timeout: float | None = None
-    ) -> Pending[int]:
+    def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
         """The same on the manager's threads; see OffsetManager.on_topic_deleted_async."""
         return self._open_sweeps.begin(self._sweeps.removal(topics, timeout))
 
-    def throttle(
-        self, group: str, client: str | None = None, principal: str | None = None
-    ) -> float:
+    def throttle(self, group: str, client: str | None = None, principal: str | None = None) -> float:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""
         quotas = self.open_core.quotas
         check_client(client, principal)
