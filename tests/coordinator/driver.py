@@ -45,6 +45,8 @@ class Driver:
         #: Records that are not below W yet.
         self.above: list[tuple[str, GroupRecord | Expiry | None]] = []
         self.offsets: set[str] = set()
+        #: When records passed W last.
+        self.settled_at = 0.0
         #: The groups of which an expiry leaves nothing.
         self.gone: set[str] = set()
         #: What the front answers by itself: by group, and when it was asked last.
@@ -109,6 +111,8 @@ class Driver:
 
     def settle(self, error: ErrorCode | None = None) -> None:
         """Lets the records above W pass it, or fail."""
+        if self.above:
+            self.settled_at = self.now
         while self.above:
             group_id, record = self.above.pop(0)
             is_expiry = isinstance(record, Expiry)
