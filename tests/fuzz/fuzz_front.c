@@ -36,7 +36,7 @@ static void check_items(const ol_front_commit *commit) {
     OL_ASSERT(commit->count > 0 && commit->admission != NULL && commit->log_partition == 0);
     for (size_t i = 0; i < commit->count; i++) {
         const ol_item *item = &commit->items[i];
-        OL_ASSERT(item->partition >= 0 && item->partition < 3 && item->offset >= 0 && item->leader_epoch >= -1);
+        OL_ASSERT(item->partition >= 0 && item->partition < 3);
         OL_ASSERT(item->expire_timestamp >= -1 && item->metadata.data != NULL && item->metadata.size <= 40);
         OL_ASSERT(ol_slice_equal(item->group, ol_slice_of("g", 1)) && ol_slice_equal(item->topic, ol_slice_of("t", 1)));
     }
