@@ -158,10 +158,10 @@ def test_topics_are_made_grown_and_deleted(tmp_path):
         ]
         answer = client.ask(CreateTopicsRequest(tuple(each for each, _ in refused)), 7)
         assert [each.error_code for each in answer.topics] == [error for _, error in refused]
-        grown = client.ask(CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5),)), 3)
+        grown = client.ask(CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5, None),)), 3)
         assert grown.results[0].error_code == 0
         assert len(topic_of(client, "orders").partitions) == 5
-        less = client.ask(CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5),)), 3)
+        less = client.ask(CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5, None),)), 3)
         assert less.results[0].error_code == 37
         assert commit(client, "g", "orders", 1) == 0
         deleted = client.ask(DeleteTopicsRequest((DeleteTopicsRequestTopic("orders"),)), 6)

@@ -155,7 +155,7 @@ def test_partitions_are_not_made_without_bound(client):
     others = CreateTopicsRequestTopic("others", 5000, 1)
     answer = client.ask(CreateTopicsRequest((many, more, others), 1000), 7)
     assert [each.error_code for each in answer.topics] == [44, 0, 44]
-    added = CreatePartitionsRequest((CreatePartitionsRequestTopic("more", 20_000),), 1000)
+    added = CreatePartitionsRequest((CreatePartitionsRequestTopic("more", 20_000, None),), 1000)
     assert client.ask(added, 3).results[0].error_code == 44
 
 
