@@ -53,12 +53,12 @@ bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_
 bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
                               uint64_t *cursor, ol_table_row *row);
 
-/* Whether any producer has a live pending value for this position (docs/format/coordinator.md §5.3:
- * such a partition is "unstable").  A pending value lives until its transaction ends, a tombstone
+/* Whether any producer has a live pending value for this position: such a partition is "unstable"
+ * (docs/format/coordinator.md §5.3).  A pending value lives until its transaction ends, a tombstone
  * erases it, or its producer replaces it; a newer plain value does not end it. */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
-/* The values of one group for which ol_pending_has is true, of all producers, newest first.  *cursor
- * starts at 0; false after the last.  Changes and costs as ol_pending_next_of_group. */
+/* The values of one group for which ol_pending_has is true, of all producers, newest first.
+ * *cursor starts at 0; false after the last.  Changes and costs as ol_pending_next_of_group. */
 bool ol_pending_next_unstable(const ol_pending *pending, ol_slice group, uint64_t group_hash,
                               uint64_t *cursor, ol_table_row *row);
 /* Whether any producer has a live pending value for any position of this group. */

@@ -69,7 +69,7 @@ def _expire_everywhere() -> None:
     def active(self: Sweeps) -> list[Any]:
         return [each for each in self._there() if each.role in ("active", "follower")]
 
-    _replace(Sweeps, "_active", active)
+    _replace(Sweeps, "active", active)
 
 
 #: Those that the gate plants.

@@ -324,4 +324,4 @@ class Node:
     @property
     def core(self) -> ManagerCore:
         assert self.manager is not None
-        return self.manager._open_core
+        return self.manager.open_core
