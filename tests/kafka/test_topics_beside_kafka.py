@@ -308,7 +308,22 @@ def answers(address: tuple[str, int]) -> list[Any]:
     for name in CONFIGS:
         for number in range(4):
             await_leader(address, offset_at("", -1, topic=name, partition=number))
-    return [answer(address, step) for step in STEPS]
+    return [answer_seen(address, step) for step in STEPS]
+
+
+def answer_seen(address: tuple[str, int], step: Step) -> Any:
+    """The answer, once what the request has changed is seen: Kafka's broker learns it a moment after its controller."""
+    if not isinstance(step.message, IncrementalAlterConfigsRequest) or step.message.validate_only:
+        return answer(address, step)
+    look = described("what changes", step.message.resources[0].resource_name)
+    before = answer(address, look)
+    found = answer(address, step)
+    deadline = time.monotonic() + 5
+    # A change that is refused changes nothing.
+    is_taken = all(each["error_code"] == 0 for each in found["responses"])
+    while is_taken and answer(address, look) == before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 def await_leader(address: tuple[str, int], step: Step) -> None:
