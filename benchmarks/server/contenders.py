@@ -21,7 +21,7 @@ from offsetlog.protocol.messages import (
     MetadataRequestTopic,
 )
 
-#: Of the topic whose positions are committed.
+#: Partitions of the topic whose positions are committed.
 PARTITIONS = 100
 SECONDS = 60.0
 

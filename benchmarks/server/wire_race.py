@@ -15,7 +15,7 @@ from benchmarks.workload import Run
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked, and how.
+    """The requests of a race, and how they are sent.
 
     Attributes:
         connections, depth: how many connections, and requests on their way on each.

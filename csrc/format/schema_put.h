@@ -36,7 +36,7 @@ static inline uint8_t *ol_put_integer(uint8_t *p, uint8_t width, int64_t value) 
     return p + width;
 }
 
-/* Of a string, bytes or an array; -1 is null. */
+/* The width of the size of a string, bytes or an array; -1 is null. */
 static inline size_t ol_size_width(bool flexible, ol_field_kind kind, int64_t size) {
     if (flexible) return ol_uvarint_size((uint32_t)(size + 1));
     return kind == OL_FIELD_STRING ? 2 : 4;

@@ -1,4 +1,4 @@
-/* What the requests of this room share: their fields by place, and how an answer is written. */
+/* Shared by the requests of this room: their fields by place, and the writing of an answer. */
 #ifndef OL_FRONT_FRONT_IMPL_H
 #define OL_FRONT_FRONT_IMPL_H
 

@@ -9,7 +9,7 @@ enum {
     WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
 };
 
-/* What is asked, in the form of one version or another. */
+/* A fetch of one group, in the form of one version or another. */
 typedef struct asking {
     ol_front *front;
     ol_slice group;
@@ -148,7 +148,7 @@ bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice b
     int32_t number = ol_partition_for(work.group, front->partition_count);
     if (!front->is_led[number] || partitions[number] == NULL) return false;
     ol_error ignored;
-    /* What is found is lent by the table: the answer is written before it is unlocked. */
+    /* The table lends what it finds: the answer is written before it is unlocked. */
     if (ol_partition_try_lock_state(partitions[number], &work.state, &ignored) != OL_OK) {
         return false;
     }

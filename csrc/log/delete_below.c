@@ -81,7 +81,7 @@ static int forget_segments(ol_log *log, int64_t offset, ol_error *error) {
 
 /* ------------------------------------------------------------ on disk */
 
-/* What goes with a segment: its files, and the producer state before it unless that is the newest
+/* Deleted with a segment: its files, and the producer state before it unless that is the newest
  * that there is. */
 static bool goes(const char *name, int64_t first_base, int64_t newest_snapshot, int64_t *base) {
     static const char *const endings[] = {".log", ".index", ".timeindex", ".txnindex"};

@@ -10,7 +10,7 @@
 #include "base/crc32c.h"
 #include "format/batch_write.h"
 
-/* Of a record that is not compressed: length, attributes, two deltas, two lengths, header count. */
+/* A record that is not compressed: length, attributes, two deltas, two lengths, header count. */
 enum { RECORD_BYTES_MIN = 7 };
 
 /* One check: the rules, and where its verdict goes. */

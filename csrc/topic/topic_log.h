@@ -52,7 +52,7 @@ int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
  * do not count: clients made them up, and the next one that is given must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
-/* What a topic keeps (docs/format/topics.md §17.6). */
+/* The part of a log that a topic keeps (docs/format/topics.md §17.6). */
 typedef struct ol_retention_rules {
     int64_t now_ms;
     int64_t retention_ms;       /* a segment goes when its newest record is older; -1: it stays */

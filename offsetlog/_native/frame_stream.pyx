@@ -105,13 +105,12 @@ cdef class FrameStream:
                 try:
                     taken += self.take(start_of(buffer) + taken, len(buffer) - taken)
                 except BaseException:
-                    if self.front is not None:
-                        self.front.drop_run()
+                    self.fail()
                     raise
                 finally:
                     self.is_taking = False
                 was_held = self.held != 0
-                # What is sent may be what releases it.
+                # An answer that is sent may release it.
                 self.send()
         finally:
             self.is_going_on = False
@@ -120,6 +119,15 @@ cdef class FrameStream:
         if taken < len(buffer):
             self.received = buffer[taken:] if taken > 0 else buffer
         self.pause_if_held()
+
+    cdef int fail(self) except -1:
+        # The requests that were taken are lost: a client that waits for an answer must not wait for ever.
+        if self.front is not None:
+            self.front.drop_run()
+        if self.transport is not None:
+            transport, self.transport = self.transport, None
+            transport.abort()
+        return 0
 
     cdef Py_ssize_t take(self, const uint8_t *bytes_, Py_ssize_t size) except -1:
         # Returns how many bytes were taken.  A run is requests that follow each other, and that the front has answered.
@@ -257,7 +265,7 @@ cdef class FrameStream:
             sent = send(self.fd, PyBytes_AS_STRING(answers), <size_t>len(answers), MSG_DONTWAIT | MSG_NOSIGNAL)
             if sent == len(answers):
                 return 0
-        # What is wrong with the connection the transport finds out again.
+        # If the connection is broken, the transport finds out again.
         self.transport.write(answers if sent <= 0 else answers[sent:])
         return 0
 

@@ -22,7 +22,7 @@ cdef class Place:
     cdef readonly Py_ssize_t requests
     cdef counted counts             # of requests that the front has answered
     cdef double read_at             # when they were read, in seconds of time.perf_counter
-    # Of requests that the front has answered, and whose answers wait until their commits are safe:
+    # For requests that the front has answered, and whose answers wait until their commits are safe:
     cdef object stream              # is called with the place then
     cdef bytes frames
     cdef bytes prepared
@@ -53,12 +53,12 @@ cdef class Front:
     cdef readonly int64_t commits, fetches, heartbeats
     cdef public object metrics      # takes what was answered; None: nobody does
     cdef public int64_t received_bytes, sent_bytes      # of all connections
-    # Of the run: what is counted, and what its commits wait for.
+    # The run: its counts, and what its commits wait for.
     cdef counted counts
     cdef int32_t last_number        # -1: none yet
     cdef awaited last
     cdef dict others                # number -> (end offset, term)
-    # Of all runs:
+    # All runs:
     cdef dict dirty                 # what is parked at the end of the loop's turn
     cdef bint is_turn_ordered
     cdef dict waiting               # number -> deque of (end offset, place)

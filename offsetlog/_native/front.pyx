@@ -110,7 +110,7 @@ cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with
 
 @cython.final
 cdef class Front:
-    """What connections ask before they ask a handler.  Not thread-safe: it belongs to one event loop.
+    """Answers connections before they ask a handler.  Not thread-safe: it belongs to one event loop.
 
     Args:
         manager: keeps the positions; its durability says when a commit is answered.

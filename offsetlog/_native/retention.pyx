@@ -169,7 +169,7 @@ def expire(Partition partition not None, ExpiryRules rules not None, int64_t now
 
 
 cdef struct live_group:
-    # What the members of a stable consumer group read.
+    # The topics that the members of a stable consumer group read.
     ol_slice *topics
     size_t count
 

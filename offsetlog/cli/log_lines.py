@@ -1,4 +1,4 @@
-"""What a program that runs for long logs: lines of text, or one JSON object a line."""
+"""The log of a program that runs for long: lines of text, or one JSON object a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetlog.cli.text import ascii_json_text, escape
 Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-#: What every record has; the rest are the fields that its author gave by `extra=`.
+#: The attributes of every record; the rest are the fields that its author gave by `extra=`.
 _COMMON = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 

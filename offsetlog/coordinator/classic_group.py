@@ -259,7 +259,7 @@ class ClassicGroup:
 
     @property
     def expiry(self) -> Expiry | None:
-        """What may expire of it (docs/format/coordinator.md §5.13); None: nothing in this state."""
+        """The part of it that may expire (docs/format/coordinator.md §5.13); None: nothing in this state."""
         if self.state is GroupState.EMPTY:
             return Expiry(None)
         is_read = self.protocol_type == CONSUMER and self.subscribed_topics is not None

@@ -461,7 +461,7 @@ class Coordinator:
         return refusal
 
     def _admit_nobody(self, request: OffsetCommitRequest) -> None:
-        # Of no member; what else such a client says of itself has no end.
+        # The client is no member; whatever else it says of itself has no end.
         if not request.member_id and request.group_instance_id is None:
             self._ports.admit(request.group_id, request.generation_id_or_member_epoch, "", None)
 

@@ -27,7 +27,7 @@ class GroupToExpire(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """What became of a group.
+    """The result of a check of one group.
 
     Attributes:
         group: its name.

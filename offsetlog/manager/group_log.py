@@ -1,4 +1,4 @@
-"""What a coordinator asks of a manager beyond OffsetManager: records of groups, positions as clients send them."""
+"""Calls of a coordinator to a manager beyond OffsetManager: records of groups, positions as clients send them."""
 
 from __future__ import annotations
 

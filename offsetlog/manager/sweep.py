@@ -33,7 +33,7 @@ def add_written(written: Written, count: int, end_offset: int, term: int) -> Non
 
 
 class GroupCoordinator(Protocol):
-    """What a manager leaves to the coordinator that runs its groups; called from any thread."""
+    """Work that a manager leaves to the coordinator that runs its groups; called from any thread."""
 
     def expire_async(self, timeout: float | None) -> Pending[int]:
         """Deletes what has expired; see OffsetManager.expire."""

@@ -116,7 +116,7 @@ class Fault:
         _log.log(level, "%r is released", self)
 
     def take(self, handler: Handler, exchange: Exchange) -> Handler | None:
-        """What handles a request in place of `handler`; None: this fault is not for it."""
+        """Returns the handler in place of `handler`; None: this fault is not for it."""
         with self._changed:
             if not self.is_active or not self._target.fits(exchange):
                 return None

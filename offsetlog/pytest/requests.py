@@ -1,4 +1,4 @@
-"""What faults need to know of requests: their APIs, their groups, and answers that refuse them."""
+"""Facts about requests that faults need: their APIs, their groups, and answers that refuse them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class _Draft:
             if part == "manager":
                 self.manager = with_property(self.manager, name, cast(int | str | bool, value))
             elif attribute:
-                given = value / found.divisor if found.divisor > 1 else value  # type: ignore[operator]
+                given = cast(int, value) / found.divisor if found.divisor > 1 else value
                 self.parts[part] = replace(self.parts[part], **{attribute: given})
             else:
                 self._change_own(part, value)

@@ -52,7 +52,7 @@ class GroupExpiry:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._is_closed = False
-        # Of the check that runs: its time, the groups to write for, and what came of it.
+        # The check that runs: its time, the groups to write for, and what came of it.
         self._now = 0
         self._frozen: dict[int, list[GroupToExpire]] = {}
         self._deleted = 0

@@ -26,7 +26,7 @@ from offsetlog.server.status import ServerStatus, health, readiness
 
 
 class Kind(NamedTuple):
-    """What a metric is: counter, gauge or histogram; its labels; what it says."""
+    """A metric: counter, gauge or histogram; its labels; its meaning."""
 
     kind: str
     labels: tuple[str, ...]

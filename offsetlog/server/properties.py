@@ -15,7 +15,7 @@ from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import ConfigError
 from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind
 
-#: Of a file; a larger one is none of properties.
+#: The size of a file; a larger one is none of properties.
 FILE_BYTES_MAX = 1 << 20
 
 _LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/]*)):(\d{1,5})", re.ASCII)
@@ -68,7 +68,7 @@ class Property:
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words."""
+        """Its allowed values, in words."""
         if self.form:
             return self.form
         if self.choices:

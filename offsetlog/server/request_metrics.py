@@ -1,4 +1,4 @@
-"""What a server counts while it answers: so little that it costs no request anything.
+"""The counts that a server keeps while it answers: so little that it costs no request anything.
 
 All else that is seen from outside is read from the parts of the server when somebody asks
 (`offsetlog.server.metrics`).

@@ -176,7 +176,7 @@ class Server:
                 refused=self._refused,
             )
             self._front.metrics = self._requests
-            # What goes wrong on purpose goes wrong in handlers.
+            # Faults are planted in handlers only.
             self._front.is_off = self._faults is not None
             self._groups = GroupHost(manager, settings.coordinator, loop, self._front, clock)
             self.status.groups = self._groups
@@ -292,13 +292,13 @@ class Server:
 
     @property
     def node(self) -> NodeState:
-        """What its handlers use; after `start`."""
+        """The parts that its handlers use; after `start`."""
         assert self._node is not None
         return self._node
 
     @property
     def topic_sweep(self) -> TopicSweep:
-        """What deletes the old segments of topics; after `start`."""
+        """The sweep that deletes old segments of topics; after `start`."""
         assert self._topic_sweep is not None
         return self._topic_sweep
 

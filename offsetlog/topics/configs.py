@@ -17,9 +17,9 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 #: Numbers as Kafka reads them: Python would take underscores besides, and words such as "nan".
 WHOLE = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-#: Of a number that is looked at further; none that a setting can be is longer.
+#: The length of a number that is looked at further; no setting is longer.
 DIGITS_MAX = 100
-#: What Java takes off the ends of a value before it reads it.
+#: Characters that Java takes off the ends of a value before it reads it.
 BLANKS = "".join(map(chr, range(33)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from offsetlog.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitRequestTopicPartition,
@@ -28,6 +31,7 @@ from offsetlog.protocol.messages import (
 )
 from offsetlog.server.clock import LoopClock
 from offsetlog.server.connection_limits import ConnectionLimits
+from offsetlog.server.handlers import HANDLERS
 
 from .running import SECONDS, Client, RunningServer
 
@@ -201,17 +205,22 @@ def test_large_frames_give_their_memory_back(tmp_path):
         assert left == 200_000
 
 
-def test_a_run_that_fails_midway_leaves_no_answers_to_others(tmp_path, monkeypatch):
-    # A commit of version 3 asks for the time of day, which fails.
-    is_failing = threading.Event()
+@pytest.fixture
+def is_failing(monkeypatch):
+    """While it is set the time of day cannot be asked for, which a commit of version 3 does."""
+    failing = threading.Event()
     now_ms = LoopClock.now_ms
 
     def asked(clock: LoopClock) -> int:
-        if is_failing.is_set():
+        if failing.is_set():
             raise RuntimeError("no time of day")
         return now_ms(clock)
 
     monkeypatch.setattr(LoopClock, "now_ms", asked)
+    return failing
+
+
+def test_a_run_that_fails_midway_leaves_no_answers_to_others(tmp_path, is_failing):
     with serve(tmp_path / "data") as running, Client(running.address) as other:
         admit(other, "group")
         errors: list[dict[str, Any]] = []
@@ -224,3 +233,30 @@ def test_a_run_that_fails_midway_leaves_no_answers_to_others(tmp_path, monkeypat
         other.send(commit("group", 7, 77))
         assert committed(other.receive()) == (77, 0)
         assert errors
+
+
+def test_a_run_that_fails_after_it_was_held_ends_its_connection(tmp_path, monkeypatch, is_failing):
+    # It is taken up again by the loop, and not by the transport, which would end the connection by itself.
+    unanswered: list[Any] = []
+
+    def wait(_, exchange) -> None:
+        exchange.wait()
+        unanswered.append(exchange)
+
+    monkeypatch.setitem(HANDLERS, 60, wait)
+    with serve(tmp_path / "data") as running, Client(running.address) as other:
+        admit(other, "group")
+        running.loop.set_exception_handler(lambda *_: None)
+        is_failing.set()
+        with Client(running.address) as client:
+            client.send(encode_request(DescribeClusterRequest(), 0, 1, "test"))
+            client.send(commit("group", 5, 2) + commit("group", 6, 3, version=3))
+            end = time.monotonic() + SECONDS
+            while not unanswered:
+                assert time.monotonic() < end
+            running.loop.call_soon_threadsafe(unanswered[0].reply, DescribeClusterResponse())
+            assert int.from_bytes(client.receive()[:4], "big") == 1
+            assert client.receive() is None
+        is_failing.clear()
+        other.send(commit("group", 7, 77))
+        assert committed(other.receive()) == (77, 0)

@@ -9,7 +9,7 @@ from offsetlog.errors import CorruptionError, UnsupportedVersionError
 from offsetlog.protocol import APIS, decode_response, encode_request
 from offsetlog.protocol.messages import ApiVersionsRequest
 
-#: Of one answer; a larger one is not read.
+#: The size of one answer; a larger one is not read.
 ANSWER_BYTES_MAX = 64 << 20
 CLIENT_ID = "offsetlog-top"
 

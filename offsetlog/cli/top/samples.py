@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from offsetlog.errors import ConfigError, CorruptionError
 
-#: Of one answer; a larger one is not read.
+#: The size of one answer; a larger one is not read.
 ANSWER_BYTES_MAX = 64 << 20
 
 Labels = tuple[tuple[str, str], ...]
@@ -77,7 +77,7 @@ def fetch(host: str, port: int, timeout: float, at: float) -> Samples:
 
 
 class Interval:
-    """What happened between two looks; from the start of the server on, if there is one look only.
+    """Events between two looks; from the start of the server on, if there is one look only.
 
     Args:
         now: the later one.
