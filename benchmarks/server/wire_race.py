@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.results import Figure
-from benchmarks.server.contenders import Contender, compiled
+from benchmarks.server.contenders import Contender, Kafka, compiled
 from benchmarks.workload import Run
 
 
@@ -56,6 +58,37 @@ class WireLoad:
             raise AssertionError(f"{contender.name}: {run.stderr.strip()}")
         took, answers, *latencies = (float(word) for word in run.stdout.splitlines()[-1].split())
         return _Round(answers * asking.offsets / took, int(answers), tuple(each / 1000 for each in latencies))
+
+
+#: Kafka does not sync: this one is judged beside it.
+JUDGED = "offsetlog, process"
+
+
+@dataclass(frozen=True)
+class Goals:
+    """The least that is asked of JUDGED: a rate, 0 for none, and so many times Kafka's."""
+
+    kafka: float
+    rate: float = 0
+
+
+@contextmanager
+def beside_kafka(run: Run, own: Iterable[Contender]) -> Iterator[list[Contender]]:
+    """Our servers, and Kafka's broker where it can be run; ended at the end.  A smoke run is without Kafka."""
+    with ExitStack() as opened:
+        contenders = [opened.enter_context(closing(each)) for each in own]
+        if not run.options.smoke:
+            kafka = Kafka.if_there(run.new_directory())
+            contenders.extend(opened.enter_context(closing(each)) for each in kafka)
+        yield contenders
+
+
+def judge(run: Run, goals: Goals) -> None:
+    """Holds the figures against the goals."""
+    if goals.rate:
+        run.report.goal_rate(JUDGED, goals.rate)
+    if any(figure.name == Kafka.name for figure in run.report.figures):
+        run.report.goal_ratio(JUDGED, Kafka.name, goals.kafka)
 
 
 def race(run: Run, contenders: list[Contender], asking: Asking, unit: str) -> None:

@@ -6,35 +6,21 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 from offsetlog.protocol import APIS
 from offsetlog.server.handlers import HANDLERS
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "server.md"
-BEGIN, END = "<!-- made by: python -m tests.server.api_table --write -->", "<!-- end -->"
+from .made_table import MadeTable
 
 
-def table() -> str:
-    """One row for each API that has a handler."""
-    rows = [
-        f"| {api.key} | {api.name} | {api.advertised_from}-{api.last_version} |"
-        for api in APIS.values()
-        if api.key in HANDLERS
-    ]
-    return "\n".join(["| key | API | versions |", "|---|---|---|", *rows])
+def _rows() -> Iterator[tuple[object, ...]]:
+    for api in APIS.values():
+        if api.key in HANDLERS:
+            yield api.key, api.name, f"{api.advertised_from}-{api.last_version}"
 
 
-def written(text: str) -> str:
-    """The page with the table of the code in it."""
-    head, _, rest = text.partition(BEGIN)
-    tail = rest.partition(END)[2]
-    return f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}"
-
+TABLE = MadeTable("api_table", "<!-- end -->", ("key", "API", "versions"), _rows)
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(written(PAGE.read_text()))
-    else:
-        print(table())
+    TABLE.main()

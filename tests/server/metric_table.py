@@ -6,34 +6,21 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 
 from offsetlog.server.metrics import METRICS
 
-from .api_table import PAGE
-
-BEGIN, END = "<!-- made by: python -m tests.server.metric_table --write -->", "<!-- end of metrics -->"
+from .made_table import MadeTable
 
 
-def table() -> str:
-    """One row for each metric, under the name that a query has for it."""
-    rows = [
-        f"| `{name}{'_total' if each.kind == 'counter' else ''}` | {each.kind} "
-        f"| {', '.join(each.labels)} | {each.meaning} |"
-        for name, each in METRICS.items()
-    ]
-    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+def _rows() -> Iterator[tuple[object, ...]]:
+    # Under the name that a query has for it.
+    for name, each in METRICS.items():
+        suffix = "_total" if each.kind == "counter" else ""
+        yield f"`{name}{suffix}`", each.kind, ", ".join(each.labels), each.meaning
 
 
-def written(text: str) -> str:
-    """The page with the table of the code in it."""
-    head, _, rest = text.partition(BEGIN)
-    tail = rest.partition(END)[2]
-    return f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}"
-
+TABLE = MadeTable("metric_table", "<!-- end of metrics -->", ("metric", "kind", "labels", "meaning"), _rows)
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(written(PAGE.read_text()))
-    else:
-        print(table())
+    TABLE.main()

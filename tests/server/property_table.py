@@ -6,33 +6,19 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 
 from offsetlog.server.properties import PROPERTIES
 
-from .api_table import PAGE
-
-BEGIN, END = "<!-- made by: python -m tests.server.property_table --write -->", "<!-- end of properties -->"
+from .made_table import MadeTable
 
 
-def table() -> str:
-    """One row for each property."""
-    rows = [
-        f"| `{name}` | {each.default or '(none)'} | {each.allowed} | {each.meaning} |"
-        for name, each in PROPERTIES.items()
-    ]
-    return "\n".join(["| property | default | allowed | meaning |", "|---|---|---|---|", *rows])
+def _rows() -> Iterator[tuple[object, ...]]:
+    for name, each in PROPERTIES.items():
+        yield f"`{name}`", each.default or "(none)", each.allowed, each.meaning
 
 
-def written(text: str) -> str:
-    """The page with the table of the code in it."""
-    head, _, rest = text.partition(BEGIN)
-    tail = rest.partition(END)[2]
-    return f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}"
-
+TABLE = MadeTable("property_table", "<!-- end of properties -->", ("property", "default", "allowed", "meaning"), _rows)
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(written(PAGE.read_text()))
-    else:
-        print(table())
+    TABLE.main()
