@@ -207,7 +207,8 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
     cdef live_group live
     cdef ol_group_state port
     cdef size_t index
-    cdef list topics = [] if subscribed is None else list(subscribed)
+    # Members say what they like: nobody commits to a topic without a name.
+    cdef list topics = [topic for topic in subscribed or () if topic]
     _set_options(&options, rules, now_ms, stop)
     take_name(group, NAME_GROUP, &name)
     live.count = <size_t>len(topics)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from offsetlog._native.completion import Completion
 from offsetlog.coordinator.group_record import Expiry
-from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.errors import ClosedError, InternalError, OffsetLogError
 from offsetlog.manager.group_expiry import Expired, GroupToExpire
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.clock import Clock, Timer
@@ -173,7 +173,11 @@ class GroupExpiry:
         expire = self._manager.group_expiry.expire
         try:
             results = await self._loop.run_in_executor(None, expire, partition, groups, self._now)
-        except OffsetLogError as failure:
+        except Exception as failure:
+            # Whatever it is, the groups must not stay as they are for ever.
+            if not isinstance(failure, OffsetLogError):
+                _log.exception("log partition %d: the check for what has expired failed", partition)
+                failure = InternalError(f"the check for what has expired failed: {failure!r}")
             results = [Expired(each.group, 0, False, failure) for each in groups]
         for each in results:
             self._deleted += each.positions

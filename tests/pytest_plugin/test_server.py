@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from offsetlog.errors import ClosedError, InvalidArgumentError
+from offsetlog.errors import ClosedError, InternalError, InvalidArgumentError
 from offsetlog.protocol import APIS, Request, encode_request, encode_response
 from offsetlog.protocol.messages import (
     FetchRequest,
@@ -55,6 +55,8 @@ def client(server):
 
 #: A subscription of version 0 to the topic "read".
 READ = b"\0\0" + b"\0\0\0\1" + b"\0\4read" + b"\xff\xff\xff\xff"
+#: The same, beside a topic that nobody can have.
+READ_AND_NAMELESS = b"\0\0" + b"\0\0\0\2" + b"\0\4read" + b"\0\0" + b"\xff\xff\xff\xff"
 
 
 def commit_of(group: str, offset: int, topic: str = "orders", **more) -> OffsetCommitRequest:
@@ -218,12 +220,13 @@ def test_positions_of_a_group_expire_after_its_last_member(server, client):
     assert offsets(server, "billing") == {}
 
 
-def test_of_a_group_with_members_those_positions_expire_that_nobody_reads(offsetlog_server_factory):
+@pytest.mark.parametrize("subscription", [READ, READ_AND_NAMELESS], ids=["one", "nameless"])
+def test_of_a_group_with_members_those_positions_expire_that_nobody_reads(offsetlog_server_factory, subscription):
     with offsetlog_server_factory(retention_seconds=600) as server:
         server.create_topic("orders")
         server.create_topic("read")
         with Client((server.host, server.port)) as client:
-            member_id, generation = member_of(client, "billing", 1800, subscription=READ)
+            member_id, generation = member_of(client, "billing", 1800, subscription=subscription)
             member = {"generation_id_or_member_epoch": generation, "member_id": member_id}
             for request in (commit_of("billing", 7, **member), commit_of("billing", 8, topic="read", **member)):
                 assert client.ask(request, 9).topics[0].partitions[0].error_code == 0
@@ -234,6 +237,23 @@ def test_of_a_group_with_members_those_positions_expire_that_nobody_reads(offset
             # Its member was not disturbed.
             assert client.ask(HeartbeatRequest("billing", generation, member_id), 4).error_code == 0
             assert server.groups()["billing"].state == "Stable"
+
+
+def test_a_check_that_fails_does_not_keep_its_groups_from_changing(server, client, monkeypatch):
+    assert commit(client, "old", 1) == 0
+    expiry = server._manager.group_expiry
+    expire = expiry.expire
+
+    def fail(*_) -> None:
+        raise RuntimeError("nobody had thought of this")
+
+    monkeypatch.setattr(expiry, "expire", fail)
+    with pytest.raises(InternalError, match="nobody had thought of this"):
+        server.advance(8 * DAY)
+    monkeypatch.setattr(expiry, "expire", expire)
+    member_of(client, "old")
+    server.advance(8 * DAY)
+    assert offsets(server, "old") == {}
 
 
 def test_what_expired_is_gone_after_a_restart(offsetlog_server_factory, tmp_path):
