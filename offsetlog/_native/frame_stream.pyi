@@ -13,6 +13,7 @@ NO_MEMORY: int
 IN_FLIGHT: int
 WAITING: int
 CLOSING: int
+PARKED: int
 
 @disjoint_base
 class FrameStream:

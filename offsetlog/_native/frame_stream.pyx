@@ -22,7 +22,7 @@ SMALL_REQUEST_BYTES = 64 << 10
 cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 
 #: Why nothing more is read from a connection; several may hold it at a time.
-SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING = 1, 2, 4, 8, 16
+SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING, PARKED = 1, 2, 4, 8, 16, 32
 cdef int IN_FLIGHT_C = IN_FLIGHT
 cdef int WAITING_C = WAITING
 cdef int CLOSING_C = CLOSING
@@ -38,6 +38,9 @@ cdef class FrameStream:
     * ``refuse_size(size)``: a frame of this size is not taken; it ends the connection;
     * ``expect(size)``: a frame of this size, which is not small, has begun and is not whole yet; it may `hold` the connection;
     * ``taken()``: a frame that is not small was handled;
+    * ``parked(size)``: frames of this size in all, which the front has answered, are kept until their commits are safe; it
+      may `hold` the connection;
+    * ``unparked(size)``: they are kept no longer; also after the connection has ended;
     * ``drained()``: all is answered of a connection that is `CLOSING`.
 
     Args:

@@ -21,6 +21,7 @@ cdef class Place:
     cdef bytes answer               # None: not yet
     cdef readonly Py_ssize_t requests
     cdef counted counts             # of requests that the front has answered
+    cdef counted refused            # those of them whose commits failed in the end
     cdef double read_at             # when they were read, in seconds of time.perf_counter
     # For requests that the front has answered, and whose answers wait until their commits are safe:
     cdef object stream              # is called with the place then

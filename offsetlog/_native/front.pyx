@@ -79,9 +79,11 @@ cdef class Place:
         if self.waits > 0:
             return 0
         self.answer = self.prepared if self.failures is None else self.with_refusals(front)
+        size = len(self.frames)
         self.prepared = self.frames = None
         stream, self.stream = self.stream, None
         front.report(self)
+        stream.unparked(size)
         stream.settled()
         return 0
 
@@ -99,6 +101,9 @@ cdef class Place:
             if int.from_bytes(frame[:2], "big") == OL_API_OFFSET_COMMIT:
                 asked = decode_request(frame)
                 failure = self.failures.get(front.core.number_of(asked.message.group_id))
+                if failure is not None:
+                    self.refused.commits += 1
+                    self.refused.positions += sum([len(each.partitions) for each in asked.message.topics])
             found.append(self.prepared[answer:answer_end] if failure is None else front.refused(asked, failure))
             request, answer = request_end, answer_end
         return b"".join(found)
@@ -278,6 +283,7 @@ cdef class Front:
         place.frames = PyBytes_FromStringAndSize(<const char *>frames, <Py_ssize_t>size)
         place.stream = stream
         self.park(place)
+        stream.parked(size)
         return place
 
     cdef int drop_run(self) except -1:
@@ -297,8 +303,9 @@ cdef class Front:
         seconds = perf_counter() - place.read_at
         if place.counts.commits > 0:
             self.metrics.answered(OL_API_OFFSET_COMMIT, seconds, 0, place.counts.commits)
-            if place.failures is None:
-                self.metrics.committed(place.counts.positions, place.counts.commits)
+            commits = place.counts.commits - place.refused.commits
+            if commits > 0:
+                self.metrics.committed(place.counts.positions - place.refused.positions, commits)
         if place.counts.fetches > 0:
             self.metrics.answered(OL_API_OFFSET_FETCH, seconds, 0, place.counts.fetches)
         if place.counts.heartbeats > 0:

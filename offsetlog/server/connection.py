@@ -11,6 +11,7 @@ from typing import Any, cast
 from offsetlog._native.frame_stream import (
     CLOSING,
     NO_MEMORY,
+    PARKED,
     SLOW_READER,
     WAITING,
     FrameStream,
@@ -57,6 +58,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self._waiting: Place | None = None
         self._memory_taken = 0
         self._awaited_memory = 0
+        self._parked_bytes = 0
 
     # ------------------------------------------------------------------------------------- the socket
 
@@ -152,6 +154,20 @@ class Connection(FrameStream, asyncio.Protocol):
         taken, self._memory_taken = self._memory_taken, 0
         if taken:
             self._connections.memory.give_back(taken)
+
+    def parked(self, size: int) -> None:
+        """See FrameStream: no more is read than what waits for the flush, while memory is short."""
+        self._parked_bytes += size
+        if not self._connections.memory.add(size):
+            self.hold(PARKED)
+
+    def unparked(self, size: int) -> None:
+        """See FrameStream."""
+        self._parked_bytes -= size
+        memory = self._connections.memory
+        memory.give_back(size)
+        if self.held & PARKED and (memory.left > 0 or not self._parked_bytes):
+            self.release(PARKED)
 
     # --------------------------------------------------------------------------- requests and answers
 

@@ -25,8 +25,8 @@ class ConnectionLimits:
         request_bytes_max: of one request (``socket.request.max.bytes``); a larger one ends its
             connection before it is read.
         queued_request_bytes_max: of all requests that have begun to arrive
-            (``queued.max.request.bytes``), but for the first 64 KiB of each; the others are read
-            when there is room.
+            (``queued.max.request.bytes``), but for the first 64 KiB of each, and of all commits that
+            wait for a flush; the others are read when there is room.
         connections_max: of all clients (``max.connections``); one more is closed at once.
         connections_per_host_max: of one address (``max.connections.per.ip``); likewise.
         idle_seconds: after this time without a whole request and without one that waits for its
@@ -76,6 +76,11 @@ class RequestMemory:
             return True
         self._waiting[later] = size
         return False
+
+    def add(self, size: int) -> bool:
+        """Takes `size` bytes that are held already; returns whether anything is left then."""
+        self._left -= size
+        return self._left > 0
 
     def give_back(self, size: int) -> None:
         """Gives back what was taken, to the next in line."""

@@ -96,6 +96,8 @@ def test_a_flush_that_fails_refuses_the_commits_of_its_log_alone(tmp_path):
             groups = groups_of_both(running)
             admit(client, *groups)
             before = running.server.node.front.commits
+            metrics = running.server.node.metrics
+            counted = (metrics.commits, metrics.positions)
             # Fetches between them, so that whole runs are taken apart.
             wanted = [groups[i % 2] for i in range(20)]
             frames = [commit(group, 10 + i, 2 * i) + fetch(group, 2 * i + 1) for i, group in enumerate(wanted)]
@@ -112,6 +114,11 @@ def test_a_flush_that_fails_refuses_the_commits_of_its_log_alone(tmp_path):
             assert [len(each) for each in of_group] == [1, 1]
             assert {0} in of_group
             assert of_group[0] != of_group[1]
+            # Those of the sound log are counted, also where they share a run with refused ones.
+            added = (metrics.commits - counted[0], metrics.positions - counted[1])
+            assert added == (errors.count(0), errors.count(0))
+            (refused,) = set(errors) - {0}
+            assert metrics.errors[8, refused] == len(errors) - errors.count(0)
             # The other log goes on, and the failed one refuses.
             sound = groups[of_group.index({0})]
             admit(client, sound)
@@ -203,6 +210,30 @@ def test_large_frames_give_their_memory_back(tmp_path):
         assert front.fetches == before + 20
         left = on_loop(running, lambda: running.server._connections.memory.left)
         assert left == 200_000
+
+
+def test_commits_that_wait_for_the_disk_hold_memory(tmp_path):
+    limits = ConnectionLimits(queued_request_bytes_max=20_000)
+    running = serve(tmp_path / "data", limits=limits)
+    with running, Client(running.address) as client, Client(running.address) as other:
+        memory = running.server._connections.memory
+        admit(client, "group")
+        least: list[int] = []
+        add = memory.add
+        memory.add = lambda size: (add(size), least.append(memory.left))[0]
+        frames = [commit("group", number, number, "m" * 1000) for number in range(400)]
+        client.send(b"".join(frames))
+        for number in range(len(frames)):
+            assert committed(client.receive()) == (number, 0)
+        # More than there is was never let in by far: a read has no more than 256 KiB.
+        assert -(256 << 10) - 20_000 <= min(least) < 20_000 - 1000
+        admit(other, "other")
+        client.send(b"".join(frames))
+        client.close()
+        admit(other, "other")
+        end = time.monotonic() + SECONDS
+        while on_loop(running, lambda: memory.left) != 20_000:
+            assert time.monotonic() < end
 
 
 @pytest.fixture
