@@ -10,6 +10,7 @@
 typedef struct group_entry {
     ol_chained_entry link;
     ol_admission *first;
+    ol_commit_count *count;     /* NULL: it is not counted */
     size_t size;
     uint8_t name[];
 } group_entry;
@@ -79,6 +80,10 @@ ol_admission *ol_admissions_find(const ol_admissions *admissions, const ol_admis
 
 void ol_admission_hear(ol_admission *admission, double now) { admission->heard_at = now; }
 
+void ol_admission_count_commit(ol_admission *admission) {
+    if (admission->group->count != NULL) admission->group->count->commits++;
+}
+
 /* ------------------------------------------------------------ ends */
 
 static void ignore(void *context, ol_slice member_id, double at) {
@@ -99,6 +104,7 @@ static void revoke_group(ol_admissions *admissions, group_entry *group, ol_heard
         free(each);
     }
     ol_chained_map_remove(&admissions->groups, &group->link);
+    ol_commit_counts_release(&admissions->counts, group->count);
     free(group);
 }
 
@@ -151,6 +157,7 @@ void ol_admissions_free(ol_admissions *admissions) {
     revoke_each(admissions, is_any, NULL, NULL);
     ol_chained_map_free(&admissions->groups);
     ol_chained_map_free(&admissions->entries);
+    ol_commit_counts_free(&admissions->counts);
 }
 
 /* ------------------------------------------------------------ admitting */
@@ -211,7 +218,10 @@ int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key, ol
         if (known == NULL) free(group);
         return OL_NO_MEMORY;
     }
-    if (known == NULL) ol_chained_map_add(&admissions->groups, &group->link);
+    if (known == NULL) {
+        group->count = ol_commit_counts_hold(&admissions->counts, key->group);
+        ol_chained_map_add(&admissions->groups, &group->link);
+    }
     admission->group = group;
     admission->next_of_group = group->first;
     group->first = admission;

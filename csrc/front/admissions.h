@@ -9,16 +9,19 @@
  * was heard of last, with which the coordinator keeps their sessions.
  *
  * Ownership: the set copies names; it owns its entries.  Zeroed memory with a seed and a limit is
- * an empty set.  Locks: none; it belongs to one thread.
+ * an empty set; with those of its counts as well, commits are counted by group.  Locks: none; it
+ * belongs to one thread.
  */
 #ifndef OL_FRONT_ADMISSIONS_H
 #define OL_FRONT_ADMISSIONS_H
 
 #include "base/chained_map.h"
+#include "front/commit_counts.h"
 
 typedef struct ol_admissions {
     ol_chained_map groups;
     ol_chained_map entries;
+    ol_commit_counts counts;    /* of the commits of groups */
     uint64_t seed;              /* of hashes: names come from outside */
     size_t limit;               /* of entries */
     size_t memberless;          /* entries of no member */
@@ -47,6 +50,9 @@ ol_admission *ol_admissions_find(const ol_admissions *admissions, const ol_admis
 
 /* The member was heard of at this time, in seconds. */
 void ol_admission_hear(ol_admission *admission, double now);
+
+/* Its group has made one more commit. */
+void ol_admission_count_commit(ol_admission *admission);
 
 /* Revokes what is admitted of a group.  `heard` is called with each member that was heard of since
  * it was admitted, and the time; member_id is borrowed for the call. */

@@ -95,7 +95,10 @@ int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_unit
     check_heartbeat(ol_api_of_key(OL_API_HEARTBEAT));
     *front = (ol_front){.partition_count = partition_count,
                         .metadata_units_max = metadata_units_max,
-                        .admissions = {.seed = seed, .limit = admissions_max},
+                        .admissions = {.seed = seed,
+                                       .limit = admissions_max,
+                                       .counts = {.seed = seed,
+                                                  .limit = OL_FRONT_COUNTED_GROUPS_MAX}},
                         .topics.seed = seed,
                         .pool.limit = OL_FRONT_VALUES_MAX};
     front->is_led = calloc((size_t)partition_count, sizeof *front->is_led);

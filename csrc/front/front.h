@@ -22,6 +22,7 @@ enum {
     OL_API_OFFSET_FETCH = 9,
     OL_API_HEARTBEAT = 12,
     OL_FRONT_VALUES_MAX = 1 << 20,      /* in a request and its answer, 16 bytes each */
+    OL_FRONT_COUNTED_GROUPS_MAX = 1 << 16,
 };
 
 /* Answers one after the other, each with the four bytes of its size. */
@@ -71,7 +72,7 @@ typedef struct ol_front_commit {
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Appends the answer, and hears of the member at `at` (s). */
+/* Appends the answer, hears of the member at `at` (s), and counts the commit of its group. */
 void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
                          ol_answers *answers);
 

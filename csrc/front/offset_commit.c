@@ -142,5 +142,6 @@ bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_
 void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
                          ol_answers *answers) {
     ol_admission_hear(commit->admission, at);
+    ol_admission_count_commit(commit->admission);
     ol_answers_put(answers, header, commit->answer);
 }

@@ -1478,9 +1478,25 @@ cdef extern from "wire/header.h" nogil:
     size_t ol_response_header_write(const ol_request_header *header, uint8_t *bytes) noexcept
 
 
+cdef extern from "base/chained_map.h" nogil:
+    ctypedef struct ol_chained_map:
+        size_t count
+
+
+cdef extern from "front/commit_counts.h" nogil:
+    ctypedef struct ol_commit_counts:
+        pass
+
+    ctypedef void (*ol_commits_found)(void *context, ol_slice group, uint64_t commits) noexcept
+
+    void ol_commit_counts_add(ol_commit_counts *counts, ol_slice group) noexcept
+    size_t ol_commit_counts_read(const ol_commit_counts *counts, size_t part, ol_commits_found found, void *context) noexcept
+
+
 cdef extern from "front/admissions.h" nogil:
     ctypedef struct ol_admissions:
-        pass
+        ol_chained_map entries
+        ol_commit_counts counts
 
     ctypedef struct ol_admission:
         pass

@@ -24,6 +24,8 @@ from offsetlog._native.csrc cimport (
     ol_admissions_add,
     ol_admissions_revoke,
     ol_answers_free,
+    ol_commit_counts_add,
+    ol_commit_counts_read,
     ol_commit_result,
     ol_error,
     ol_front_begin,
@@ -109,6 +111,10 @@ cdef class Place:
         return b"".join(found)
 
 
+cdef void note_commits(void *context, ol_slice group, uint64_t commits) noexcept with gil:
+    (<list>context).append((text_of(group.data, group.size), commits))
+
+
 cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with gil:
     (<list>context).append((text_of(member_id.data, member_id.size), at))
 
@@ -181,6 +187,29 @@ cdef class Front:
         """
         self.core.check_number(number)
         ol_front_set_led(&self.front, number, is_led)
+
+    # ----------------------------------------------------------------------------------- commits by group
+
+    @property
+    def admissions(self):
+        """How many members, and groups without members, are admitted."""
+        return self.front.admissions.entries.count
+
+    def count_commit(self, group):
+        """Counts a commit of a group that a handler has answered."""
+        cdef ol_slice name
+        take_name(group, NAME_GROUP, &name)
+        ol_commit_counts_add(&self.front.admissions.counts, name)
+
+    def commit_counts(self, size_t part):
+        """Returns the next part, and (group, commits) of this one; parts begin with 0, and end with 0.
+
+        Commits are counted as they are written, of up to 65,536 groups.  A part is some hundred of them: requests go on
+        between two.  A group may be in two parts; the later count is the newer one.
+        """
+        cdef list found = []
+        following = ol_commit_counts_read(&self.front.admissions.counts, part, note_commits, <void *>found)
+        return following, found
 
     # ------------------------------------------------------------------------------ what the metadata say
 

@@ -156,7 +156,7 @@ static void revoke_some(ol_admissions *admissions) {
 }
 
 static void play(size_t limit) {
-    ol_admissions admissions = {.seed = SEED, .limit = limit};
+    ol_admissions admissions = {.seed = SEED, .limit = limit, .counts = {.seed = SEED, .limit = GROUPS / 2}};
     reset_model();
     for (int step = 0; step < STEPS; step++) {
         size_t place = ol_test_below(KEYS);
