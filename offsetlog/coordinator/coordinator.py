@@ -545,6 +545,10 @@ class Coordinator:
         """When `tick` may have something to do next; None: there is nothing."""
         return self._timers.next()
 
+    def count_timers(self) -> int:
+        """How many deadlines are set: of members, of rebalances and of writes."""
+        return len(self._timers)
+
     def tick(self, now: float) -> None:
         """Handles the deadlines that have come."""
         for key in self._timers.due(now):

@@ -23,6 +23,9 @@ class Timers:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._deadlines
 
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
     def set(self, key: Hashable, deadline: float) -> None:
         """Sets or moves the deadline of a key, in seconds."""
         self._deadlines[key] = deadline

@@ -35,6 +35,9 @@ class GroupExpiry:
         groups: runs the coordinator.
         loop: on which everything runs but the work on logs.
         clock: of the intervals; by what time positions expire is for the manager's clock to say.
+
+    Attributes:
+        expired_positions: deleted by all checks; any thread may read it.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class GroupExpiry:
         self._now = 0
         self._frozen: dict[int, list[GroupToExpire]] = {}
         self._deleted = 0
+        self.expired_positions = 0
         self._failures: list[OffsetLogError] = []
 
     # ------------------------------------------------------------------------------------------ checks
@@ -181,6 +185,7 @@ class GroupExpiry:
             results = [Expired(each.group, 0, False, failure) for each in groups]
         for each in results:
             self._deleted += each.positions
+            self.expired_positions += each.positions
             if each.failure is not None:
                 self._failures.append(each.failure)
             self._groups.expired(partition, each)

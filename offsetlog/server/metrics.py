@@ -22,6 +22,7 @@ from offsetlog.histogram import Histogram
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.protocol import APIS
+from offsetlog.server.disk import disk_of
 from offsetlog.server.status import ServerStatus, health, readiness
 
 
@@ -34,59 +35,95 @@ class Kind(NamedTuple):
 
 
 _PARTITION = ("partition",)
+#: Counters of maintenance that begin so are of bytes.
+_BYTES = "bytes_"
 
 #: By name, without the endings that Prometheus has for counters and histograms.
 METRICS: dict[str, Kind] = {
-    "offsetlog_build": Kind("gauge", ("version",), "1, with the version"),
-    "offsetlog_start_time_seconds": Kind("gauge", (), "when the server was started, since 1970"),
-    "offsetlog_healthy": Kind("gauge", (), "1 if `/healthz` says so"),
-    "offsetlog_ready": Kind("gauge", (), "1 if `/readyz` says so"),
+    "offsetlog_build_info": Kind("gauge", ("version",), "Always 1; the label has the version."),
+    "offsetlog_start_time_seconds": Kind(
+        "gauge", (), "Time at which the server was started, in seconds since 1970."
+    ),
+    "offsetlog_healthy": Kind("gauge", (), "1 if `/healthz` answers 200, else 0."),
+    "offsetlog_ready": Kind("gauge", (), "1 if `/readyz` answers 200, else 0."),
+    "offsetlog_disk_free_bytes": Kind(
+        "gauge", (), "Free bytes on the disk of the log directory."
+    ),
     "offsetlog_request_duration_seconds": Kind(
         "histogram",
         ("api",),
-        "from the whole request to its answer; of JoinGroup, SyncGroup and Fetch with what they wait for",
+        "Time from the whole request to its answer; for JoinGroup, SyncGroup and Fetch it includes "
+        "what they wait for.",
     ),
     "offsetlog_request_errors": Kind(
-        "counter", ("api", "error"), "answers with an error, by the first one in them"
+        "counter", ("api", "error"), "Answers with an error, by the first error in them."
     ),
-    "offsetlog_connections": Kind("gauge", (), "open connections"),
-    "offsetlog_connections_accepted": Kind("counter", (), "connections that were taken"),
-    "offsetlog_connections_refused": Kind("counter", (), "connections above a limit"),
-    "offsetlog_received_bytes": Kind("counter", (), "from clients"),
-    "offsetlog_sent_bytes": Kind("counter", (), "to clients"),
-    "offsetlog_request_memory_left_bytes": Kind(
-        "gauge", (), "of `queued.max.request.bytes`; below 0 requests wait to be read"
+    "offsetlog_connections": Kind("gauge", (), "Open connections of clients."),
+    "offsetlog_connections_accepted": Kind("counter", (), "Connections that were accepted."),
+    "offsetlog_connections_refused": Kind(
+        "counter", (), "Connections that were refused because a limit was reached."
     ),
-    "offsetlog_commits": Kind("counter", (), "OffsetCommit requests that committed something"),
-    "offsetlog_committed_positions": Kind("counter", (), "positions that these committed"),
+    "offsetlog_received_bytes": Kind("counter", (), "Bytes received from clients."),
+    "offsetlog_sent_bytes": Kind("counter", (), "Bytes sent to clients."),
+    "offsetlog_request_memory_free_bytes": Kind(
+        "gauge",
+        (),
+        "What is left of `queued.max.request.bytes`; at 0 and below requests wait to be read.",
+    ),
+    "offsetlog_commits": Kind(
+        "counter", (), "OffsetCommit requests that committed at least one position."
+    ),
+    "offsetlog_committed_positions": Kind("counter", (), "Positions committed by clients."),
+    "offsetlog_expired_positions": Kind(
+        "counter", (), "Positions deleted because their retention had ended."
+    ),
     "offsetlog_flush_duration_seconds": Kind(
-        "histogram", ("log",), "flushes that somebody waited for, of `offsets` and of `topics`"
+        "histogram",
+        ("log",),
+        "Time of the flushes that a request waited for, of the logs of `offsets` and of `topics`.",
     ),
-    "offsetlog_groups": Kind("gauge", ("type", "state"), "groups with members or a past of them"),
+    "offsetlog_groups": Kind("gauge", ("type", "state"), "Groups, by type and state."),
+    "offsetlog_admissions": Kind(
+        "gauge",
+        (),
+        "Members, and groups without members, whose commits are answered without their coordinator.",
+    ),
+    "offsetlog_group_timers": Kind(
+        "gauge", (), "Deadlines of members, rebalances and writes that are set."
+    ),
     "offsetlog_topic_partitions_unwritable": Kind(
-        "gauge", (), "partitions of ordinary topics that take no records"
+        "gauge", (), "Partitions of ordinary topics that take no records."
     ),
     "offsetlog_partition_state": Kind(
-        "gauge", ("partition", "state"), "1, with the state of a log partition of positions"
+        "gauge", ("partition", "state"), "1 for the state that a partition of the offsets topic is in."
     ),
     "offsetlog_partition_loaded_ratio": Kind(
-        "gauge", _PARTITION, "how much of its log is loaded, from 0 to 1"
+        "gauge", _PARTITION, "How much of its log is loaded, from 0 to 1."
     ),
-    "offsetlog_log_end_offset": Kind("gauge", _PARTITION, "the offset of the next record"),
-    "offsetlog_log_flushed_offset": Kind("gauge", _PARTITION, "below it all is on the disk"),
-    "offsetlog_log_size_bytes": Kind("gauge", _PARTITION, "of the log's segments"),
-    "offsetlog_table_entries": Kind("gauge", _PARTITION, "committed positions"),
-    "offsetlog_table_bytes": Kind("gauge", _PARTITION, "memory of these, of groups and of open transactions"),
-    "offsetlog_maintenance": Kind(
-        "counter", ("event",), "what maintenance did: cleaned, bytes_freed, positions_expired and others"
+    "offsetlog_log_end_offset": Kind("gauge", _PARTITION, "Offset of the next record."),
+    "offsetlog_log_flushed_offset": Kind(
+        "gauge", _PARTITION, "Offset below which every record is on the disk."
+    ),
+    "offsetlog_log_size_bytes": Kind("gauge", _PARTITION, "Size of the segments of the log."),
+    "offsetlog_table_entries": Kind("gauge", _PARTITION, "Committed positions in memory."),
+    "offsetlog_table_bytes": Kind(
+        "gauge", _PARTITION, "Memory for positions, groups and open transactions."
+    ),
+    "offsetlog_maintenance_events": Kind(
+        "counter", ("event",), "What maintenance did: rounds, cleaned, snapshots, failed and others."
+    ),
+    "offsetlog_maintenance_bytes": Kind(
+        "counter", ("kind",), "Bytes that cleaning has read, written and freed."
     ),
     "offsetlog_cleaning_ratio": Kind(
-        "gauge", _PARTITION, "the log partition that is being cleaned, and how far, from 0 to 1"
+        "gauge", _PARTITION, "How far the cleaning under way is, from 0 to 1; absent without one."
     ),
     "offsetlog_maintenance_failing": Kind(
-        "gauge", _PARTITION, "1 for a log partition whose maintenance fails and is tried again"
+        "gauge", _PARTITION, "1 for a partition whose maintenance failed and is tried again."
     ),
-    "offsetlog_stuck_transactions": Kind("gauge", (), "transactions that are open for too long"),
+    "offsetlog_stuck_transactions": Kind(
+        "gauge", (), "Transactions that have been open for too long."
+    ),
 }
 
 _ERROR_NAMES = {
@@ -163,15 +200,18 @@ def registry_of(status: ServerStatus) -> CollectorRegistry:
 
 
 def _add_server(families: _Families, status: ServerStatus) -> None:
-    families.add("offsetlog_build", 1, version("offsetlog"))
+    families.add("offsetlog_build_info", 1, version("offsetlog"))
     families.add("offsetlog_start_time_seconds", status.started_at)
     families.add("offsetlog_healthy", health(status).good)
     families.add("offsetlog_ready", readiness(status).good)
+    if status.directory is not None:
+        with suppress(OSError):
+            families.add("offsetlog_disk_free_bytes", disk_of(status.directory).free_bytes)
     connections = status.connections
     families.add("offsetlog_connections", len(connections))
     families.add("offsetlog_connections_accepted", connections.accepted)
     families.add("offsetlog_connections_refused", connections.refused)
-    families.add("offsetlog_request_memory_left_bytes", connections.memory.left)
+    families.add("offsetlog_request_memory_free_bytes", connections.memory.left)
 
 
 def _add_requests(families: _Families, status: ServerStatus) -> None:
@@ -185,12 +225,15 @@ def _add_requests(families: _Families, status: ServerStatus) -> None:
     if status.front is not None:
         families.add("offsetlog_received_bytes", status.front.received_bytes)
         families.add("offsetlog_sent_bytes", status.front.sent_bytes)
+        families.add("offsetlog_admissions", status.front.admissions)
     families.add("offsetlog_commits", requests.commits)
     families.add("offsetlog_committed_positions", requests.positions)
 
 
 def _add_parts(families: _Families, status: ServerStatus, manager: LogManager) -> None:
     assert status.groups is not None
+    families.add("offsetlog_group_timers", status.groups.coordinator.count_timers())
+    families.add("offsetlog_expired_positions", status.groups.expiry.expired_positions)
     for (kind, state), count in sorted(status.groups.coordinator.count_by_state().items()):
         families.add("offsetlog_groups", count, kind, state)
     families.histogram("offsetlog_flush_duration_seconds", manager.flush_times, "offsets")
@@ -208,7 +251,10 @@ def _add_parts(families: _Families, status: ServerStatus, manager: LogManager) -
 def _add_maintenance(families: _Families, manager: LogManager) -> None:
     status = manager.maintenance_status()
     for event, count in sorted(status.counters.items()):
-        families.add("offsetlog_maintenance", count, event)
+        if event.startswith(_BYTES):
+            families.add("offsetlog_maintenance_bytes", count, event.removeprefix(_BYTES))
+        else:
+            families.add("offsetlog_maintenance_events", count, event)
     if status.cleaning is not None:
         total = status.progress["bytes_total"]
         ratio = min(1.0, status.progress["bytes_read"] / total) if total else 0.0

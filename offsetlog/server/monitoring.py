@@ -1,7 +1,8 @@
-"""HTTP for those who watch a server: /metrics, /healthz and /readyz."""
+"""HTTP for those who watch a server: /metrics, /healthz, /readyz and /groups."""
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
@@ -13,8 +14,9 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 from prometheus_client import make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from offsetlog.errors import ClosedError
 from offsetlog.server.metrics import registry_of
-from offsetlog.server.status import ServerStatus, Verdict, health, readiness
+from offsetlog.server.status import ServerStatus, Verdict, group_commits, health, readiness
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -121,10 +123,14 @@ class Monitoring:
         if path == "/metrics":
             answer: Iterable[bytes] = self._metrics(environ, start)
             return answer
-        if path not in _VERDICTS:
-            return _text(start, "404 Not Found", "there are /metrics, /healthz and /readyz")
+        if path not in _VERDICTS and path != "/groups":
+            return _text(
+                start, "404 Not Found", "there are /metrics, /healthz, /readyz and /groups"
+            )
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _text(start, "405 Method Not Allowed", "only GET is answered")
+        if path == "/groups":
+            return _groups(start, self._status)
         verdict: Verdict = _VERDICTS[path](self._status)
         return _text(start, "200 OK" if verdict.good else "503 Service Unavailable", verdict.text)
 
@@ -132,10 +138,19 @@ class Monitoring:
 _VERDICTS = {"/healthz": health, "/readyz": readiness}
 
 
-def _text(start: StartResponse, status: str, text: str) -> list[bytes]:
+def _groups(start: StartResponse, status: ServerStatus) -> list[bytes]:
+    try:
+        commits = group_commits(status)
+    except (TimeoutError, ClosedError) as failure:
+        reason = str(failure) or "requests are not handled"
+        return _text(start, "503 Service Unavailable", reason)
+    return _text(start, "200 OK", json.dumps({"commits": commits}), "application/json")
+
+
+def _text(start: StartResponse, status: str, text: str, kind: str = "text/plain") -> list[bytes]:
     content = f"{text}\n".encode(errors="backslashreplace")
     start(
         status,
-        [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(content)))],
+        [("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(content)))],
     )
     return [content]

@@ -268,6 +268,13 @@ PROPERTIES: dict[str, Property] = {
         1,
         LONG_MAX,
     ),
+    "disk.reserve.bytes": Property(
+        "below so many free bytes of the disk `/healthz` fails; 0 for never (not Kafka's)",
+        "134217728",
+        ("disk_reserve_bytes",),
+        0,
+        LONG_MAX,
+    ),
     "producer.id.expiration.ms": Property(
         "an idempotent producer is forgotten after this time without a batch",
         "86400000",

@@ -70,6 +70,8 @@ class ServerSettings:
         coordinator: of groups.
         topics: of new topics.
         topic_logs: of topics that have no settings of their own.
+        disk_reserve_bytes: how much of the directory's disk should be free; below it the server is
+            not healthy.
         retention_check_ms: between two looks for what topics keep no longer
             (``log.retention.check.interval.ms``).
         allow_any_host: whether it may listen off loopback: there is no security yet.
@@ -92,6 +94,7 @@ class ServerSettings:
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     topic_logs: TopicLogSettings = field(default_factory=TopicLogSettings)
+    disk_reserve_bytes: int = 128 << 20
     retention_check_ms: int = 300_000
     allow_any_host: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -161,6 +164,8 @@ class Server:
         settings = self._settings
         loop = asyncio.get_running_loop()
         self.status = ServerStatus(loop, self._connections, self._requests)
+        self.status.directory = settings.manager.path
+        self.status.disk_reserve_bytes = settings.disk_reserve_bytes
         if settings.metrics_host is not None:
             self._monitoring = _monitoring(self.status, settings.metrics_host, settings.metrics_port)
         try:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from offsetlog._native.front import Front
@@ -16,6 +18,7 @@ from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.connection_limits import OpenConnections
+from offsetlog.server.disk import why_short, why_unwritable
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.topics.topic_logs import TopicLogs
@@ -44,6 +47,8 @@ class ServerStatus:
         manager, front, groups, topics: None until they are there.
         is_listening: whether clients can connect.
         is_stopping: whether it was asked to stop.
+        directory: the log directory; None: its disk is not looked at.
+        disk_reserve_bytes: how much of its disk should be free.
         started_at: in seconds since 1970.
     """
 
@@ -56,6 +61,8 @@ class ServerStatus:
     topics: TopicLogs | None = None
     is_listening: bool = False
     is_stopping: bool = False
+    directory: Path | None = None
+    disk_reserve_bytes: int = 0
     started_at: float = field(default_factory=time.time)
 
     def loaded_part(self, partition: int) -> float:
@@ -79,7 +86,10 @@ def _in_lines(reasons: list[str]) -> str:
 
 
 def health(status: ServerStatus) -> Verdict:
-    """Whether the process answers and its logs take writes; not to be called on the event loop."""
+    """Whether the process answers, its logs take writes, and its disk has room for more.
+
+    Not to be called on the event loop.
+    """
     came_round = threading.Event()
     try:
         status.loop.call_soon_threadsafe(came_round.set)
@@ -87,8 +97,17 @@ def health(status: ServerStatus) -> Verdict:
         return Verdict(False, "the server has stopped")
     if not came_round.wait(LOOP_SECONDS):
         return Verdict(False, f"requests have not been handled for {LOOP_SECONDS:g} s")
-    reasons = [*_refusing_partitions(status), *_refusing_topics(status)]
+    reasons = [*_disk_troubles(status), *_refusing_partitions(status), *_refusing_topics(status)]
     return Verdict(not reasons, _in_lines(reasons) or "healthy")
+
+
+def _disk_troubles(status: ServerStatus) -> list[str]:
+    if status.directory is None or status.manager is None or status.is_stopping:
+        return []
+    why = why_unwritable(status.directory) or why_short(
+        status.directory, status.disk_reserve_bytes
+    )
+    return [] if why is None else [why]
 
 
 def _refusing_partitions(status: ServerStatus) -> list[str]:
@@ -132,7 +151,10 @@ def _refusing_topics(status: ServerStatus) -> list[str]:
 
 
 def readiness(status: ServerStatus) -> Verdict:
-    """Whether it listens and all log partitions are loaded; says how far it is."""
+    """Whether it listens, all log partitions are loaded, and its disk is not read-only.
+
+    Says how far it is.  A disk that is only short of room still takes writes.
+    """
     manager, groups = status.manager, status.groups
     if status.is_stopping:
         return Verdict(False, "stopping")
@@ -143,6 +165,9 @@ def readiness(status: ServerStatus) -> Verdict:
     except ClosedError:
         return Verdict(False, "stopping")
     loaded = set(groups.coordinator.loaded_partitions())
+    unwritable = None if status.directory is None else why_unwritable(status.directory)
+    if unwritable is not None:
+        return Verdict(False, unwritable)
     if len(loaded) == count and status.is_listening:
         return Verdict(True, "ready")
     reasons = [f"{len(loaded)} of {count} log partitions are loaded"]
@@ -163,3 +188,39 @@ def _how_far(status: ServerStatus, number: int) -> str:
         return f"log partition {number}: {status.loaded_part(number):.0%} loaded"
     except OffsetLogError as failure:
         return f"log partition {number}: {failure}"
+
+
+# ------------------------------------------------------------------------------- commits by group
+
+
+def group_commits(status: ServerStatus) -> dict[str, int]:
+    """Returns how many commits each group has made; not to be called on the event loop.
+
+    At most 65,536 groups are counted (`offsetlog._native.front`), since the start or since there
+    was last no room.  Requests go on between parts of the answer.
+
+    Raises:
+        TimeoutError: the event loop is stuck.
+        ClosedError: the server has stopped.
+    """
+    front = status.front
+    found: dict[str, int] = {}
+    if front is None:
+        return found
+    part = 0
+    while True:
+        answer: Future[tuple[int, list[tuple[str, int]]]] = Future()
+        try:
+            status.loop.call_soon_threadsafe(_read_part, front, part, answer)
+        except RuntimeError:
+            raise ClosedError("the server has stopped") from None
+        part, counts = answer.result(LOOP_SECONDS)
+        found.update(counts)
+        if part == 0:
+            return found
+
+
+def _read_part(
+    front: Front, part: int, answer: Future[tuple[int, list[tuple[str, int]]]]
+) -> None:
+    answer.set_result(front.commit_counts(part))

@@ -1,13 +1,16 @@
 """A consumer in a process of its own, for a soak: it prints each commit that was answered.
 
-python -m tests.server.soak_member KIND ADDRESS GROUP, with KIND confluent or kafka-python.
+python -m tests.server.soak_member KIND ADDRESS GROUP, with KIND confluent, kafka-python or aiokafka.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
@@ -62,9 +65,39 @@ def run_kafka_python(address: str, group: str, report: Report) -> None:
             continue
 
 
+def run_aiokafka(address: str, group: str, report: Report) -> None:
+    asyncio.run(_consume(address, group, report))
+
+
+async def _consume(address: str, group: str, report: Report) -> None:
+    consumer = AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=address,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=1000,
+    )
+    await consumer.start()
+    while True:
+        try:
+            found = await consumer.getmany(timeout_ms=500, max_records=5)
+            places = {key: records[-1].offset + 1 for key, records in found.items() if records}
+            if places:
+                await consumer.commit(places)
+                for key, offset in places.items():
+                    report(key.partition, offset)
+        except AioKafkaError:
+            continue
+
+
+RUN = {"confluent": run_confluent, "kafka-python": run_kafka_python, "aiokafka": run_aiokafka}
+
+
 def main() -> None:
     kind, address, group = sys.argv[1:]
-    run = run_confluent if kind == "confluent" else run_kafka_python
+    run = RUN[kind]
 
     def report(partition: int, offset: int) -> None:
         print(partition, offset, flush=True)

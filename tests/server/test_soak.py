@@ -11,10 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
@@ -40,26 +44,51 @@ pytestmark = pytest.mark.ci
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 4
-GROUPS = ("soak-a", "soak-b")
+KINDS = {"soak-a": "confluent", "soak-b": "kafka-python", "soak-c": "aiokafka"}
+GROUPS = tuple(KINDS)
+PLAIN = tuple(f"plain-{number}" for number in range(3))
+MEMBERS = 2
 PIPELINE = 50
 #: A subscription of version 0 to nothing.
 NO_TOPICS = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
-#: A group that commits once, and what expires in a soak of this length.
+#: A group that commits once, for a second.
 OLD = "old"
-OLD_SECONDS = 600
+OLD_MS = 1000
+#: In a soak of this length enough is written for a clean.
+CLEAN_SECONDS = 120
+#: For so much of the soak the server is stopped and killed; for the rest clients alone are.
+STOPS_SHARE = 0.6
 OPEN_FILES_MORE = 20
 RSS_MORE_KIB = 64 * 1024
+WAIT_SECONDS = 120
 
 PROPERTIES = """
 offsets.topic.segment.bytes=1048576
-offsets.retention.minutes=5
 offsets.retention.check.interval.ms=500
 group.initial.rebalance.delay.ms=100
 """
 
 
+CLEANED = "offsetlog_maintenance_events_total cleaned"
+EXPIRED = "offsetlog_expired_positions_total"
+
+
+class Level(NamedTuple):
+    """What a server holds."""
+
+    connections: float
+    admissions: float
+    timers: float
+    memory_kib: int
+    files: int
+
+
 class ServerProcess:
-    """The command, started again on the same port and directory whenever it was stopped."""
+    """The command, started again on the same port and directory whenever it was stopped.
+
+    Attributes:
+        past: what was counted before it was last started.
+    """
 
     def __init__(self, path: Path) -> None:
         with socket.socket() as free:
@@ -70,24 +99,50 @@ class ServerProcess:
         self.command = [
             sys.executable, "-m", "offsetlog", "serve", str(path / "data"),
             "--listen", "{}:{}".format(*self.address), "--durability", "disk", "--config", str(config),
+            "--metrics", "127.0.0.1:0",
         ]
+        self.past: Counter[str] = Counter()
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         assert re.match("offsetlog listens on ", line), line
+        line = self.process.stdout.readline()
+        self.metrics_url = re.search(r"http://\S+/metrics", line)[0]
+
+    def samples(self) -> dict[str, float]:
+        """What it says of itself: sums over all labels but `event`, which is appended to the name."""
+        with urllib.request.urlopen(self.metrics_url, timeout=30) as answer:
+            text = answer.read().decode()
+        found: Counter[str] = Counter()
+        for family in text_string_to_metric_families(text):
+            for each in family.samples:
+                found[" ".join([each.name, *filter(None, [each.labels.get("event")])])] += each.value
+        return found
+
+    def counted(self, name: str) -> float:
+        """A counter, over all its starts."""
+        return self.past[name] + self.samples().get(name, 0)
 
     def stop(self, sent: int) -> int:
+        samples = self.samples()
+        self.past.update({name: samples.get(name, 0) for name in (CLEANED, EXPIRED)})
         self.process.send_signal(sent)
         code = self.process.wait(60)
         self.process.stdout.close()
         return code
 
-    def size(self) -> tuple[int, int]:
-        """Its memory in KiB, and how many files it has open."""
+    def level(self) -> Level:
+        samples = self.samples()
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]), len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return Level(
+            samples["offsetlog_connections"],
+            samples["offsetlog_admissions"],
+            samples["offsetlog_group_timers"],
+            int(re.search(r"VmRSS:\s+(\d+)", status)[1]),
+            len(os.listdir(f"/proc/{self.process.pid}/fd")),
+        )
 
 
 class Answered:
@@ -141,7 +196,8 @@ def committed(client: Client, group: str) -> dict[int, int]:
 
 def commit_pipelined(address, group: str, answered: Answered, stop: threading.Event) -> None:
     """Commits growing offsets, many at a time; begins again with a new connection after each failure."""
-    offset = 0
+    # Above all that an earlier run may have written.
+    offset = max(0, answered.highest[group, 0]) + PIPELINE
     while not stop.is_set():
         try:
             with Client(address) as client:
@@ -189,44 +245,107 @@ def produce(address: tuple[str, int], stop: threading.Event) -> None:
     producer.purge()
 
 
+class Clients:
+    """Members of groups in processes of their own, and threads that commit and produce, until `close`."""
+
+    def __init__(self, server: ServerProcess, answered: Answered) -> None:
+        self._answered = answered
+        self._server = server
+        self._stop = threading.Event()
+        self.members = [self._member(group) for group in GROUPS for _ in range(MEMBERS)]
+        self._threads = [
+            threading.Thread(target=commit_pipelined, args=(server.address, group, answered, self._stop))
+            for group in PLAIN
+        ]
+        self._threads.append(threading.Thread(target=produce, args=(server.address, self._stop)))
+        for thread in self._threads:
+            thread.start()
+
+    def _member(self, group: str) -> tuple[str, Member]:
+        return group, Member(KINDS[group], self._server.address, group, self._answered)
+
+    def kill_one(self, draw: random.Random) -> None:
+        """Kills a member, and begins another in its group."""
+        number = draw.randrange(len(self.members))
+        group, member = self.members[number]
+        member.kill()
+        self.members[number] = self._member(group)
+
+    def close(self) -> None:
+        self._stop.set()
+        for _, member in self.members:
+            member.kill()
+        for thread in self._threads:
+            thread.join(120)
+
+
 def disturb(
-    server: ServerProcess, members: list, answered: Answered, draw: random.Random, end: float
+    server: ServerProcess, clients: Clients, deeds: tuple[str, ...], draw: random.Random, end: float
 ) -> dict[str, list[int]]:
-    """Kills members and stops the server until the end; returns generations that were seen, by group."""
+    """Does one of the deeds after the other until the end; returns generations that were seen, by group."""
     generations: dict[str, list[int]] = defaultdict(list)
     while time.monotonic() < end:
         time.sleep(draw.uniform(0.5, 2.0))    # a pace, nothing is waited for
-        deed = draw.choice(("member", "member", "join", "stop", "kill"))
+        deed = draw.choice(deeds)
         if deed == "member":
-            number = draw.randrange(len(members))
-            kind, group, member = members[number]
-            member.kill()
-            members[number] = (kind, group, Member(kind, server.address, group, answered))
+            clients.kill_one(draw)
         elif deed == "join":
             group = draw.choice(GROUPS)
             until_led(server.address, [group])
             with Client(server.address) as client:
                 generations[group].append(join_and_leave(client, group))
-        elif deed == "stop":
-            assert server.stop(signal.SIGTERM) == 0
-            server.start()
         else:
-            server.stop(signal.SIGKILL)
+            if deed == "stop":
+                assert server.stop(signal.SIGTERM) == 0
+            else:
+                server.stop(signal.SIGKILL)
             server.start()
     return generations
 
 
+def until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Waits until it is so; fails with `what` after a long time."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < end, what()
+        time.sleep(0.1)
+
+
 def until_led(address: tuple[str, int], groups: list[str]) -> None:
-    end = time.monotonic() + 60
-    while True:
+    def is_led() -> bool:
         try:
             with Client(address) as client:
                 for group in groups:
                     committed(client, group)
-            return
         except (AssertionError, OSError):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+            return False
+        return True
+
+    until(is_led, lambda: f"the groups {groups} are not led")
+
+
+def level_at_rest(server: ServerProcess) -> Level:
+    """What it holds when all clients have gone, and the sessions of those that were killed have ended."""
+
+    def is_at_rest() -> bool:
+        level = server.level()
+        # Groups without members stay admitted.
+        return level.connections == level.timers == 0 and level.admissions <= len(PLAIN)
+
+    until(is_at_rest, server.level)
+    return server.level()
+
+
+def run_clients(
+    server: ServerProcess, answered: Answered, deeds: tuple[str, ...], draw: random.Random, seconds: float
+) -> tuple[dict[str, list[int]], Level]:
+    """Runs clients beside the deeds; returns generations, and what the server holds after that."""
+    clients = Clients(server, answered)
+    try:
+        generations = disturb(server, clients, deeds, draw, time.monotonic() + seconds)
+    finally:
+        clients.close()
+    return generations, level_at_rest(server)
 
 
 def test_a_soak(tmp_path):
@@ -235,43 +354,35 @@ def test_a_soak(tmp_path):
     draw = random.Random(seed)
     server = ServerProcess(tmp_path)
     answered = Answered()
-    stop = threading.Event()
-    members = []
-    plain = [f"plain-{number}" for number in range(3)]
-    threads = [
-        threading.Thread(target=commit_pipelined, args=(server.address, group, answered, stop)) for group in plain
-    ]
-    threads.append(threading.Thread(target=produce, args=(server.address, stop)))
+    seconds = soak_seconds()
     try:
         with Client(server.address) as client:
             topic = CreateTopicsRequestTopic(TOPIC, PARTITIONS, 1)
             assert client.ask(CreateTopicsRequest((topic,)), 7).topics[0].error_code == 0
-            client.ask(commit_of(OLD, 0, 1), 7)
-        for thread in threads:
-            thread.start()
-        for group, kind in zip(GROUPS, ("confluent", "kafka-python"), strict=True):
-            members += [
-                (kind, group, Member(kind, server.address, group, answered)) for _ in range(2)
-            ]
-        generations = disturb(server, members, answered, draw, time.monotonic() + soak_seconds())
+            client.ask(commit_of(OLD, 0, 1)._replace(retention_time_ms=OLD_MS), 4)
+        deeds = ("member", "member", "join", "stop", "kill")
+        generations, _ = run_clients(server, answered, deeds, draw, seconds * STOPS_SHARE)
+        # From here on it is one process: what it holds has to come back to where it was.
+        calm = ("member", "member", "join")
+        halves = [run_clients(server, answered, calm, draw, seconds * (1 - STOPS_SHARE) / 2) for _ in range(2)]
+        for more, _ in halves:
+            for group, seen in more.items():
+                generations[group].extend(seen)
+        levels = [level for _, level in halves]
+        print("answered", dict(answered.highest))
+        print("generations", dict(generations))
+        print("levels", *levels, sep="\n  ")
+        check_at_end(server, answered, generations)
+        check_levels(*levels)
+        check_maintenance(server)
     finally:
-        stop.set()
-        for _, _, member in members:
-            member.kill()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join(120)
-    print("answered", dict(answered.highest))
-    print("generations", dict(generations))
-    try:
-        check_at_end(server, answered, [*plain, *GROUPS], generations)
-    finally:
-        server.stop(signal.SIGKILL)
+        server.process.kill()
+        server.process.wait(60)
+        server.process.stdout.close()
 
 
-def check_at_end(
-    server: ServerProcess, answered: Answered, groups: list[str], generations: dict[str, list[int]]
-) -> None:
+def check_at_end(server: ServerProcess, answered: Answered, generations: dict[str, list[int]]) -> None:
+    groups = [*PLAIN, *GROUPS]
     until_led(server.address, groups)
     with Client(server.address) as client:
         for group in groups:
@@ -279,13 +390,22 @@ def check_at_end(
             for (name, partition), offset in answered.highest.items():
                 assert name != group or found.get(partition, -1) >= offset, (group, partition)
         assert {name for name, _ in answered.highest} == set(groups)
-        if soak_seconds() >= OLD_SECONDS:
-            assert committed(client, OLD) == {}
+        # No group is stuck: a member that comes is let in at once, in a newer generation each time.
         for group in GROUPS:
-            seen = [*generations[group], join_and_leave(client, group)]
-            memory, files = server.size()
-            seen += [join_and_leave(client, group) for _ in range(20)]
+            seen = generations[group] + [join_and_leave(client, group) for _ in range(20)]
             assert seen == sorted(set(seen))
-            more_memory, more_files = server.size()
-            assert more_files <= files + OPEN_FILES_MORE
-            assert more_memory <= memory + RSS_MORE_KIB
+
+
+def check_levels(before: Level, after: Level) -> None:
+    assert after.files <= before.files + OPEN_FILES_MORE
+    assert after.memory_kib <= before.memory_kib + RSS_MORE_KIB
+
+
+def check_maintenance(server: ServerProcess) -> None:
+    """An expiry has taken place, and a clean in a soak that is long enough for it; both are waited for."""
+    print("cleaned", server.counted(CLEANED), "expired", server.counted(EXPIRED))
+    if soak_seconds() >= CLEAN_SECONDS:
+        until(lambda: server.counted(CLEANED) > 0, server.samples)
+    until(lambda: server.counted(EXPIRED) > 0, server.samples)
+    with Client(server.address) as client:
+        assert committed(client, OLD) == {}

@@ -7,7 +7,7 @@ for the first time has those since its start.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from offsetlog.cli.text import name_text
@@ -50,7 +50,8 @@ def frame_of(
         tables.append(_requests(interval))
     if groups is not None:
         lines.append(_groups_line(groups))
-        tables.append(_groups(groups.shown))
+        rates = None if interval is None else interval.group_rates()
+        tables.append(_groups(groups.shown, rates))
     if trouble is not None:
         lines.append(trouble)
     return Frame(lines, [each for each in tables if each.rows])
@@ -205,18 +206,21 @@ def _groups_line(groups: Groups) -> str:
     return f"{text} (the first {len(groups.shown)} below)" if hidden else text
 
 
-def _groups(shown: list[Group]) -> Table:
+def _groups(shown: list[Group], rates: Mapping[str, float] | None) -> Table:
+    # Without rates there is no column of them.
+    heading = () if rates is None else ("commits/s",)
     rows = [
         (
             name_text(each.name),
             each.state,
             "" if each.members is None else f"{each.members:,}",
+            *(() if rates is None else (rate_text(rates.get(each.name)),)),
             name_text(each.protocol) if each.protocol else "",
             ", ".join(map(name_text, each.clients)),
         )
         for each in shown
     ]
-    return Table(("<group", "<state", "members", "<protocol", "<clients"), rows)
+    return Table(("<group", "<state", "members", *heading, "<protocol", "<clients"), rows)
 
 
 def plain_text(frame: Frame) -> str:

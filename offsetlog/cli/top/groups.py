@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from offsetlog import error_codes
@@ -10,7 +11,8 @@ from offsetlog.cli.top.kafka_client import KafkaClient
 from offsetlog.errors import CoordinatorLoadingError
 from offsetlog.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 
-#: Those that change come first.
+#: Groups that rebalance come first; of the others those that commit most.
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 _ORDER = {"PreparingRebalance": 0, "CompletingRebalance": 1, "Stable": 2, "Empty": 3, "Dead": 4}
 
 
@@ -37,8 +39,15 @@ class Groups(NamedTuple):
     by_state: Counter[str]
 
 
-def groups_of(client: KafkaClient, count_max: int) -> Groups:
+def groups_of(
+    client: KafkaClient, count_max: int, rates: Mapping[str, float] | None = None
+) -> Groups:
     """Lists the groups of a broker, and describes the first of them.
+
+    Args:
+        client: connected to the broker.
+        count_max: how many are described.
+        rates: commits a second by group, by which they are ordered; None where they are not known.
 
     Raises:
         CoordinatorLoadingError: they are not known yet.
@@ -51,7 +60,15 @@ def groups_of(client: KafkaClient, count_max: int) -> Groups:
     if answer.error_code:
         raise ConnectionError(f"the groups are not listed: error {answer.error_code}")
     listed = [Group(each.group_id, each.group_state, each.group_type) for each in answer.groups]
-    listed.sort(key=lambda each: (_ORDER.get(each.state, 5), each.name))
+    known = rates or {}
+    listed.sort(
+        key=lambda each: (
+            each.state not in _REBALANCING,
+            -known.get(each.name, 0.0),
+            _ORDER.get(each.state, 5),
+            each.name,
+        )
+    )
     return Groups(_described(client, listed[:count_max]), Counter(each.state for each in listed))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from offsetlog.cli.addresses import parse_address
@@ -53,13 +53,14 @@ class Observer:
             ConfigError: a package is missing.
         """
         samples = self._samples()
-        try:
-            groups, trouble = self._groups(), None
-        except CoordinatorLoadingError as loading:
-            groups, trouble = None, str(loading)
         interval = None
         if samples is not None:
             interval, self._before = Interval(samples, self._before), samples
+        rates = None if interval is None else interval.group_rates()
+        try:
+            groups, trouble = self._groups(rates), None
+        except CoordinatorLoadingError as loading:
+            groups, trouble = None, str(loading)
         return frame_of(self._text, groups, interval, trouble)
 
     def _samples(self) -> Samples | None:
@@ -67,11 +68,11 @@ class Observer:
             return None
         return fetch(*self._metrics, TIMEOUT_SECONDS, self._clock())
 
-    def _groups(self) -> Groups:
+    def _groups(self, rates: Mapping[str, float] | None) -> Groups:
         try:
             if self._client is None:
                 self._client = KafkaClient(*self._server, TIMEOUT_SECONDS)
-            return groups_of(self._client, self._groups_max)
+            return groups_of(self._client, self._groups_max, rates)
         except CoordinatorLoadingError:
             raise
         except (OSError, OffsetLogError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import urllib.error
 import urllib.request
@@ -23,10 +24,12 @@ class Samples(NamedTuple):
     Attributes:
         at: when, in seconds since 1970.
         values: by name, and by labels in the order of their names.
+        group_commits: how many commits each group has made; None: the server does not say.
     """
 
     at: float
     values: Mapping[str, Mapping[Labels, float]]
+    group_commits: Mapping[str, int] | None = None
 
     def get(self, name: str, **labels: str) -> float | None:
         """One sample, None where there is none."""
@@ -62,18 +65,32 @@ def parse(text: str, at: float) -> Samples:
 
 
 def fetch(host: str, port: int, timeout: float, at: float) -> Samples:
-    """Asks for /metrics, `timeout` in seconds; raises as `parse`, or OSError."""
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+    """Asks for /metrics and /groups, `timeout` in seconds; raises as `parse`, or OSError."""
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    samples = parse(_read(f"{url}/metrics", timeout).decode(errors="replace"), at)
+    return samples._replace(group_commits=_group_commits(f"{url}/groups", timeout))
+
+
+def _group_commits(url: str, timeout: float) -> Mapping[str, int] | None:
+    # Rates of groups are an addition: without them the rest is shown.
+    try:
+        commits = json.loads(_read(url, timeout))["commits"]
+        return {str(group): int(count) for group, count in commits.items()}
+    except (ConnectionError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _read(url: str, timeout: float) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
-            content = answer.read(ANSWER_BYTES_MAX + 1)
+            content: bytes = answer.read(ANSWER_BYTES_MAX + 1)
     except urllib.error.URLError as failure:
         raise ConnectionError(f"{url}: {failure.reason}") from failure
     except (OSError, HTTPException) as failure:
         raise ConnectionError(f"{url} does not answer as it should: {failure}") from failure
     if len(content) > ANSWER_BYTES_MAX:
         raise CorruptionError(f"{url} answers with more than {ANSWER_BYTES_MAX} bytes")
-    return parse(content.decode(errors="replace"), at)
+    return content
 
 
 class Interval:
@@ -105,6 +122,19 @@ class Interval:
         wanted = set(labels.items())
         grown = [value - self._past(name, key) for key, value in found.items() if wanted <= set(key)]
         return sum(grown) / self.seconds if grown else None
+
+    def group_rates(self) -> Mapping[str, float] | None:
+        """Commits a second of each group that made any; None: unknown."""
+        commits = self.now.group_commits
+        if commits is None or not self.seconds:
+            return None
+        before = {} if self._before is None else self._before.group_commits or {}
+        # A count that was forgotten begins with 0 again.
+        grown = {
+            group: count - past if (past := before.get(group, 0)) <= count else count
+            for group, count in commits.items()
+        }
+        return {group: count / self.seconds for group, count in grown.items() if count}
 
     def quantile(self, name: str, share: float, **labels: str) -> float | None:
         """A quantile of a histogram in seconds, as Prometheus estimates it; None: nothing happened."""

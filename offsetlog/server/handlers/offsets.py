@@ -172,6 +172,7 @@ def _write(
     except OffsetLogError as failure:
         _answer_commit(exchange, answer, errors, write_error(failure))
         return
+    node.front.count_commit(request.group_id)
     pending.add_done_callback(
         lambda done: node.groups.call_soon(_committed, node, exchange, answer, errors, done)
     )

@@ -1,0 +1,57 @@
+"""The disk of the log directory: whether there is room, and whether it can be written to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Disk(NamedTuple):
+    """The file system of a directory.
+
+    Attributes:
+        free_bytes: what a user without privileges can still write.
+        is_read_only: it is mounted so, or the kernel made it so after an error.
+    """
+
+    free_bytes: int
+    is_read_only: bool
+
+
+def disk_of(path: Path) -> Disk:
+    """Asks the system, on which this may have to wait; any thread.
+
+    Raises:
+        OSError: the directory is not there, or its device does not answer.
+    """
+    found = os.statvfs(path)
+    return Disk(found.f_bavail * found.f_frsize, bool(found.f_flag & os.ST_RDONLY))
+
+
+def why_unwritable(path: Path) -> str | None:
+    """Says why nothing can be written to a directory; None: it can, as far as its file system says."""
+    try:
+        disk = disk_of(path)
+    except OSError as failure:
+        return f"the log directory {path} cannot be read: {failure.strerror}; check its disk"
+    if disk.is_read_only:
+        return (
+            f"the file system of {path} is read-only: no commit can be written; "
+            "check its disk and mount it for writing"
+        )
+    return None
+
+
+def why_short(path: Path, reserve_bytes: int) -> str | None:
+    """Says why a directory has too little room; None: it has `reserve_bytes`, or cannot be read."""
+    try:
+        free = disk_of(path).free_bytes
+    except OSError:
+        return None
+    if free >= reserve_bytes:
+        return None
+    return (
+        f"the disk of {path} has {free} bytes left, and should have {reserve_bytes} "
+        "(disk.reserve.bytes): free some before writes fail"
+    )
