@@ -87,7 +87,7 @@ def command(
     metrics: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Where to answer /metrics, /healthz and /readyz over HTTP."
+            metavar="HOST:PORT", help="Where to answer /metrics, /healthz, /readyz and /groups over HTTP."
         ),
     ] = None,
     log_format: Annotated[

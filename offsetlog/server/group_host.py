@@ -62,6 +62,7 @@ class GroupHost:
     Attributes:
         expiry: has positions expire.
         failed_loads: why log partitions could not be loaded, by number; any thread may read it.
+        failed_writes: why a write first failed for good, likewise.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class GroupHost:
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self.failed_loads: dict[int, str] = {}
+        self.failed_writes: dict[int, str] = {}
         self.coordinator = Coordinator(config, self, manager.partition_for)
         self.expiry = GroupExpiry(manager, self, loop, clock)
         manager.group_expiry.leave_to(self.expiry)
@@ -92,6 +94,7 @@ class GroupHost:
     def lead(self, partition: int, epoch: int) -> None:
         """Leads a log partition from now on; its groups answer once it is loaded."""
         self.failed_loads.pop(partition, None)
+        self.failed_writes.pop(partition, None)
         self.begin_work()
         self.coordinator.begin_load(partition)
         transition = self._manager.become_leader(partition, epoch)
@@ -199,8 +202,18 @@ class GroupHost:
         try:
             pending.result(0)
         except OffsetLogError as failure:
-            error = write_error(failure)
+            error = self.write_failed(group_id, failure)
         self._written(partition, group_id, error)
+
+    def write_failed(self, group_id: str, failure: OffsetLogError) -> ErrorCode:
+        """Returns the error for a write of a group, and keeps and logs what made its log fail."""
+        partition = self._manager.partition_for(group_id)
+        is_final = isinstance(failure, PartitionFailedError | StorageError)
+        if is_final and partition not in self.failed_writes:
+            self.failed_writes[partition] = str(failure)
+            fields = {"partition": partition}
+            _log.error("log partition %d: a write failed: %s", partition, failure, extra=fields)
+        return write_error(failure)
 
     def expired(self, partition: int, result: Expired) -> None:
         """What has expired of a group is deleted."""

@@ -21,7 +21,7 @@ from offsetlog.server.clock import Clock, LoopClock
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.faults import Faults
-from offsetlog.server.group_host import GroupHost, write_error
+from offsetlog.server.group_host import GroupHost
 from offsetlog.server.handlers.offsets import commit_refused
 from offsetlog.server.metadata_store import (
     FileMetadataStore,
@@ -287,7 +287,9 @@ class Server:
         loop.run_in_executor(None, self._topics.write_checkpoints)
 
     def _refused(self, request: Request, failure: OffsetLogError) -> bytes:
-        self._requests.failed(request.api_key, write_error(failure).code)
+        assert self._groups is not None
+        error = self._groups.write_failed(request.message.group_id, failure)
+        self._requests.failed(request.api_key, error.code)
         return commit_refused(request, failure)
 
     @property

@@ -117,7 +117,7 @@ def _refusing_partitions(status: ServerStatus) -> list[str]:
     found = []
     try:
         for number in range(manager.partitions):
-            why = _why_refusing(manager, number)
+            why = _why_refusing(manager, number, status.groups.failed_writes.get(number))
             if why is not None:
                 found.append(f"log partition {number} takes no writes: {why}")
     except ClosedError:
@@ -125,7 +125,7 @@ def _refusing_partitions(status: ServerStatus) -> list[str]:
     return found
 
 
-def _why_refusing(manager: LogManager, number: int) -> str | None:
+def _why_refusing(manager: LogManager, number: int, failed_write: str | None) -> str | None:
     has_failed = manager.state(number) is PartitionState.FAILED
     failure = manager.open_partitions.failure_of(number)
     replica = manager.replica(number)
@@ -135,7 +135,7 @@ def _why_refusing(manager: LogManager, number: int) -> str | None:
         failure = problems[0] if problems else failure
     elif not has_failed:
         return None
-    return str(failure or "it failed; the log of the server says why")
+    return str(failure or failed_write or "it failed; the log of the server says why")
 
 
 def _refusing_topics(status: ServerStatus) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
-from server.running import RunningServer
+from server.running import SECONDS, Client, RunningServer
+
+from offsetlog.protocol.messages import DescribeGroupsRequest
 
 TOOLS = "org.apache.kafka.tools."
 TOPICS = f"{TOOLS}TopicCommand"
@@ -18,14 +21,36 @@ CONSUMER = f"{TOOLS}consumer.ConsoleConsumer"
 
 
 @pytest.fixture
-def run(kafka_packages, tmp_path):
+def server(tmp_path):
     with RunningServer(tmp_path / "data", partitions=4) as running:
-        bootstrap = "{}:{}".format(*running.address)
+        yield running
 
-        def command(main: str, *arguments: str, stdin: str = "") -> str:
-            return kafka_packages.run(main, "--bootstrap-server", bootstrap, *arguments, stdin=stdin)
 
-        yield command
+@pytest.fixture
+def run(kafka_packages, server):
+    bootstrap = "{}:{}".format(*server.address)
+
+    def command(main: str, *arguments: str, stdin: str = "") -> str:
+        return kafka_packages.run(main, "--bootstrap-server", bootstrap, *arguments, stdin=stdin)
+
+    return command
+
+
+def all_of(server: RunningServer, group: str) -> tuple[str, ...]:
+    """Arguments that read the records of a group's log partition to the end, once the group has no members.
+
+    The number of records ends the command, and nothing is waited for; without a group of its own it writes nothing.
+    """
+    end = time.monotonic() + SECONDS
+    with Client(server.address) as client:
+        while client.ask(DescribeGroupsRequest((group,)), 5).groups[0].group_state != "Empty":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    manager = server.server.node.manager
+    number = manager.partition_for(group)
+    count = manager.positions(number).log_end
+    where = ("--topic", "__consumer_offsets", "--partition", str(number), "--offset", "earliest")
+    return (*where, "--max-messages", str(count), "--timeout-ms", "60000")
 
 
 def test_topics(run):
@@ -60,13 +85,12 @@ def lags(text: str) -> list[tuple[int, int]]:
     return sorted((int(at), int(lag)) for at, lag in re.findall(r"orders +\d+ +(\d+) +\d+ +(\d+) ", text))
 
 
-def test_positions_are_read_with_kafkas_formatter(run):
+def test_positions_are_read_with_kafkas_formatter(run, server):
     run(TOPICS, "--create", "--topic", "orders", "--partitions", "1")
     run(PRODUCER, "--topic", "orders", stdin="a\nb\n")
     run(CONSUMER, "--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "2")
     formatter = f"{TOOLS}consumer.OffsetsMessageFormatter"
-    read = ("--topic", "__consumer_offsets", "--from-beginning", "--formatter", formatter, "--timeout-ms", "4000")
-    found = json.loads(run(CONSUMER, *read).splitlines()[-1])
+    found = json.loads(run(CONSUMER, *all_of(server, "billing"), "--formatter", formatter).splitlines()[-1])
     assert found["key"]["data"] == {"group": "billing", "topic": "orders", "partition": 0}
     assert found["value"]["data"]["offset"] == 2
 
@@ -81,14 +105,13 @@ def documents(text: str) -> list[dict]:
     return found
 
 
-def test_groups_are_read_with_kafkas_formatter(run):
+def test_groups_are_read_with_kafkas_formatter(run, server):
     run(TOPICS, "--create", "--topic", "orders", "--partitions", "1")
     run(PRODUCER, "--topic", "orders", stdin="a\nb\n")
     run(CONSUMER, "--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "2")
     formatter = f"{TOOLS}consumer.GroupMetadataMessageFormatter"
-    read = ("--topic", "__consumer_offsets", "--from-beginning", "--formatter", formatter, "--timeout-ms", "12000")
-    # The consumer that reads the topic has a group of its own there.
-    found = [each for each in documents(run(CONSUMER, *read)) if each["key"]["data"]["group"] == "billing"]
+    found = documents(run(CONSUMER, *all_of(server, "billing"), "--formatter", formatter))
+    assert {each["key"]["data"]["group"] for each in found} == {"billing"}
     values = [each["value"]["data"] for each in found]
     stable = next(each for each in values if each["members"])
     assert (stable["protocolType"], stable["generation"], len(stable["members"])) == ("consumer", 1, 1)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import http.client
+import json
+import os
+import re
 import socket
 import threading
 import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.faults.fault_fs import FaultFileSystem
 
-from offsetlog.errors import ConfigError, StorageError
+from offsetlog.errors import ConfigError, PartitionFailedError, StorageError
 from offsetlog.histogram import BOUNDS, Histogram
 from offsetlog.protocol import APIS, encode_request, fields_of
 from offsetlog.protocol import messages as classes
@@ -28,7 +33,7 @@ from offsetlog.protocol.messages import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestGroupTopic,
 )
-from offsetlog.server import monitoring, status
+from offsetlog.server import disk, monitoring, status
 from offsetlog.server.answer_errors import first_error
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.metrics import METRICS
@@ -171,6 +176,49 @@ def test_what_the_page_lists_is_what_is_answered(server):
             assert set(sample.labels) - {"le"} == set(METRICS[name].labels)
 
 
+#: The base units of Prometheus that are in use here, and what has none.
+UNITS = ("_seconds", "_bytes", "_ratio", "_info")
+UNITS_THAT_ARE_NONE = re.compile(r"_(ms|millis\w*|us|minutes|hours|kib|mib|kilobytes|percent|pct)(_|$)")
+
+
+@pytest.mark.parametrize(("name", "kind"), METRICS.items())
+def test_a_metric_follows_the_conventions_of_prometheus(name, kind):
+    assert re.fullmatch(r"offsetlog(_[a-z]+)+", name)
+    assert not UNITS_THAT_ARE_NONE.search(name)
+    # What Prometheus appends itself, or knows from the kind.
+    assert not name.endswith(("_total", "_count", "_sum", "_bucket"))
+    assert not re.search(r"_(gauge|counter|histogram|metric)(_|$)", name)
+    units = [each for each in UNITS if each in name]
+    assert units == [] or name.endswith(units[0])
+    assert name.endswith("_seconds") or kind.kind != "histogram"
+    assert re.fullmatch(r"[A-Z0-9].*\.", kind.meaning)
+    for label in kind.labels:
+        assert re.fullmatch("[a-z]+", label)
+
+
+def test_groups_are_no_labels():
+    assert not {"group", "topic", "client", "member"} & {each for kind in METRICS.values() for each in kind.labels}
+
+
+def test_commits_of_groups_are_told_apart(server):
+    with Client(server.address) as client:
+        client.ask(CreateTopicsRequest((CreateTopicsRequestTopic("orders", 1, 1),)), 7)
+        for offset in range(3):
+            assert commit(client, "orders", offset) == [0]
+        assert commit(client, "orders", 2, group="other \u00e4\n") == [0]
+        assert commit(client, "missing", 1, group="refused") == [3]
+    code, text = get(server, "/groups")
+    assert (code, json.loads(text)) == (200, {"commits": {"g": 3, "other \u00e4\n": 1}})
+
+
+def test_more_groups_than_one_part_are_all_there(server):
+    front = server.server.status.front
+    names = [f"group-{number}" for number in range(3000)]
+    on_loop(server, lambda: [front.count_commit(name) for name in names])
+    assert front.commit_counts(0)[0] == 1
+    assert json.loads(get(server, "/groups")[1])["commits"] == dict.fromkeys(names, 1)
+
+
 # ------------------------------------------------------------------------------------------- health
 
 
@@ -217,6 +265,85 @@ def test_a_topic_that_takes_no_records_is_named(server):
     topics.get("orders", 0).refuse(StorageError("the disk is gone"))
     assert get(server, "/healthz") == (503, "orders-0 takes no records: the disk is gone\n")
     assert Seen(server)["offsetlog_topic_partitions_unwritable",] == 1
+
+
+@pytest.fixture
+def disk_says(monkeypatch):
+    """Has the disk of the log directory say something about itself."""
+    statvfs = os.statvfs
+    said = {}
+
+    def asked(path):
+        if "failure" in said:
+            raise said["failure"]
+        found = statvfs(path)
+        flag = found.f_flag | (os.ST_RDONLY if said.get("read_only") else 0)
+        free = said.get("free", found.f_bavail * found.f_frsize) // found.f_frsize
+        return os.statvfs_result((*found[:4], free, *found[5:8], flag, found[9]))
+
+    monkeypatch.setattr(disk.os, "statvfs", asked)
+    return said
+
+
+def test_a_disk_that_fills_up_is_not_healthy_before_it_is_full(server, disk_says):
+    disk_says["free"] = 64 << 20
+    code, text = get(server, "/healthz")
+    assert code == 503
+    assert re.fullmatch(
+        r"the disk of \S+ has 67108864 bytes left, and should have 134217728 "
+        r"\(disk.reserve.bytes\): free some before writes fail\n",
+        text,
+    )
+    # It still takes commits.
+    assert get(server, "/readyz") == (200, "ready\n")
+    seen = Seen(server)
+    assert (seen["offsetlog_disk_free_bytes",], seen["offsetlog_healthy",]) == (64 << 20, 0)
+    disk_says["free"] = 128 << 20
+    assert get(server, "/healthz") == (200, "healthy\n")
+
+
+def test_without_a_reserve_a_full_disk_is_passed_over(tmp_path, disk_says):
+    disk_says["free"] = 0
+    with RunningServer(tmp_path / "data", "disk", 4, disk_reserve_bytes=0, **METRICS_ANYWHERE) as running:
+        assert get(running, "/healthz")[0] == 200
+
+
+def test_a_read_only_disk_is_neither_healthy_nor_ready(server, disk_says):
+    disk_says["read_only"] = True
+    for path in ("/healthz", "/readyz"):
+        code, text = get(server, path)
+        assert code == 503
+        assert "is read-only: no commit can be written" in text
+
+
+def test_a_disk_that_does_not_answer_is_not_healthy(server, disk_says):
+    disk_says["failure"] = OSError(5, "Input/output error")
+    for path in ("/healthz", "/readyz"):
+        code, text = get(server, path)
+        assert code == 503
+        assert text.endswith("cannot be read: Input/output error; check its disk\n")
+    assert ("offsetlog_disk_free_bytes",) not in Seen(server)
+
+
+def test_a_flush_that_failed_is_named(tmp_path):
+    (tmp_path / "root").mkdir()
+    fs = FaultFileSystem(tmp_path / "root")
+    running = RunningServer(tmp_path / "root" / "data", "disk", 2, fs=fs, **METRICS_ANYWHERE)
+    try:
+        with Client(running.address) as client:
+            client.ask(CreateTopicsRequest((CreateTopicsRequestTopic("orders", 1, 1),)), 7)
+            assert commit(client, "orders", 1) == [0]
+            fs.fail_flush(fs.flushes + 1, errno.EIO)
+            assert commit(client, "orders", 2) != [0]
+        number = running.server.status.manager.partition_for("g")
+        code, text = get(running, "/healthz")
+        assert code == 503
+        assert text.startswith(f"log partition {number} takes no writes: ")
+        assert "failed before this was durable; it must be opened again" in text
+    finally:
+        # It says again that a log failed before.
+        with pytest.raises(PartitionFailedError):
+            running.stop()
 
 
 def test_a_stuck_event_loop_is_found(server, monkeypatch):

@@ -61,7 +61,11 @@ def test_one_picture_has_groups_and_rates(server, capsys):
     assert "ready" in lines[0]
     assert "rates since its start" in lines[0]
     assert rows["members"] == ["members", "Stable", "1", "range", "test"]
-    assert rows["alone"] == ["alone", "Empty", "0"]
+    assert rows["group"] == ["group", "state", "members", "commits/s", "protocol", "clients"]
+    # The busiest comes first.
+    assert list(rows)[-2:] == ["alone", "members"]
+    assert rows["alone"][:3] == ["alone", "Empty", "0"]
+    assert float(rows["alone"][3]) > 0
     assert rows["groups"] == ["groups", "2:", "1", "Stable,", "1", "Empty"]
     assert float(rows["OffsetCommit"][1]) > 0
     assert float(rows["Heartbeat"][2]) > 0
@@ -88,6 +92,9 @@ def test_two_looks_give_the_rates_between_them(server):
     # Once, after the first look at the metrics: the connection is kept.
     assert after["ApiVersions"][1] == after["ListGroups"][1] == "0.1"
     assert "rates of the last 10 s" in second.lines[0]
+    # The first commit of the group was answered by a handler, the others by the front.
+    assert server.server.status.front.commits == 49
+    assert second.tables[1].rows == [("g", "Empty", "0", "5", "", "")]
     assert second.lines[1].startswith("commits  5/s  positions 5/s  flushes ")
 
 
@@ -246,6 +253,17 @@ def test_quantiles_are_those_of_prometheus():
     assert quantile(0.9, [(1.0, 0.0), (math.inf, 3.0)]) == math.inf
     assert quantile(0.5, [(1.0, 0.0), (math.inf, 0.0)]) is None
     assert quantile(0.5, []) is None
+
+
+def test_rates_of_groups_begin_again_where_a_count_was_forgotten():
+    first, second = (
+        parse(START % 100, at)._replace(group_commits=commits)
+        for at, commits in ((110, {"a": 10, "b": 7, "c": 1}), (120, {"a": 30, "b": 5, "c": 1, "d": 1}))
+    )
+    assert Interval(first, None).group_rates() == {"a": 1, "b": 0.7, "c": 0.1}
+    assert Interval(second, first).group_rates() == {"a": 2, "b": 0.5, "d": 0.1}
+    assert Interval(second._replace(group_commits=None), first).group_rates() is None
+    assert Interval(second, first._replace(group_commits=None)).group_rates()["a"] == 3
 
 
 COUNTER = "# TYPE c counter\nc_total{api=\"A\",error=\"x\"} %d\nc_total{api=\"B\",error=\"x\"} 5\n"

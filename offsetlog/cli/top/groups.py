@@ -60,6 +60,8 @@ def groups_of(
     if answer.error_code:
         raise ConnectionError(f"the groups are not listed: error {answer.error_code}")
     listed = [Group(each.group_id, each.group_state, each.group_type) for each in answer.groups]
+    listed.sort(key=lambda each: _ORDER.get(each.state, 5))
+    by_state = Counter(each.state for each in listed)
     known = rates or {}
     listed.sort(
         key=lambda each: (
@@ -69,7 +71,7 @@ def groups_of(
             each.name,
         )
     )
-    return Groups(_described(client, listed[:count_max]), Counter(each.state for each in listed))
+    return Groups(_described(client, listed[:count_max]), by_state)
 
 
 def _described(client: KafkaClient, listed: list[Group]) -> list[Group]:

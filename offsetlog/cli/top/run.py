@@ -14,8 +14,9 @@ from offsetlog.cli.top.live import Observer, show
 
 HELP = """Show a running server: its groups, rates and latencies.
 
-The groups come from the server itself, or from any Kafka broker that coordinates them; rates,
-latencies and memory from its metrics, which `offsetlog serve --metrics` answers. Ctrl-C ends it.
+The groups come from the server itself, or from any Kafka broker that coordinates them; rates (of
+commits of each group, too), latencies and memory from its metrics, which
+`offsetlog serve --metrics` answers. Ctrl-C ends it.
 Where the output is no terminal, one picture is printed, as with --once.
 
 \b

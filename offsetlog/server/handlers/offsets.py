@@ -190,7 +190,7 @@ def _committed(
         pending.result(0)
         node.metrics.committed(sum(error is None for *_, error in errors))
     except OffsetLogError as failure:
-        failed = write_error(failure)
+        failed = node.groups.write_failed(exchange.request.message.group_id, failure)
     _answer_commit(exchange, answer, errors, failed)
 
 
