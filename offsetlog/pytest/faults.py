@@ -16,7 +16,7 @@ from offsetlog.error_codes import (
 )
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.protocol import APIS
-from offsetlog.pytest.requests import REFUSALS, checked_api, checked_code, groups_of, refuse
+from offsetlog.pytest.requests import REFUSED, checked_api, checked_code, groups_of, refuse
 from offsetlog.pytest.virtual_clock import VirtualClock
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.faults import Handler
@@ -221,8 +221,8 @@ class FaultMenu:
             InvalidArgumentError: no such error, or no such API, or one that cannot be refused.
         """
         checked_api(api)
-        if api not in REFUSALS:
-            known = ", ".join(sorted(REFUSALS))
+        if api not in REFUSED:
+            known = ", ".join(sorted(REFUSED))
             raise InvalidArgumentError(
                 f"api={api!r} cannot be answered with an error; name one of {known}"
             )

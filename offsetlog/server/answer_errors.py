@@ -1,11 +1,11 @@
-"""The error of an answer, wherever in it that stands."""
+"""The error of an answer, wherever in it that stands: found, and put into one that refuses a request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from offsetlog.protocol import APIS, fields_of
+from offsetlog.protocol import APIS, Field, Request, fields_of
 
 _ERROR = "error_code"
 
@@ -52,3 +52,71 @@ def first_error(message: Any) -> int:
     """Returns the code of the first error in an answer, 0 for none; None is an answer without one."""
     found = _FINDERS.get(type(message))
     return 0 if found is None else found(message)
+
+
+# ------------------------------------------------------------------------------------------- refusals
+
+#: Its error of all partitions is that of a fetch session, which clients treat as one.
+_EACH_ALONE = frozenset({"FetchResponse"})
+#: Fields whose value is -1 where there is an error, and that have another default in the tables.
+_UNKNOWN = frozenset({"base_offset", "committed_offset", "high_watermark", "node_id", "port"})
+
+
+def error_answer(request: Request, code: int) -> Any:
+    """Makes the answer that gives a request an error, as a whole or for all that it asks for.
+
+    The tables of fields say which: an answer has either an error of its own in this version, or one
+    for each topic's partition, group or key, which have their places in the order of the request.
+    """
+    return _refused(APIS[request.api_key].response, request.message, request.api_version, code)
+
+
+def _refused(kind: type[Any], asked: Any, version: int, code: int) -> Any:
+    fields = list(_fields(kind.__name__, version))
+    filled: dict[str, Any] = {each.name: -1 for each in fields if each.name in _UNKNOWN}
+    filled.update(_key(fields, asked, version))
+    has_own = any(each.name == _ERROR for each in fields)
+    if has_own and kind.__name__ not in _EACH_ALONE:
+        return kind(**filled, **{_ERROR: code})
+    (inner,) = (each for each in fields if each.kind == "array" and _has_errors(each))
+    assert inner.of_class is not None
+    filled[inner.name] = tuple(
+        _refused(inner.of_class, each, version, code) for each in _asked_for(asked, version)
+    )
+    return kind(**filled)
+
+
+def _fields(name: str, version: int) -> Iterator[Field]:
+    for each in fields_of(name):
+        is_over = each.last_version is not None and each.last_version < version
+        if each.first_version <= version and not is_over:
+            yield each
+
+
+def _has_errors(field: Field) -> bool:
+    return field.of_class is not None and _finder(field.of_class.__name__) is not None
+
+
+def _asked_for(asked: Any, version: int) -> tuple[Any, ...]:
+    # The first array of a request, or of a topic in it, is what is asked for.
+    arrays = (each for each in _fields(type(asked).__name__, version) if each.kind == "array")
+    return tuple(getattr(asked, next(arrays).name) or ())
+
+
+def _key(fields: list[Field], asked: Any, version: int) -> dict[str, Any]:
+    # What tells an element of an answer from the others: the number of a partition, a name, an id.
+    if type(asked) in _REQUESTS:
+        return {}
+    names = [each.name for each in fields]
+    place = next(each for each in names if not each.startswith("error_"))
+    if not isinstance(asked, tuple):
+        return {place: asked}
+    own = list(_fields(type(asked).__name__, version))
+    ids = (each.name for each in own if each.kind == "uuid" and each.name in names)
+    found = {each: getattr(asked, each) for each in ids}
+    if own[0].kind != "uuid":
+        found[place] = getattr(asked, own[0].name)
+    return found
+
+
+_REQUESTS = frozenset(api.request for api in APIS.values())

@@ -30,7 +30,7 @@ from offsetlog.protocol.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from offsetlog.pytest.requests import REFUSALS, refuse
+from offsetlog.pytest.requests import REFUSED, refuse
 from offsetlog.server.exchange import Exchange
 from offsetlog.types import TopicPartition
 from tests.server.batches import produced_batch
@@ -367,7 +367,7 @@ def test_a_refused_fetch_of_offsets_in_every_form(server, client, version):
         assert [(each.group_id, each.error_code) for each in answer.groups] == [("billing", 14)]
 
 
-@pytest.mark.parametrize("name", sorted(REFUSALS))
+@pytest.mark.parametrize("name", sorted(REFUSED))
 def test_every_refusal_can_be_encoded_in_every_version(name):
     api = next(each for each in APIS.values() if each.name == name)
     message = api.request(acks=-1) if name == "Produce" else api.request()

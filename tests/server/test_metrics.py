@@ -19,8 +19,7 @@ from tests.faults.fault_fs import FaultFileSystem
 
 from offsetlog.errors import ConfigError, PartitionFailedError, StorageError
 from offsetlog.histogram import BOUNDS, Histogram
-from offsetlog.protocol import APIS, encode_request, fields_of
-from offsetlog.protocol import messages as classes
+from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -34,7 +33,6 @@ from offsetlog.protocol.messages import (
     OffsetFetchRequestGroupTopic,
 )
 from offsetlog.server import disk, monitoring, status
-from offsetlog.server.answer_errors import first_error
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.metrics import METRICS
 from offsetlog.server.request_metrics import RequestMetrics
@@ -443,38 +441,6 @@ def test_nothing_listens_after_a_stop(tmp_path):
 
 
 # -------------------------------------------------------------------------------------------- parts
-
-
-def with_error(name: str, path: list[str]):
-    """A message of this class with error 3 at the end of the path, and none before it."""
-    kind = getattr(classes, name)
-    fields = {each.name: each for each in fields_of(name)}
-    first, *rest = path
-    if not rest:
-        return kind(**{first: 3})
-    field = fields[first]
-    inner = with_error(field.of_class.__name__, rest)
-    return kind(**{first: (field.of_class(), inner) if field.kind == "array" else inner})
-
-
-def error_paths(name: str) -> list[list[str]]:
-    paths = []
-    for each in fields_of(name):
-        if each.name == "error_code":
-            paths.append([each.name])
-        elif each.of_class is not None:
-            paths.extend([each.name, *rest] for rest in error_paths(each.of_class.__name__))
-    return paths
-
-
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_the_first_error_of_an_answer_is_found(api):
-    name = api.response.__name__
-    assert error_paths(name)
-    for path in error_paths(name):
-        assert first_error(with_error(name, path)) == 3
-    assert first_error(api.response()) == 0
-    assert first_error(None) == 0
 
 
 def test_a_duration_is_counted_in_its_bucket():

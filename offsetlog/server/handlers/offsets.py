@@ -34,6 +34,7 @@ from offsetlog.protocol.messages import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopicPartition,
 )
+from offsetlog.server.answer_errors import error_answer
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.group_host import write_error
 from offsetlog.server.metadata_store import Topic
@@ -196,9 +197,8 @@ def _committed(
 
 def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
     """The frame of the answer to a commit that failed after it was written."""
-    answer = _CommitAnswer()
-    answer.add_all(request.message.topics, write_error(failure))
-    return encode_response(answer.message(), request.api_version, request.correlation_id)
+    answer = error_answer(request, write_error(failure).code)
+    return encode_response(answer, request.api_version, request.correlation_id)
 
 
 def _answer_commit(
