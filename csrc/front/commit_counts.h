@@ -1,10 +1,10 @@
 /* front/commit_counts: how many commits each group has made.
  *
- * A commit that the front answers costs one addition: the admission that it finds (front/admissions)
- * holds the count of its group.  A count outlives the admissions of its group, which come and go
- * with every change of it.  Names come from outside, so there is a limit: at it the counts that
- * nobody holds are forgotten, if they are at least half of all (or looking for them would cost
- * every new group too much), and otherwise new groups are not counted.
+ * A commit that the front answers costs one addition: the admission that it finds
+ * (front/admissions) holds the count of its group.  A count outlives the admissions of its group,
+ * which come and go with every change of it.  Names come from outside, so there is a limit: at it
+ * the counts that nobody holds are forgotten, if they are at least half of all (or looking for them
+ * would cost every new group too much), and otherwise new groups are not counted.
  *
  * Ownership: the set copies names; it owns its counts.  Zeroed memory with a seed and a limit is an
  * empty set.  Locks: none; changed by one thread.
