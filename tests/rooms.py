@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "columns": {"log", "table"},
     "snapshot": {"state", "log"},
     "partition": {"snapshot"},
-    "cleaner": {"partition"},
+    "cleaner": {"partition", "topic"},
     "retention": {"partition"},
     "history": {"partition", "columns"},
     "front": {"partition", "wire"},

@@ -29,7 +29,7 @@ static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t 
 }
 
 /* False when the map is full; the pass ends before the first record that did not fit then. */
-static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows) {
+static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows, uint32_t plain_flags) {
     int64_t previous[OL_CLEAN_ROWS];
     size_t count = rows->count;
     for (size_t i = 0; i < count; i++) {
@@ -41,7 +41,7 @@ static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows) {
     /* A loop of its own, so that the misses of the bits overlap. */
     for (size_t i = 0; i < count; i++) {
         const ol_clean_row *row = &rows->row[i];
-        ol_clean_superseded_put(&pass->superseded, row->offset, row->flags == OL_CLEAN_POSITION,
+        ol_clean_superseded_put(&pass->superseded, row->offset, row->flags == plain_flags,
                                 previous[i]);
     }
     return count == rows->count;
@@ -62,6 +62,7 @@ static void flush_rows(scanner *scan) {
     ol_clean_run *run = scan->run;
     ol_clean_pass *pass = &run->pass;
     ol_clean_rows *rows = &run->rows;
+    const uint32_t plain_flags = run->scope.keys_are_bytes ? 0 : OL_CLEAN_POSITION;
     if (OL_LIKELY(!scan->full)) {
         if (OL_UNLIKELY(pass->ask_table) && rows->count > 0) {
             ask_table(run->scope.partition,
@@ -69,7 +70,7 @@ static void flush_rows(scanner *scan) {
         }
         if (OL_UNLIKELY(scan->in_clean)) {
             put_clean_rows(&pass->map, rows, scan->clean_max);
-        } else if (OL_UNLIKELY(!put_rows(pass, rows))) {
+        } else if (OL_UNLIKELY(!put_rows(pass, rows, plain_flags))) {
             scan->full = true;
             if (!pass->ask_table && run->scope.options.use_table &&
                 ol_clean_can_ask_table(run->scope.partition)) {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cleaner/cleaner_impl.h"
-#include "log/transaction_spans.h"
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
@@ -34,87 +33,25 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
 
 /* -------------------------------------------------------------------------------- where it ends */
 
-static int check_role(const ol_clean_scope *scope, ol_error *error) {
-    if (!ol_log_is_writable(scope->log) && scope->options.sink == NULL) {
-        return ol_fail(error, OL_READ_ONLY, "the log is open read-only");
-    }
-    switch (ol_partition_role(scope->partition)) {
-        case OL_ROLE_ACTIVE:
-        case OL_ROLE_FOLLOWER:
-            return OL_OK;
-        case OL_ROLE_UNLOADED:
-            if (ol_partition_get_options(scope->partition)->replicated) return OL_OK;
-            return ol_fail(error, OL_LOADING, "the partition is not loaded");
-        case OL_ROLE_LOADING:
-            return ol_fail(error, OL_LOADING, "the partition is loading");
-        case OL_ROLE_FAILED:
-            return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
-    }
-    OL_ASSERT(!"a partition has a role");
-    return OL_OK;
+/* The log was cut while its owner was asked. */
+static int stop_cut(ol_clean_course *course) {
+    course->report->truncated = true;
+    course->has_ended = true;
+    return OL_END;
 }
 
-static void lower_limit(ol_clean_scope *scope, int64_t offset) {
-    if (offset < scope->limit) scope->limit = offset;
-}
-
-/* A transaction that the log calls ended may have its marker above W.  The state has those that are
- * open at W; where none is loaded, the log is walked. */
-static int find_open_at_watermark(ol_clean_run *run, int64_t watermark, ol_error *error) {
-    int64_t first;
-    int status = ol_log_open_since(run->scope.log, watermark, &first, error);
-    if (status == OL_OK) lower_limit(&run->scope, first);
-    return status != OL_OK && ol_clean_was_cut(&run->course) ? OL_END : status;
-}
-
-/* Nothing at or above the limit can be taken back: neither by a truncation, nor by the end of a
- * transaction. */
-static int find_limit(ol_clean_run *run, int64_t *log_end, ol_error *error) {
+/* Nothing at or above the limit can be taken back.  Segments are replaced only when all that was
+ * rolled is on disk. */
+static int find_limit(ol_clean_run *run, ol_error *error) {
     ol_clean_scope *scope = &run->scope;
-    ol_partition_view now;
-    ol_pending_producer pending;
-    ol_partition_lock_writer(scope->partition, &now);
-    int status = check_role(scope, error);
-    bool is_loaded = ol_partition_role(scope->partition) != OL_ROLE_UNLOADED;
-    if (status == OL_OK) {
-        scope->cuts = ol_log_cuts(scope->log);
-        *log_end = ol_log_end(scope->log);
-        scope->limit = ol_log_first_unstable(scope->log);
-        lower_limit(scope, now.watermark);
-        if (is_loaded && ol_pending_producer_at(now.state->pending, 0, &pending)) {
-            lower_limit(scope, pending.first_log_offset);
-        }
-        status = ol_log_producers_copy(scope->log, &scope->producers, &scope->producer_count,
-                                       error);
+    ol_clean_report *report = run->course.report;
+    int status = scope->owner->find_limit(scope, &report->log_end, error);
+    if (status == OL_OK) ol_clean_lower_limit(scope, scope->options.end_max);
+    if (status == OL_OK && scope->options.sink == NULL) {
+        status = scope->owner->flush(scope, report->log_end, error);
+        if (status == OL_OK) ol_clean_lower_limit(scope, ol_log_flushed(scope->log));
     }
-    ol_partition_unlock_writer(scope->partition);
-    if (status == OL_OK && !is_loaded) {
-        status = find_open_at_watermark(run, now.watermark, error);
-    }
-    lower_limit(scope, scope->options.end_max);
-    return status;
-}
-
-/* Segments are replaced only when all that was rolled is on disk.  No commit waits for this flush,
- * so it counts as unasked: commits must not cost more after a clean than before it. */
-static int flush_log(ol_clean_course *course, ol_error *error) {
-    const ol_clean_scope *scope = course->scope;
-    int64_t flushed = 0;
-    int status = ol_log_flush_unasked(scope->log, &flushed, error);
-    if (ol_log_has_failed(scope->log)) {
-        ol_partition_fail(scope->partition);
-    } else if (status != OL_OK) {
-        return status;
-    }
-    /* It is flushed, unless the partition failed, or was cut since find_limit read its end. */
-    status = ol_partition_wait(scope->partition, course->report->log_end, OL_TERM_NOW,
-                               OL_WAIT_FLUSHED, -1, error);
-    if (status == OL_NOT_COORDINATOR) {
-        course->report->truncated = true;
-        course->has_ended = true;
-        return OL_END;
-    }
-    return status;
+    return status == OL_NOT_COORDINATOR ? stop_cut(&run->course) : status;
 }
 
 /* --------------------------------------------------------------------------------------- passes */
@@ -173,12 +110,7 @@ static int prepare(ol_clean_run *run, ol_error *error) {
     ol_clean_scope *scope = &run->scope;
     ol_clean_report *report = run->course.report;
     int64_t checkpoint = scope->options.first_dirty;
-    int status = find_limit(run, &report->log_end, error);
-    if (status == OL_OK && scope->options.sink == NULL) {
-        status = flush_log(&run->course, error);
-        int64_t flushed = ol_log_flushed(scope->log);
-        if (flushed < scope->limit) scope->limit = flushed;
-    }
+    int status = find_limit(run, error);
     if (status != OL_OK) return status;
     status = ol_clean_list_segments(&run->course, &run->segments, scope->limit, error);
     if (status != OL_OK) return status;
@@ -237,11 +169,9 @@ static int copy_holds(ol_clean_run *run, const ol_clean_options *options, ol_err
     return OL_OK;
 }
 
-static void initialise(ol_clean_run *run, ol_partition *partition, const ol_clean_options *options,
-                       ol_clean_report *report) {
-    run->scope.partition = partition;
-    run->scope.log = ol_partition_log(partition);
-    run->scope.log_options = &ol_partition_get_options(partition)->log;
+static void initialise(ol_clean_run *run, const ol_clean_scope *scope,
+                       const ol_clean_options *options, ol_clean_report *report) {
+    run->scope = *scope;
     run->scope.options = *options;
     run->course.scope = &run->scope;
     run->course.report = report;
@@ -252,15 +182,15 @@ static void initialise(ol_clean_run *run, ol_partition *partition, const ol_clea
     ol_key_hasher_init(&run->scope.hasher, 0);
 }
 
-int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
-                   ol_clean_report *report, ol_error *error) {
+int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
+                 ol_clean_report *report, ol_error *error) {
     memset(report, 0, sizeof *report);
     report->end = report->floor = -1;
     int status = check_options(options, error);
     if (status != OL_OK) return status;
     ol_clean_run *run = calloc(1, sizeof *run);
     if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a clean");
-    initialise(run, partition, options, report);
+    initialise(run, scope, options, report);
     status = copy_holds(run, options, error);
     if (status == OL_OK) status = prepare(run, error);
     if (status == OL_OK) {

@@ -1,4 +1,4 @@
-/* cleaner/cleaner: drops superseded records from the closed segments of a partition
+/* cleaner/cleaner: drops superseded records from the closed segments of a partition, or of a topic
  * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
  * One run works on the segments that lie wholly below an end E that nothing can take back: what is
@@ -30,6 +30,9 @@
  * of that part never change.  One whose table was dropped, or never loaded, is cleaned without it.
  * A change of leadership does not disturb a run; a truncation or a load ends it.
  *
+ * The log of a topic is cleaned likewise (ol_cleaner_run_topic).  Its keys are any bytes, all of an
+ * aborted transaction goes, and there is neither a table nor a hold.
+ *
  * Locks: the partition's writer lock while E is found, with `use_table` the table lock for some
  * hundred keys at a time, and the gate of loads while a segment is replaced; the caller holds none.
  * One run at a time on a partition; commits, reads, rolls and flushes go on.  The partition
@@ -41,6 +44,7 @@
 
 #include "cleaner/rebuild_batch.h"
 #include "partition/partition.h"
+#include "topic/topic_log.h"
 
 /* Records of these groups at or above `end` stay, superseded or not, and supersede nothing
  * (min_history of a group).  Where several holds match a group, the lowest end counts. */
@@ -153,5 +157,11 @@ typedef struct ol_clean_report {
  * describes the work that was done, and every segment is either as it was or replaced. */
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
                    ol_clean_report *report, ol_error *error) OL_NODISCARD;
+
+/* The same for the log of a topic; `use_table` and the holds do not count.  Nothing is deleted at the
+ * start of the log meanwhile (ol_log_delete_below), and the topic outlives the run.  Fails with
+ * OL_FAILED, OL_READ_ONLY, OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor. */
+int ol_cleaner_run_topic(ol_topic_log *topic, const ol_clean_options *options,
+                         ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
 #endif

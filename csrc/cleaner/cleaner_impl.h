@@ -1,6 +1,7 @@
 /* cleaner/cleaner_impl: the parts of a run of the cleaner, and the functions that its files share.
  *
  *   cleaner         finds E, runs the passes, fills the report
+ *   partition_owner, topic_owner   what a run asks of the owner of the log
  *   source          lists the segments, reads them batch by batch, quarantines them, keeps the pace
  *   build_key_map   pass A: the last offset of every key
  *   key_map         the map that pass A fills, and its bits about superseded records
@@ -25,14 +26,32 @@
 #include "cleaner/transactions.h"
 #include "log/batch_rules.h"
 #include "log/segment_rewrite.h"
+#include "topic/topic_log.h"
 
 enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
 
 /* --------------------------------------------------------------------------- the parts of a run */
 
+typedef struct ol_clean_scope ol_clean_scope;
+
+/* What a run asks of the owner of the log: a partition (cleaner/partition_owner.c), or the log of a
+ * topic (cleaner/topic_owner.c). */
+typedef struct ol_clean_owner {
+    /* Sets cuts, limit and producers of the scope, and *log_end, all at one moment. */
+    int (*find_limit)(ol_clean_scope *scope, int64_t *log_end, ol_error *error);
+    /* Makes everything below `log_end` durable; OL_NOT_COORDINATOR where it was cut meanwhile. */
+    int (*flush)(const ol_clean_scope *scope, int64_t log_end, ol_error *error);
+    /* A segment is about to be replaced, and was; OL_LOADING where the log is being loaded. */
+    int (*hold_swap)(const ol_clean_scope *scope, ol_error *error);
+    void (*release_swap)(const ol_clean_scope *scope);
+} ol_clean_owner;
+
 /* Found once, before the first pass; constant after that.  Owner: cleaner/cleaner.c. */
-typedef struct ol_clean_scope {
-    ol_partition *partition;
+struct ol_clean_scope {
+    const ol_clean_owner *owner;
+    ol_partition *partition;            /* NULL for a topic */
+    ol_topic_log *topic;                /* NULL for a partition */
+    bool keys_are_bytes;                /* of a topic: keys have no meaning */
     ol_log *log;
     const ol_log_options *log_options;
     ol_clean_options options;           /* the caller's, with holds of our own */
@@ -42,7 +61,7 @@ typedef struct ol_clean_scope {
     ol_log_producer_state *producers;
     size_t producer_count;
     ol_key_hasher hasher;
-} ol_clean_scope;
+};
 
 /* How far and how fast the run has come.  Owner: cleaner/source.c; every file counts into the
  * report. */
@@ -257,9 +276,23 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
     ol_clean_row *row = &rows->row[rows->count];
     /* Only ol_clean_ask_table reads names. */
     ol_clean_name *name = &rows->name[pass->ask_table ? rows->count : 0];
+    if (OL_UNLIKELY(scope->keys_are_bytes)) {
+        ol_clean_read_bytes_row(&scope->hasher, record, verdict, row);
+        return row;
+    }
     ol_clean_read_row(&scope->hasher, &scope->options, record, last_offset, row, name);
     ol_clean_mark_row(row, verdict);
     return row;
+}
+
+/* ------------------------------------------------------------- cleaner/cleaner.c and the owners */
+
+/* A run on the log of `scope`, whose owner, owner's handle, log, and log_options are set. */
+int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
+                 ol_clean_report *report, ol_error *error) OL_NODISCARD;
+
+static inline void ol_clean_lower_limit(ol_clean_scope *scope, int64_t offset) {
+    if (offset < scope->limit) scope->limit = offset;
 }
 
 /* ----------------------------------------------------------------------------------- the passes */

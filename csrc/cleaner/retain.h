@@ -2,8 +2,8 @@
  * docs/maintenance.md).
  *
  * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its
- * key is and whatever bytes follow in it; the slot of any other record is its whole key.  A record
- * that apply would refuse supersedes nothing.
+ * key is and whatever bytes follow in it; the slot of any other record is its whole key, as it is of
+ * every record of a topic.  A record that apply would refuse supersedes nothing.
  *
  * Both passes read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
  * together, so that the cache misses of the key map overlap.  No locks, except where
@@ -108,6 +108,21 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
     } else if (row->flags & OL_CLEAN_POSITION) {
         row->flags |= verdict.value_flags;
     }
+}
+
+/* Fills *row for a log whose keys are any bytes: the slot is the key, and aborted tombstones do not
+ * count either. */
+static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol_record *record,
+                                           ol_clean_verdict verdict, ol_clean_row *row) {
+    row->offset = record->offset;
+    row->flags = verdict.value_flags;
+    if (record->value.data == NULL) row->flags |= OL_CLEAN_TOMBSTONE | verdict.tombstone_flags;
+    if (record->key.data == NULL) {
+        row->key = (ol_hash128){0, 0};
+        row->flags |= OL_CLEAN_KEYLESS;
+        return;
+    }
+    row->key = ol_key_hash(hasher, record->key.data, record->key.size, 1);
 }
 
 /* Whether apply accepts the value of an offset record (docs/format/records.md §3.2,

@@ -289,7 +289,7 @@ int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     for (size_t i = 0; i < copy->count; i++) {
         bases[i] = run->segments.items[copy->first + i].base_offset;
     }
-    status = ol_partition_hold_loads(run->scope.partition, error);
+    status = run->scope.owner->hold_swap(&run->scope, error);
     if (status == OL_LOADING) {
         free(bases);
         run->course.report->load_began = run->course.has_ended = true;
@@ -297,7 +297,7 @@ int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     }
     copy->cleaned = NULL;
     status = ol_segment_rewrite_swap(cleaned, bases, copy->count, error);
-    ol_partition_release_loads(run->scope.partition);
+    run->scope.owner->release_swap(&run->scope);
     free(bases);
     if (status == OL_OK && progress != NULL) progress->segments_after++;
     if (status != OL_WOULD_BLOCK) return status;

@@ -2,16 +2,11 @@
 #include "log/log_impl.h"
 
 int ol_log_list_again(ol_log *log, ol_error *error) {
-    ol_log_options options = {
-        .fs = log->fs,
-        .directory = log->directory,
-        .config = log->config,
-        .clean = true,
-        .being_written = true,
-        .recovery_point = ol_log_flushed(log),
-        .log_start_offset = -1,
-        .replicated = true,
-    };
+    ol_log_options options;
+    ol_log_options_of(log, &options);
+    options.clean = options.being_written = options.replicated = true;
+    options.recovery_point = ol_log_flushed(log);
+    options.decompressor = NULL;
     ol_log *fresh = NULL;
     ol_log_recovery recovery;
     int status = ol_log_open(&options, &fresh, &recovery, error);

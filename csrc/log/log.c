@@ -313,6 +313,19 @@ static int64_t time_of_batches(const ol_log *log) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+void ol_log_options_of(const ol_log *log, ol_log_options *options) {
+    *options = (ol_log_options){
+        .fs = log->fs,
+        .directory = log->directory,
+        .config = log->config,
+        .writable = log->writable,
+        .replicated = log->replicated,
+        .recovery_point = -1,
+        .log_start_offset = -1,
+        .decompressor = log->decompressor,
+    };
+}
+
 /* Kafka does so every ten minutes.  The producer with the greatest id stays, since a caller who
  * hands out ids from there on must never reuse one. */
 size_t ol_log_expire_producers(ol_log *log) {

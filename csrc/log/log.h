@@ -173,6 +173,9 @@ int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
 /* The id in partition.metadata; false: none. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
+/* [writer] The file port, directory, settings and decompressor of the log; they live as long as it.
+ * Everything else in *options says nothing. */
+void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
 /* ------------------------------------------------------------ appending */
 

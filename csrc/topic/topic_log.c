@@ -145,6 +145,23 @@ int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic) {
     return highest;
 }
 
+int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable, ol_error *error) {
+    *stable = (ol_topic_stable){0};
+    pthread_mutex_lock(&topic->writer);
+    stable->log_end = ol_log_end(topic->log);
+    stable->first_unstable = ol_log_first_unstable(topic->log);
+    int status = ol_log_producers_copy(topic->log, &stable->producers, &stable->producer_count,
+                                       error);
+    pthread_mutex_unlock(&topic->writer);
+    return status;
+}
+
+void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options) {
+    pthread_mutex_lock(&topic->writer);
+    ol_log_options_of(topic->log, options);
+    pthread_mutex_unlock(&topic->writer);
+}
+
 int ol_topic_log_change_config(ol_topic_log *topic, const ol_log_config *config,
                                ol_error *error) {
     pthread_mutex_lock(&topic->writer);

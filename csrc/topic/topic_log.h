@@ -52,6 +52,19 @@ int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
  * do not count: clients made them up, and the next one that is given must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
+/* What a cleaner has to know of the log, all at one moment. */
+typedef struct ol_topic_stable {
+    int64_t log_end;
+    int64_t first_unstable;     /* the log end where no transaction is open */
+    ol_log_producer_state *producers;   /* ascending by id; the caller frees them */
+    size_t producer_count;
+} ol_topic_stable;
+int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
+                        ol_error *error) OL_NODISCARD;
+
+/* The options of the log as it is kept now; what they borrow lives as long as the topic. */
+void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
+
 /* The part of a log that a topic keeps (docs/format/topics.md §17.6). */
 typedef struct ol_retention_rules {
     int64_t now_ms;
