@@ -1,4 +1,4 @@
-/* Header first, then the records if they are not compressed. */
+/* Header first, then the records if they are not compressed, or need keys. */
 #include "topic/produced_batch.h"
 
 #include <inttypes.h>
@@ -138,21 +138,32 @@ static int check_record(check *work, const ol_record *record, int64_t expected) 
     return check_timestamp(work, record->timestamp, index);
 }
 
-static int check_records(check *work) {
+static int refuse_unreadable(check *work, const ol_error *cause) {
+    return refuse(work, OL_PRODUCE_INVALID_RECORD, -1, "%s", cause->reason);
+}
+
+static int check_count(check *work) {
     const ol_batch *batch = &work->produced->batch;
-    ol_records records;
-    ol_record record;
-    ol_error cause;
     size_t count_max = (batch->size - OL_BATCH_OVERHEAD) / RECORD_BYTES_MIN;
     if ((size_t)batch->record_count > count_max) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
                       "the batch says that it has %d records, and its %zu bytes hold %zu at most",
                       batch->record_count, batch->size, count_max);
     }
-    int status = ol_records_open(&records, &work->produced->batch, NULL, &cause);
-    if (status != OL_OK) {
-        return refuse(work, OL_PRODUCE_INVALID_RECORD, -1, "%s", cause.reason);
+    return OL_OK;
+}
+
+static int check_records(check *work) {
+    ol_records records;
+    ol_record record;
+    ol_error cause;
+    int status = ol_records_open(&records, &work->produced->batch, work->rules->decompressor,
+                                 &cause);
+    if (status == OL_NO_MEMORY) {
+        *work->error = cause;
+        return status;
     }
+    if (status != OL_OK) return refuse_unreadable(work, &cause);
     work->produced->max_timestamp = -1;
     for (int64_t expected = 0;; expected++) {
         status = ol_records_next(&records, &record, &cause);
@@ -164,8 +175,7 @@ static int check_records(check *work) {
         }
     }
     ol_records_close(&records);
-    if (status == OL_END) return OL_OK;
-    return refuse(work, OL_PRODUCE_INVALID_RECORD, -1, "%s", cause.reason);
+    return status == OL_END ? OL_OK : refuse_unreadable(work, &cause);
 }
 
 int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
@@ -176,7 +186,12 @@ int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
     if (status == OL_OK) status = check_header(&work);
     if (status == OL_OK) status = check_producer(&work);
     if (status != OL_OK) return status;
-    if (ol_batch_codec(&produced->batch) == OL_CODEC_NONE) return check_records(&work);
+    bool is_plain = ol_batch_codec(&produced->batch) == OL_CODEC_NONE;
+    if (is_plain) status = check_count(&work);
+    if (status != OL_OK) return status;
+    if (is_plain || (rules->needs_keys && rules->decompressor != NULL)) {
+        return check_records(&work);
+    }
     produced->max_timestamp = produced->batch.max_timestamp;
     return check_timestamp(&work, produced->max_timestamp, -1);
 }
@@ -196,7 +211,7 @@ size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_pro
     ol_records records;
     ol_record record;
     size_t count = 0;
-    if (ol_records_open(&records, &produced->batch, NULL, &ignored) != OL_OK) return 0;
+    if (ol_records_open(&records, &produced->batch, rules->decompressor, &ignored) != OL_OK) return 0;
     for (int64_t expected = 0; count < capacity; expected++) {
         if (ol_records_next(&records, &record, &ignored) != OL_OK) break;
         if (check_record(&work, &record, expected) != OL_OK) indexes[count++] = (int32_t)expected;

@@ -2,8 +2,8 @@
  * (docs/format/batches.md §2.1, §2.2).
  *
  * A producer sends one batch of magic 2 a partition.  Its base offset is 0, and its records have
- * the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are not looked
- * at: nothing is decompressed between a producer and the disk.
+ * the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are looked at
+ * only where they need keys, with a decompressor; the batch itself stays as it came.
  *
  * Pure: nothing is owned, no lock is taken.
  */
@@ -34,6 +34,8 @@ typedef struct ol_produce_rules {
                                            producer's stay */
     bool takes_zstd;                    /* from Produce 7 on */
     bool needs_keys;                    /* a compacted topic */
+    const ol_decompressor *decompressor;/* for the keys of compressed batches; NULL: those are not
+                                           looked at */
 } ol_produce_rules;
 
 typedef struct ol_produced_batch {
@@ -50,8 +52,8 @@ int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 
 /* The indexes of the records that a batch is refused for, as many as `capacity` holds; returns how
- * many.  The batch was refused, and refused_record is not -1: its record count is one that its
- * bytes can hold. */
+ * many.  The batch was refused, and refused_record is not -1.  The record count of a plain batch is
+ * one that its bytes can hold then; a compressed one may say any. */
 size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
                                  int32_t *indexes, size_t capacity);
 

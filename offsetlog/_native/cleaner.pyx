@@ -16,19 +16,16 @@ from offsetlog._native.csrc cimport (
     OL_NO_MEMORY,
     OL_OK,
     OL_UNSUPPORTED,
-    atomic_flag_value,
     ol_batch,
     ol_batch_check_crc,
     ol_batch_check_follows,
     ol_clean_hold,
     ol_clean_options,
     ol_clean_options_init,
-    ol_clean_progress,
     ol_clean_report,
     ol_clean_sink,
     ol_cleaner_run,
     ol_codec,
-    ol_compressor,
     ol_decompressor,
     ol_error,
     ol_fail,
@@ -95,9 +92,6 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 cdef class Compressor:
     """The cleaner's port to `deflate`; any thread may call it, each call takes the GIL."""
 
-    cdef ol_compressor port
-    cdef dict _outputs
-
     def __cinit__(self):
         self._outputs = {}
         self.port.compress = _compress
@@ -125,9 +119,6 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
 cdef class CleanControl:
     """Stops a run, and tells how far it is; for one run.  Any thread may use it."""
 
-    cdef atomic_flag_value _stop
-    cdef ol_clean_progress _progress
-
     def stop(self):
         """Ends the run soon; what it has replaced stays replaced."""
         self._stop = True
@@ -152,7 +143,7 @@ cdef class CleanControl:
 # ---------------------------------------------------------------------------------------------------- a run
 
 
-cdef dict _described(const ol_clean_report *report):
+cdef dict described_report(const ol_clean_report *report):
     cdef int64_t index
     cdef const ol_error *known
     cdef list quarantined = []
@@ -293,7 +284,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
             check(status, &error)
         except Exception as raised:
             failure = raised
-        return _described(report), failure
+        return described_report(report), failure
     finally:
         free(report)
         free(<void *>options.holds)
@@ -390,7 +381,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
             raise InternalError(f"what the cleaner would leave cannot be replayed: {reason}")
         check(status, &error)
         into.next_offset = work.next_offset
-        return _described(report)
+        return described_report(report)
     finally:
         free(report)
 

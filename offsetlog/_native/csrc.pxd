@@ -1280,6 +1280,7 @@ cdef extern from "topic/topic_log.h" nogil:
         int64_t log_append_time
         bint takes_zstd
         bint needs_keys
+        const ol_decompressor *decompressor
 
     ctypedef struct ol_produced_batch:
         ol_batch batch
@@ -1323,6 +1324,11 @@ cdef extern from "topic/topic_log.h" nogil:
                                ol_timed_record *found, ol_error *error) noexcept
     int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until, ol_timed_record *found,
                                  ol_error *error) noexcept
+
+
+cdef extern from "cleaner/cleaner.h" nogil:
+    int ol_cleaner_run_topic(ol_topic_log *topic, const ol_clean_options *options, ol_clean_report *report,
+                             ol_error *error) noexcept
 
 
 cdef extern from "log/files/producers.h" nogil:

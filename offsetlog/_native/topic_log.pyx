@@ -86,15 +86,17 @@ REFUSALS = frozenset(_REFUSALS.values())
 cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules, str reason):
     cdef const ol_produced_batch *produced = &appended.produced
     cdef int32_t *indexes
-    cdef size_t count = 0
+    cdef size_t capacity, count = 0
     cdef size_t index
     cdef list found = []
     if produced.refused_record >= 0:
-        indexes = <int32_t *>malloc(<size_t>produced.batch.record_count * sizeof(int32_t))
+        # A compressed batch may have, or say, far more records than it has bytes.
+        capacity = min(<size_t>produced.batch.record_count, produced.batch.size)
+        indexes = <int32_t *>malloc(capacity * sizeof(int32_t))
         if indexes == NULL:
             raise MemoryError
         try:
-            count = ol_produced_batch_refused(produced, rules, indexes, <size_t>produced.batch.record_count)
+            count = ol_produced_batch_refused(produced, rules, indexes, capacity)
             found = [indexes[index] for index in range(count)]
         finally:
             free(indexes)
@@ -118,15 +120,6 @@ cdef class TopicLog:
     ClosedError.
     """
 
-    cdef ol_topic_log *handle
-    cdef FileSystem fs
-    cdef Decompressor decompressor
-    cdef bytes directory
-    cdef int in_flight
-    cdef bint closing
-    cdef object idle
-    cdef readonly dict recovery
-
     def __cinit__(self):
         self.handle = NULL
 
@@ -138,7 +131,7 @@ cdef class TopicLog:
         Args:
             directory: that of the partition.
             fs: the file port.
-            decompressor: for questions about times.
+            decompressor: for questions about times, and for the keys of compressed batches.
             settings: TopicLogSettings.
             topic_id: 16 bytes, that of the topic.
             leader_epoch: in which this process leads; a later one in the log counts.
@@ -359,6 +352,7 @@ cdef class TopicLog:
         rules.log_append_time = log_append_time
         rules.takes_zstd = takes_zstd
         rules.needs_keys = needs_keys
+        rules.decompressor = &self.decompressor.port
         data = ol_slice_of(<const uint8_t *><const char *>records, <size_t>len(records))
         self.enter()
         try:
