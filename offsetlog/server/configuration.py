@@ -13,8 +13,17 @@ from offsetlog.errors import ConfigError
 from offsetlog.manager.settings import ManagerSettings, with_property
 from offsetlog.server.connection_limits import ConnectionLimits
 from offsetlog.server.node import TopicDefaults
-from offsetlog.server.properties import PROPERTIES, Address, Given, Property, Value, value_of
+from offsetlog.server.properties import (
+    PROPERTIES,
+    Address,
+    Given,
+    Property,
+    Value,
+    in_order,
+    value_of,
+)
 from offsetlog.server.server import ServerSettings
+from offsetlog.topics.compaction import CompactionSettings
 from offsetlog.topics.settings import TopicLogSettings
 
 #: The address of a listener that names no host.
@@ -37,6 +46,7 @@ class _Draft:
             "coordinator": CoordinatorConfig(),
             "topics": TopicDefaults(),
             "topic_logs": TopicLogSettings(),
+            "compaction": CompactionSettings(),
         }
     )
     own: dict[str, Any] = field(default_factory=dict)
@@ -47,7 +57,7 @@ class _Draft:
             if part == "manager":
                 self.manager = with_property(self.manager, name, cast(int | str | bool, value))
             elif attribute:
-                given = cast(int, value) / found.divisor if found.divisor > 1 else value
+                given = found.in_units(value)
                 self.parts[part] = replace(self.parts[part], **{attribute: given})
             else:
                 self._change_own(part, value)
@@ -88,7 +98,7 @@ def settings_of(
             maintenance=MaintenanceConfig(retention_ms=RETENTION_MS),
         )
     )
-    for name, each in given.items():
+    for name, each in in_order(given):
         value = value_of(name, each)
         try:
             draft.change(name, PROPERTIES[name], value)

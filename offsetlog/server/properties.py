@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,7 @@ class Property:
         choices: of a text; none for a number.
         form: what it is, if it is neither.
         divisor: how much of it is one unit of the setting, as 1000 where that is in seconds.
+        factor: how many units of the setting it is, as 60000 for minutes where that is in ms.
     """
 
     meaning: str
@@ -65,6 +67,7 @@ class Property:
     choices: tuple[str, ...] = ()
     form: str = ""
     divisor: int = 1
+    factor: int = 1
 
     @property
     def allowed(self) -> str:
@@ -99,6 +102,14 @@ class Property:
         if re.fullmatch(r"-?\d{1,19}", text, re.ASCII) and self.smallest <= int(text) <= self.largest:
             return int(text)
         raise ValueError
+
+    def in_units(self, value: Value) -> Value | float:
+        """Returns a value in units of its setting; below 0 it is no amount, and stays."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return value
+        if self.divisor > 1:
+            return value / self.divisor
+        return value if value < 0 else value * self.factor
 
     def _choice(self, text: str) -> bool | str:
         # Kafka reads true and false in any case, and other words as they are.
@@ -240,11 +251,31 @@ PROPERTIES: dict[str, Property] = {
         "time between two looks for what has expired", "600000", ("manager",), 1, LONG_MAX
     ),
     "log.cleaner.enable": Property(
-        "whether the offsets topic is cleaned and snapshotted unasked",
+        "whether topics are compacted, and the offsets topic is cleaned and snapshotted, unasked",
         "true",
-        ("manager",),
+        ("manager", "compaction.enabled"),
         choices=BOOLEAN,
     ),
+    "log.cleaner.backoff.ms": Property(
+        "time between two looks for topics to compact", "15000", ("compaction.backoff_ms",), 1, LONG_MAX
+    ),
+    "log.cleaner.dedupe.buffer.size": Property(
+        "bytes of memory for the keys of a topic that is compacted",
+        "134217728",
+        ("compaction.map_bytes",),
+        1 << 20,
+        LONG_MAX,
+    ),
+    "log.cleaner.io.max.bytes.per.second": Property(
+        "bytes that the compaction of topics reads and writes in a second, at most",
+        str(LONG_MAX),
+        ("compaction.bytes_per_second",),
+        1,
+        LONG_MAX,
+    ),
+    "log.cleaner.delete.retention.ms": _of_topics("delete.retention.ms", "delete_retention_ms"),
+    "log.cleaner.min.compaction.lag.ms": _of_topics("min.compaction.lag.ms", "min_compaction_lag_ms"),
+    "log.cleaner.max.compaction.lag.ms": _of_topics("max.compaction.lag.ms", "max_compaction_lag_ms"),
     "num.partitions": Property(
         "partitions of a topic that is made without a number", "1", ("topics.partitions",), 1, 9999
     ),
@@ -258,6 +289,20 @@ PROPERTIES: dict[str, Property] = {
     "log.roll.ms": _of_topics("segment.ms", "segment_ms"),
     "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
     "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
+    "log.retention.hours": Property(
+        "as `log.retention.ms`, in hours; counts where neither that nor the minutes are set",
+        "168",
+        ("topic_logs.retention_ms",),
+        -1,
+        factor=3_600_000,
+    ),
+    "log.retention.minutes": Property(
+        "as `log.retention.ms`, in minutes; counts where that is not set",
+        "",
+        ("topic_logs.retention_ms",),
+        -1,
+        factor=60_000,
+    ),
     "log.retention.ms": _of_topics("retention.ms", "retention_ms"),
     "log.retention.bytes": _of_topics("retention.bytes", "retention_bytes", smallest=-1),
     "log.segment.delete.delay.ms": _of_topics("file.delete.delay.ms", "file_delete_delay_ms"),
@@ -282,6 +327,16 @@ PROPERTIES: dict[str, Property] = {
         1,
     ),
 }
+
+
+#: Of properties that set the same, the later ones count, whatever their order in a file is.
+RETENTIONS = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
+
+
+def in_order(given: Mapping[str, Given]) -> list[tuple[str, Given]]:
+    """Returns properties in the order in which they are applied."""
+    others = [(name, each) for name, each in given.items() if name not in RETENTIONS]
+    return others + [(name, given[name]) for name in RETENTIONS if name in given]
 
 
 # ----------------------------------------------------------------------------------------- the values

@@ -35,7 +35,9 @@ from offsetlog.server.placement import Node, OneNode
 from offsetlog.server.producer_ids import ProducerIds
 from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.server.status import ServerStatus
+from offsetlog.server.topic_compaction import TopicCompaction
 from offsetlog.server.topic_sweep import TopicSweep
+from offsetlog.topics.compaction import CompactionSettings
 from offsetlog.topics.found_topics import find_topics
 from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
@@ -72,6 +74,7 @@ class ServerSettings:
         topic_logs: of topics that have no settings of their own.
         disk_reserve_bytes: how much of the directory's disk should be free; below it the server is
             not healthy.
+        compaction: of topics.
         retention_check_ms: between two looks for what topics keep no longer
             (``log.retention.check.interval.ms``).
         allow_any_host: whether it may listen off loopback: there is no security yet.
@@ -95,6 +98,7 @@ class ServerSettings:
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     topic_logs: TopicLogSettings = field(default_factory=TopicLogSettings)
     disk_reserve_bytes: int = 128 << 20
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     retention_check_ms: int = 300_000
     allow_any_host: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +155,7 @@ class Server:
         self._manager: LogManager | None = None
         self._topics: TopicLogs | None = None
         self._topic_sweep: TopicSweep | None = None
+        self._topic_compaction: TopicCompaction | None = None
         self._node: NodeState | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -213,6 +218,8 @@ class Server:
         self._groups.expiry.start()
         self._keep_checkpoints(loop)
         self.topic_sweep.start()
+        if self._settings.compaction.enabled:
+            self.topic_compaction.start()
         return listener
 
     def connect(self) -> Connection:
@@ -235,11 +242,15 @@ class Server:
             loop,
             partial(_options_of, metadata, settings.topic_logs),
             waits_for_disk=settings.manager.durability != "process",
+            compaction=settings.compaction,
         )
         await topics.open(found)
         assert self._clock is not None
         self._topic_sweep = TopicSweep(
             topics, manager.directory.fs, self._clock, loop, settings.retention_check_ms / 1000
+        )
+        self._topic_compaction = TopicCompaction(
+            topics, self._clock, loop, settings.compaction.backoff_ms / 1000
         )
         own = Node(
             metadata.node_id,
@@ -310,6 +321,12 @@ class Server:
         return self._topic_sweep
 
     @property
+    def topic_compaction(self) -> TopicCompaction:
+        """The compaction of topics; after `start`."""
+        assert self._topic_compaction is not None
+        return self._topic_compaction
+
+    @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
         assert self._listener is not None
@@ -330,6 +347,8 @@ class Server:
                 timer.cancel()
         if self._topic_sweep is not None:
             self._topic_sweep.stop()
+        if self._topic_compaction is not None:
+            self._topic_compaction.stop()
         await self._connections.close_all(DRAIN_SECONDS)
         await asyncio.get_running_loop().run_in_executor(None, self._close)
         _log.info("stopped")
@@ -338,6 +357,8 @@ class Server:
         # The manager writes the marker of a clean stop, for all logs.
         if self._topic_sweep is not None:
             self._topic_sweep.close()
+        if self._topic_compaction is not None:
+            self._topic_compaction.close()
         if self._topics is not None:
             self._topics.close()
         if self._manager is not None:

@@ -84,7 +84,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         Kind.LIST,
         "delete",
         "Whether old segments are deleted, superseded records compacted away, or both. "
-        "Records need keys where it has compact; nothing is compacted away yet.",
+        "Records need keys where it has compact.",
         "log.cleanup.policy",
         choices=("compact", "delete"),
         is_used=True,
@@ -100,15 +100,16 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     ),
     "compression.zstd.level": _level(3, "zstd", -131072, 22),
     "delete.retention.ms": _number(
-        86_400_000, "How long a tombstone stays in a compacted topic, in ms.", "log.cleaner.delete.retention.ms"
+        86_400_000, "How long a tombstone stays in a compacted topic, in ms.", "log.cleaner.delete.retention.ms",
+        used=True,
     ),
     "file.delete.delay.ms": _number(
         60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms", used=True
     ),
     "flush.messages": _number(
-        LONG_MAX, "After as many records the log is flushed.", "log.flush.interval.messages", at_least=1
+        LONG_MAX, "After as many records the log is flushed.", "log.flush.interval.messages", at_least=1, used=True
     ),
-    "flush.ms": _number(LONG_MAX, "After so long the log is flushed, in ms."),
+    "flush.ms": _number(LONG_MAX, "After so long the log is flushed, in ms.", used=True),
     "follower.replication.throttled.replicas": TopicConfig(
         Kind.LIST, "", "The replicas whose fetches are slowed down at the follower."
     ),
@@ -125,7 +126,8 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         -2, "How long records stay here beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
     ),
     "max.compaction.lag.ms": _number(
-        LONG_MAX, "After so long a record is compacted, in ms.", "log.cleaner.max.compaction.lag.ms", at_least=1
+        LONG_MAX, "After so long a record is compacted, in ms.", "log.cleaner.max.compaction.lag.ms", at_least=1,
+        used=True,
     ),
     "max.message.bytes": _number(
         1_048_588, "The largest batch, in bytes, as it is stored.", "message.max.bytes", kind=Kind.INT, used=True
@@ -157,9 +159,10 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         "log.cleaner.min.cleanable.ratio",
         0,
         1,
+        is_used=True,
     ),
     "min.compaction.lag.ms": _number(
-        0, "For so long a record is not compacted, in ms.", "log.cleaner.min.compaction.lag.ms"
+        0, "For so long a record is not compacted, in ms.", "log.cleaner.min.compaction.lag.ms", used=True
     ),
     "min.insync.replicas": _number(
         1,

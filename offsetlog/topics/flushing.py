@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from offsetlog._native.topic_log import TopicLog
 from offsetlog.errors import ClosedError, OffsetLogError
@@ -33,6 +34,8 @@ class Flushing:
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-flush")
         #: Logs that are being flushed, and whether another flush was ordered since.
         self._running: dict[PartitionLog, bool] = {}
+        #: Logs that are flushed at a time.
+        self._timers: dict[PartitionLog, asyncio.TimerHandle] = {}
         self._is_closed = False
         self.times = Histogram()
 
@@ -44,6 +47,18 @@ class Flushing:
             self._running[partition] = True
             return
         self._begin(partition)
+
+    def order_within(self, partition: PartitionLog, ms: int) -> None:
+        """See FlushOrder."""
+        if not self._is_closed and partition not in self._timers:
+            self._timers[partition] = self._loop.call_later(ms / 1000, self._time_out, partition)
+
+    def _time_out(self, partition: PartitionLog) -> None:
+        del self._timers[partition]
+        with suppress(OffsetLogError):  # it has failed, or its topic was deleted
+            log = partition.log
+            if log is not None and log.flushed < log.end:
+                self.order(partition)
 
     def _begin(self, partition: PartitionLog) -> None:
         log = partition.log

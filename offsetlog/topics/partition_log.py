@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,12 +11,18 @@ from offsetlog.errors import ClosedError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
+#: Of `flush.ms`: from here on, which is 24 days, nobody waits for it.
+FLUSH_MS_LIMIT = 2**31
+
 
 class FlushOrder(Protocol):
     """Flushes logs, on other threads."""
 
     def order(self, partition: PartitionLog) -> None:
         """Flushes what the log holds by now, and calls `advance` then."""
+
+    def order_within(self, partition: PartitionLog, ms: int) -> None:
+        """Flushes likewise in at most `ms` milliseconds; an earlier order of this kind counts for both."""
 
 
 class PartitionLog:
@@ -24,6 +31,9 @@ class PartitionLog:
     It belongs to one event loop, but for `record_at_time`.  With `waits_for_disk` the watermark is what is
     flushed, so that nobody reads, or is answered for, what a loss of power could take; without, it is
     the log end.  Every call raises the error of a log that could not be opened.
+
+    Attributes:
+        maintenance: held by the thread that deletes or replaces segments of the log.
 
     Args:
         topic, number: the partition.
@@ -49,6 +59,7 @@ class PartitionLog:
         self._log: TopicLog | None = None
         self._failure: OffsetLogError | None = None
         self._is_deleted = False
+        self.maintenance = threading.Lock()
         self._watchers: dict[Callable[[], None], None] = {}
 
     # ----------------------------------------------------------------------------------------------- log
@@ -134,16 +145,18 @@ class PartitionLog:
             needs_keys=rules.needs_keys,
         )
         if not appended.refusal:
-            self._was_appended(log, appended)
+            self._was_appended(log, appended, rules)
         return appended
 
-    def _was_appended(self, log: TopicLog, appended: Appended) -> None:
+    def _was_appended(self, log: TopicLog, appended: Appended, rules: AppendRules) -> None:
         if self._waits_for_disk:
             if appended.next_offset > log.flushed:
                 self._flushes.order(self)
             return
-        if log.wants_flush:
+        if log.wants_flush or appended.next_offset - log.flushed >= rules.flush_messages:
             self._flushes.order(self)
+        elif rules.flush_ms < FLUSH_MS_LIMIT:
+            self._flushes.order_within(self, rules.flush_ms)
         self.advance()
 
     # ------------------------------------------------------------------------------------------- waiting

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 MIB = 1 << 20
 DAY_MS = 24 * 3600 * 1000
+LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,19 @@ class TopicLogSettings:
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         producer_id_expiration_ms: an idempotent producer is forgotten after this time without a batch
             (``producer.id.expiration.ms``).
-        cleanup_policy: whether old segments are deleted: if it has ``delete`` (``cleanup.policy``).
+        cleanup_policy: whether old segments are deleted, if it has ``delete``, and superseded records
+            compacted away, if it has ``compact`` (``cleanup.policy``).
         retention_ms: a segment goes when its newest record is older; -1: it stays (``retention.ms``).
         retention_bytes: the oldest segments of a partition go while the others have so many; -1: they
             stay (``retention.bytes``).
         file_delete_delay_ms: the files of a deleted segment stay so long (``file.delete.delay.ms``).
+        min_cleanable_dirty_ratio: a log is compacted when more of its bytes than this are dirty
+            (``min.cleanable.dirty.ratio``).
+        delete_retention_ms: a tombstone stays so long after the compaction that first found it the last
+            of its key (``delete.retention.ms``).
+        min_compaction_lag_ms: for so long a record is not compacted (``min.compaction.lag.ms``).
+        max_compaction_lag_ms: after so long it is, however little is dirty
+            (``max.compaction.lag.ms``).
         append: how batches reach the file; see StoreConfig.
         decompressed_bytes_max: of one batch, where a record is looked for by its time.
     """
@@ -39,27 +48,44 @@ class TopicLogSettings:
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
+    min_cleanable_dirty_ratio: float = 0.5
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
     append: str = "auto"
     decompressed_bytes_max: int = 256 * MIB
 
     def of(self, configs: Mapping[str, str]) -> TopicLogSettings:
         """Those of a topic that has settings of its own."""
+        policy = configs.get("cleanup.policy", self.cleanup_policy)
+        segment_ms = number(configs, "segment.ms", self.segment_ms)
+        max_lag_ms = number(configs, "max.compaction.lag.ms", self.max_compaction_lag_ms)
         return replace(
             self,
             segment_bytes=number(configs, "segment.bytes", self.segment_bytes),
-            segment_ms=number(configs, "segment.ms", self.segment_ms),
+            # What is compacted is closed before.
+            segment_ms=min(segment_ms, max_lag_ms) if "compact" in policy else segment_ms,
             index_interval_bytes=number(configs, "index.interval.bytes", self.index_interval_bytes),
             segment_index_bytes=number(configs, "segment.index.bytes", self.segment_index_bytes),
-            cleanup_policy=configs.get("cleanup.policy", self.cleanup_policy),
+            cleanup_policy=policy,
             retention_ms=number(configs, "retention.ms", self.retention_ms),
             retention_bytes=number(configs, "retention.bytes", self.retention_bytes),
             file_delete_delay_ms=number(configs, "file.delete.delay.ms", self.file_delete_delay_ms),
+            min_cleanable_dirty_ratio=_ratio(configs, self.min_cleanable_dirty_ratio),
+            delete_retention_ms=number(configs, "delete.retention.ms", self.delete_retention_ms),
+            min_compaction_lag_ms=number(configs, "min.compaction.lag.ms", self.min_compaction_lag_ms),
+            max_compaction_lag_ms=max_lag_ms,
         )
 
     @property
     def deletes(self) -> bool:
         """Whether old segments are deleted."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether superseded records are compacted away."""
+        return "compact" in self.cleanup_policy
 
 
 class AppendRules(NamedTuple):
@@ -72,6 +98,8 @@ class AppendRules(NamedTuple):
         after_max_ms: by how much it may lie after now (``message.timestamp.after.max.ms``).
         has_append_time: whether the time of the append replaces it (``message.timestamp.type``).
         needs_keys: whether the topic is compacted (``cleanup.policy``).
+        flush_messages: when so many of its records are not flushed, the log is (``flush.messages``).
+        flush_ms: a record is flushed after so long (``flush.ms``).
     """
 
     batch_bytes_max: int = MIB + 12
@@ -79,6 +107,8 @@ class AppendRules(NamedTuple):
     after_max_ms: int = 3600 * 1000
     has_append_time: bool = False
     needs_keys: bool = False
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> AppendRules:
@@ -90,6 +120,8 @@ class AppendRules(NamedTuple):
             number(configs, "message.timestamp.after.max.ms", default.after_max_ms),
             configs.get("message.timestamp.type") == "LogAppendTime",
             "compact" in configs.get("cleanup.policy", ""),
+            number(configs, "flush.messages", default.flush_messages),
+            number(configs, "flush.ms", default.flush_ms),
         )
 
 
@@ -98,5 +130,12 @@ def number(configs: Mapping[str, str], name: str, default: int) -> int:
     given = configs.get(name)
     try:
         return default if given is None else int(given)
+    except ValueError:
+        return default
+
+
+def _ratio(configs: Mapping[str, str], default: float) -> float:
+    try:
+        return float(configs.get("min.cleanable.dirty.ratio", default))
     except ValueError:
         return default

@@ -15,6 +15,7 @@ from pathlib import Path
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.topic_log import TopicLog
 from offsetlog.directory.log_directory import (
+    CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -22,11 +23,12 @@ from offsetlog.directory.log_directory import (
 )
 from offsetlog.errors import OffsetLogError, StorageError
 from offsetlog.histogram import Histogram
+from offsetlog.topics.compaction import Compaction, CompactionSettings
 from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
 from offsetlog.topics.found_topics import FoundTopic
 from offsetlog.topics.partition_log import PartitionLog
-from offsetlog.topics.retention import DeletedFiles, delete_old_segments
+from offsetlog.topics.retention import DeletedFiles, Kept, delete_old_segments
 from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
@@ -47,14 +49,15 @@ class TopicOptions:
 class TopicLogs:
     """The open logs of one directory.
 
-    It belongs to one event loop, but for `write_checkpoints`, `delete_old_segments` and `close`, which
-    may run on any thread.
+    It belongs to one event loop, but for `write_checkpoints`, `delete_old_segments`, `compact`,
+    `stop_compaction` and `close`, which may run on any thread.
 
     Args:
         directory: locked, and begun to be written.
         loop: on which everything else runs.
         options_of: how the logs of the topic of a name are opened; asked whenever one is opened or made.
         waits_for_disk: whether producers are answered after a flush.
+        compaction: how topics are compacted.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class TopicLogs:
         options_of: Callable[[str], TopicOptions],
         *,
         waits_for_disk: bool,
+        compaction: CompactionSettings | None = None,
         decompressed_bytes_max: int = TopicLogSettings().decompressed_bytes_max,
     ) -> None:
         self._directory = directory
@@ -73,6 +77,11 @@ class TopicLogs:
         self._decompressor = Decompressor(decompressed_bytes_max)
         self._flushing = Flushing(loop)
         self._deleted = DeletedDirectories(directory)
+        self._compaction = Compaction(
+            compaction or CompactionSettings(),
+            lambda: directory.read_checkpoint(CLEANER_POINTS),
+            self._store_compacted,
+        )
         self._partitions: dict[tuple[str, int], PartitionLog] = {}
         #: Held while the entries of logs are written to checkpoints, or taken out of them: what was
         #: asked of a log before its topic was deleted must not be written after.
@@ -154,7 +163,30 @@ class TopicLogs:
         Args:
             now_ms: the time of day, in ms since 1970.
         """
-        settings = {}
+        held = [each for each in self._kept() if each[0].maintenance.acquire(blocking=False)]
+        try:
+            return delete_old_segments(held, self._store_starts, now_ms)
+        finally:
+            for partition, _, _ in held:
+                partition.maintenance.release()
+
+    def compact(self, now_ms: int) -> None:
+        """Compacts what is due by the settings of topics.
+
+        One call at a time.  What fails is reported, and tried again by the next call.
+
+        Args:
+            now_ms: the time of day, in ms since 1970.
+        """
+        self._compaction.compact(self._kept(), now_ms)
+
+    def stop_compaction(self) -> None:
+        """Ends a call of `compact` soon; later ones do nothing."""
+        self._compaction.stop()
+
+    def _kept(self) -> list[Kept]:
+        """The partitions that have open logs, with the settings of their topics."""
+        settings: dict[str, TopicLogSettings] = {}
         partitions = []
         for (topic, _), partition in list(self._partitions.items()):
             with suppress(OffsetLogError):  # it could not be opened, or was deleted
@@ -162,7 +194,14 @@ class TopicLogs:
                     settings[topic] = self._options_of(topic).settings
                 if partition.log is not None:
                     partitions.append((partition, partition.log, settings[topic]))
-        return delete_old_segments(partitions, self._store_starts, now_ms)
+        return partitions
+
+    def _store_compacted(self, partition: PartitionLog, offset: int) -> None:
+        with self._checkpointing:
+            key = partition.topic, partition.number
+            # Not that of a topic that was deleted meanwhile.
+            if self._partitions.get(key) is partition:
+                self._directory.write_entries(CLEANER_POINTS, {key: offset})
 
     def _store_starts(self, starts: Mapping[PartitionLog, int]) -> None:
         with self._checkpointing:
@@ -177,6 +216,7 @@ class TopicLogs:
 
     def close(self) -> None:
         """Flushes and closes all logs, and writes their checkpoints.  Failures are reported, not raised."""
+        self._compaction.stop()
         self._flushing.close()
         self._deleted.close()
         with self._checkpointing:
@@ -282,6 +322,7 @@ class TopicLogs:
             StorageError: a directory could not be renamed; the call can be repeated.
         """
         renamed: list[Path] = []
+        self._compaction.interrupt(topic)
         try:
             with self._checkpointing:
                 self._rename(topic, topic_id, renamed)
@@ -302,5 +343,5 @@ class TopicLogs:
             self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
         if numbers:
             self._directory.fs.flush_directory(self._directory.path)
-            names = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+            names = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
             self._directory.forget_entries(names, numbers, topic)

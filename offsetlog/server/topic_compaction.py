@@ -1,0 +1,58 @@
+"""The regular compaction of topics, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from offsetlog.server.clock import Clock
+from offsetlog.topics.topic_logs import TopicLogs
+
+
+class TopicCompaction:
+    """Compacts topics now and then.
+
+    Used on the event loop, but for `close`.  The clock says what is old; the looks come by the time of
+    the event loop.
+
+    Args:
+        topics: the logs.
+        clock: the server's.
+        loop: the server's.
+        interval: between two looks, in seconds.
+    """
+
+    def __init__(
+        self, topics: TopicLogs, clock: Clock, loop: asyncio.AbstractEventLoop, interval: float
+    ) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._loop = loop
+        self._interval = interval
+        self._pool = ThreadPoolExecutor(1, "offsetlog-topic-compaction")
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._timer = self._loop.call_later(self._interval, self._begin)
+
+    async def run(self) -> None:
+        """Compacts what is due now; returns when it is done."""
+        await self._loop.run_in_executor(self._pool, self._topics.compact, self._clock.now_ms())
+
+    def _begin(self) -> None:
+        self._timer = self._loop.call_later(self._interval, self._begin)
+        if self._task is None or self._task.done():
+            self._task = self._loop.create_task(self.run())
+
+    def stop(self) -> None:
+        """Begins nothing any more, and ends what runs, soon."""
+        self._topics.stop_compaction()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """Waits for a run; after `stop`, on any thread."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

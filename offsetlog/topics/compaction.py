@@ -1,0 +1,194 @@
+"""Compacts the logs of topics, the one with the largest dirty part first (docs/format/topics.md §17.7)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from offsetlog._native.cleaner import CleanControl
+from offsetlog._native.topic_cleaner import clean_topic, segment_times, segments_of
+from offsetlog._native.topic_log import TopicLog
+from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.topics.compaction_policy import Dirt, LogState, SegmentTimes, dirt_of
+from offsetlog.topics.partition_log import PartitionLog
+from offsetlog.topics.settings import TopicLogSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """How topics are compacted; Kafka's name of each in parentheses.
+
+    Attributes:
+        enabled: whether they are (``log.cleaner.enable``).
+        backoff_ms: between two looks for what has to be compacted (``log.cleaner.backoff.ms``).
+        map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
+        bytes_per_second: read and written together (``log.cleaner.io.max.bytes.per.second``).
+    """
+
+    enabled: bool = True
+    backoff_ms: int = 15_000
+    map_bytes: int = 128 << 20
+    bytes_per_second: int = 2**63 - 1
+
+
+class _Candidate(NamedTuple):
+    partition: PartitionLog
+    log: TopicLog
+    settings: TopicLogSettings
+    dirt: Dirt
+
+
+Compacted = tuple[PartitionLog, TopicLog, TopicLogSettings]
+
+
+class Compaction:
+    """Compacts one log at a time; `compact` runs on one thread, all else may be called from any.
+
+    Args:
+        settings: see there.
+        read_checkpoints: returns how far logs were compacted, by topic and number.
+        store_checkpoint: writes how far one was, unless its topic was deleted meanwhile.
+    """
+
+    def __init__(
+        self,
+        settings: CompactionSettings,
+        read_checkpoints: Callable[[], Mapping[tuple[str, int], int]],
+        store_checkpoint: Callable[[PartitionLog, int], None],
+    ) -> None:
+        self._settings = settings
+        self._read_checkpoints = read_checkpoints
+        self._store_checkpoint = store_checkpoint
+        #: Guards what follows.
+        self._lock = threading.Lock()
+        self._current: tuple[PartitionLog, CleanControl] | None = None
+        self._is_stopped = False
+
+    # --------------------------------------------------------------------------------------------- stops
+
+    def stop(self) -> None:
+        """Ends the run under way soon, and begins no other."""
+        with self._lock:
+            self._is_stopped = True
+            if self._current is not None:
+                self._current[1].stop()
+
+    def interrupt(self, topic: str) -> None:
+        """Ends the run under way soon if it is on a log of that topic."""
+        with self._lock:
+            if self._current is not None and self._current[0].topic == topic:
+                self._current[1].stop()
+
+    def _begin(self, partition: PartitionLog) -> CleanControl | None:
+        with self._lock:
+            if self._is_stopped:
+                return None
+            control = CleanControl()
+            self._current = partition, control
+            return control
+
+    def _end(self) -> None:
+        with self._lock:
+            self._current = None
+
+    # ----------------------------------------------------------------------------------------------- run
+
+    def compact(self, partitions: Iterable[Compacted], now_ms: int) -> None:
+        """Compacts all logs that are due, the dirtiest first.
+
+        What fails is reported, and tried again by the next call.
+
+        Args:
+            partitions: with their open logs and their settings; those that are not compacted are passed over.
+            now_ms: the time of day, in ms since 1970.
+        """
+        checkpoints = self._read_checkpoints()
+        due = []
+        for partition, log, settings in partitions:
+            if not settings.compacts:
+                continue
+            checkpoint = checkpoints.get((partition.topic, partition.number))
+            try:
+                dirt = self._dirt(partition, log, settings, checkpoint, now_ms)
+            except ClosedError:
+                continue  # its topic was deleted
+            except OffsetLogError as failure:
+                _report(partition, failure)
+                continue
+            if dirt is not None and dirt.is_due:
+                due.append(_Candidate(partition, log, settings, dirt))
+        for candidate in sorted(due, key=lambda each: each.dirt.ratio, reverse=True):
+            # Nobody deletes its old segments meanwhile; where that goes on, the next call compacts it.
+            if candidate.partition.maintenance.acquire(blocking=False):
+                try:
+                    self._compact(candidate, now_ms)
+                finally:
+                    candidate.partition.maintenance.release()
+
+    def _dirt(
+        self,
+        partition: PartitionLog,
+        log: TopicLog,
+        settings: TopicLogSettings,
+        checkpoint: int | None,
+        now_ms: int,
+    ) -> Dirt | None:
+        if not log.is_writable:
+            return None
+        stable = partition.last_stable_offset
+        state = LogState(
+            segments=segments_of(log), start=log.start, end=log.end, stable=stable, checkpoint=checkpoint
+        )
+        return dirt_of(state, settings, now_ms, lambda base: SegmentTimes(*segment_times(log, base)))
+
+    def _compact(self, candidate: _Candidate, now_ms: int) -> None:
+        partition, log, settings, dirt = candidate
+        control = self._begin(partition)
+        if control is None:
+            return
+        try:
+            report, failure = clean_topic(
+                log,
+                control,
+                now_ms=now_ms,
+                first_dirty=dirt.first_dirty,
+                end_max=dirt.end,
+                delete_retention_ms=settings.delete_retention_ms,
+                map_bytes=self._settings.map_bytes,
+                bytes_per_second=self._settings.bytes_per_second,
+            )
+        except ClosedError:
+            return  # its topic was deleted
+        finally:
+            self._end()
+        if failure is not None:
+            _report(partition, failure)
+        try:
+            if report["end"] > dirt.first_dirty:
+                self._store_checkpoint(partition, report["end"])
+        except OffsetLogError as unwritten:
+            _report(partition, unwritten)
+        _describe(partition, report)
+
+
+def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:
+    for base, damage in report["quarantine"]:
+        _log.error("%s-%d: the segment at %d is not compacted: %s", partition.topic, partition.number, base, damage)
+    _log.info(
+        "%s-%d: compacted up to offset %d of %d: %d bytes became %d",
+        partition.topic, partition.number, report["end"], report["target"],
+        report["bytes_before"], report["bytes_after"],
+        extra={"topic": partition.topic, "number": partition.number},
+    )
+
+
+def _report(partition: PartitionLog, failure: OffsetLogError) -> None:
+    _log.error(
+        "%s-%d: not compacted: %s", partition.topic, partition.number, failure,
+        extra={"topic": partition.topic, "number": partition.number},
+    )

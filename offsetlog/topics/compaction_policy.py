@@ -1,0 +1,102 @@
+"""When a log is compacted, and up to where, by Kafka's rules (docs/format/topics.md §17.7).  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offsetlog.topics.settings import TopicLogSettings
+
+
+class SegmentTimes(NamedTuple):
+    """Times in a segment, in ms since 1970; -1 for none.
+
+    Attributes:
+        first: of its first batch.
+        largest: of all its records.
+    """
+
+    first: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """A log, as its owner sees it.
+
+    Attributes:
+        segments: (base offset, bytes), ascending; the last one is active.
+        start, end: its offsets.
+        stable: nothing at or above it is compacted: readers are not let there, or a transaction is open.
+        checkpoint: the offset up to which it was compacted, None for never.
+    """
+
+    segments: Sequence[tuple[int, int]]
+    start: int
+    end: int
+    stable: int
+    checkpoint: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dirt:
+    """What a log has to compact.
+
+    Attributes:
+        first_dirty: everything below was compacted before.
+        end: nothing at or above it may be compacted yet.
+        ratio: the bytes between the two, of all bytes below `end`.
+        is_due: whether it should be compacted now.
+    """
+
+    first_dirty: int
+    end: int
+    ratio: float
+    is_due: bool
+
+
+def dirt_of(
+    log: LogState, settings: TopicLogSettings, now_ms: int, times_of: Callable[[int], SegmentTimes]
+) -> Dirt:
+    """Returns what a log has to compact.
+
+    Args:
+        log: the log.
+        settings: of its topic.
+        now_ms: the time of day, in ms since 1970.
+        times_of: returns those of the segment with a base offset; asked only where a lag is set.
+    """
+    first_dirty = log.start
+    if log.checkpoint is not None and log.start <= log.checkpoint <= log.end:
+        first_dirty = log.checkpoint
+    dirty = [base for base, _ in _overlapping(log.segments[:-1], first_dirty)]
+    end = min(log.stable, log.segments[-1][0])
+    if settings.min_compaction_lag_ms > 0:
+        young = (b for b in dirty if times_of(b).largest > now_ms - settings.min_compaction_lag_ms)
+        end = min(end, next(young, end))
+    # Segments are compacted whole.
+    end = max([first_dirty, *(base for base, _ in log.segments if base <= end)])
+    clean_bytes = sum(size for base, size in log.segments if base < first_dirty)
+    dirty_bytes = sum(size for base, size in _overlapping(log.segments, first_dirty) if base < end)
+    ratio = dirty_bytes / max(clean_bytes + dirty_bytes, 1)
+    is_late = dirty_bytes > 0 and _is_late(dirty, settings, now_ms, times_of)
+    is_due = end > first_dirty and (ratio > settings.min_cleanable_dirty_ratio or is_late)
+    return Dirt(first_dirty, end, ratio, is_due)
+
+
+def _overlapping(segments: Sequence[tuple[int, int]], offset: int) -> Sequence[tuple[int, int]]:
+    """The segments from the one that holds an offset on."""
+    below = sum(base <= offset for base, _ in segments)
+    return segments[max(below - 1, 0) :]
+
+
+def _is_late(
+    dirty: Sequence[int], settings: TopicLogSettings, now_ms: int, times_of: Callable[[int], SegmentTimes]
+) -> bool:
+    """Whether the oldest record has waited for longer than it may."""
+    lag_ms = max(settings.max_compaction_lag_ms, settings.min_compaction_lag_ms)
+    if lag_ms >= now_ms:
+        return False
+    firsts = [first for first in (times_of(base).first for base in dirty) if first > 0]
+    return bool(firsts) and min(firsts) < now_ms - lag_ms
