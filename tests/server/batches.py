@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.record.memory_records import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from offsetlog._native.compress import deflate
+from offsetlog._native.decompress import inflate
 
 
 def produced_batch(
@@ -78,8 +78,19 @@ def read_records(data: bytes | None) -> tuple[list[tuple[int, bytes | None, byte
     """Returns the records of batches as (offset, key, value), and the offset after the last batch, -1 for none."""
     found: list[tuple[int, bytes | None, bytes | None]] = []
     next_offset = -1
-    batches = MemoryRecords(data or b"")
-    while (batch := batches.next_batch()) is not None:
-        found += [(each.offset, each.key, each.value) for each in batch]
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        batch = _inflated(data[:size])
         next_offset = batch.base_offset + batch.last_offset_delta + 1
+        found += [(each.offset, each.key, each.value) for each in batch]
+        data = data[size:]
     return found, next_offset
+
+
+def _inflated(batch: bytes) -> DefaultRecordBatch:
+    # kafka-python reads few codecs without further packages.
+    codec = batch[22] & 7
+    if codec and batch[57:61] != bytes(4):
+        batch = batch[:22] + bytes([batch[22] & ~7]) + batch[23:61] + inflate(codec, batch[61:], 1 << 28)
+        batch = batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:]
+    return DefaultRecordBatch(batch)
