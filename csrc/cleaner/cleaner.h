@@ -158,8 +158,8 @@ typedef struct ol_clean_report {
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
                    ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* The same for the log of a topic; `use_table` and the holds do not count.  Nothing is deleted at the
- * start of the log meanwhile (ol_log_delete_below), and the topic outlives the run.  Fails with
+/* The same for the log of a topic; `use_table` and the holds do not count.  Nothing is deleted at
+ * the start of the log meanwhile (ol_log_delete_below), and the topic outlives the run.  Fails with
  * OL_FAILED, OL_READ_ONLY, OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor. */
 int ol_cleaner_run_topic(ol_topic_log *topic, const ol_clean_options *options,
                          ol_clean_report *report, ol_error *error) OL_NODISCARD;

@@ -1,5 +1,5 @@
-/* What a run asks of a partition: up to where its log cannot be taken back, flushes, and the gate of
- * loads. */
+/* What a run asks of a partition: up to where its log cannot be taken back, flushes, and the gate
+ * of loads. */
 #include "cleaner/cleaner_impl.h"
 #include "log/transaction_spans.h"
 

@@ -2,8 +2,8 @@
  * docs/maintenance.md).
  *
  * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its
- * key is and whatever bytes follow in it; the slot of any other record is its whole key, as it is of
- * every record of a topic.  A record that apply would refuse supersedes nothing.
+ * key is and whatever bytes follow in it; the slot of any other record is its whole key, as it is
+ * of every record of a topic.  A record that apply would refuse supersedes nothing.
  *
  * Both passes read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
  * together, so that the cache misses of the key map overlap.  No locks, except where

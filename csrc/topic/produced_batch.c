@@ -211,7 +211,9 @@ size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_pro
     ol_records records;
     ol_record record;
     size_t count = 0;
-    if (ol_records_open(&records, &produced->batch, rules->decompressor, &ignored) != OL_OK) return 0;
+    if (ol_records_open(&records, &produced->batch, rules->decompressor, &ignored) != OL_OK) {
+        return 0;
+    }
     for (int64_t expected = 0; count < capacity; expected++) {
         if (ol_records_next(&records, &record, &ignored) != OL_OK) break;
         if (check_record(&work, &record, expected) != OL_OK) indexes[count++] = (int32_t)expected;
