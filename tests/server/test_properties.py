@@ -161,3 +161,18 @@ def test_the_server_acts_on_them_and_says_so(tmp_path):
         entries = {each.name: each for each in of_topic.configs}
         assert (entries["segment.bytes"].value, entries["segment.bytes"].config_source) == ("2097152", 4)
         assert (entries["segment.ms"].value, entries["segment.ms"].config_source) == ("604800000", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "retention_ms"),
+    [
+        ("log.retention.hours=2", 7_200_000),
+        ("log.retention.minutes=3", 180_000),
+        ("log.retention.minutes=3\nlog.retention.hours=2", 180_000),
+        ("log.retention.ms=4\nlog.retention.minutes=3\nlog.retention.hours=2", 4),
+        ("log.retention.hours=-1", -1),
+        ("log.retention.ms=-1\nlog.retention.minutes=3", -1),
+    ],
+)
+def test_of_retentions_the_finest_counts(tmp_path, text, retention_ms):
+    assert settings(text, tmp_path).topic_logs.retention_ms == retention_ms

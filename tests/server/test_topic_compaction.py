@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from depth import by_depth, first_seed
+
 from offsetlog import error_codes
 from offsetlog._native.clocks import ManualClock
 
