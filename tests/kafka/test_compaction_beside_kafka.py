@@ -1,4 +1,4 @@
-"""Topics that are compacted, beside Kafka 4.3.0: the same batches, and the same records, offsets and codecs after a run."""
+"""Topics that are compacted, beside Kafka 4.3.0: the same batches, and what a run leaves of them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ def keyed_batch(
     codec: int = 0,
     damaged: bool = False,
 ) -> bytes:
-    """Returns a batch of these keys and values; see `produced_batch`.  `damaged`: its block is cut, its checksum right."""
+    """Returns a batch of these keys and values; see `produced_batch`.
+
+    `damaged`: its block is cut, and its checksum right.
+    """
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
