@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -277,3 +278,47 @@ def test_a_deleted_topic_ends_its_compaction_and_another_of_the_name_is_new(serv
     assert produce(client, produced_batch(2, timestamp=NOW)).base_offset == 0
     compact(server)
     assert len(consumed(client)) == 2
+
+
+def test_reads_and_appends_go_on_beside_compaction_and_a_delete_ends_it(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, **EAGER)
+        send = Sender(client)
+        work = None
+        written = []
+        for number in range(200):
+            records = [(b"k%d" % (number * 7 % 13), b"%d" % number), (b"own%d" % number, b"")]
+            base = send(*records, codec=number % 5)
+            written += [(base + index, *each) for index, each in enumerate(records)]
+            if work is None or work.done():
+                work = _begin(running)
+            if number % 20 == 0:
+                last = {key: value for _, key, value in written}
+                assert {key: value for _, key, value in consumed(client)} == last
+        work.result(20)
+        compact(running)
+        assert consumed(client) == left(written, written[-2][0])
+        for value in range(50):
+            send((b"a", b"%d" % value))
+        work = _begin(running)
+        assert delete(client) == 0
+        work.result(20)
+        create(client, **EAGER)
+        assert produce(client, produced_batch(1, timestamp=NOW)).base_offset == 0
+
+
+def _begin(running: RunningServer):
+    return asyncio.run_coroutine_threadsafe(running.server.topic_compaction.run(), running.loop)
+
+
+def test_a_stop_ends_compaction_and_a_start_goes_on(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, **EAGER)
+        send = Sender(client)
+        for value in range(30):
+            send((b"a", b"%d" % value))
+        work = _begin(running)
+    work.result(20)
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        compact(running)
+        assert [each[0] for each in consumed(client)] == [28, 29]
