@@ -15,6 +15,7 @@ from server.topic_requests import fetch, produce
 from test_retention_beside_kafka import LATEST, offset_at, until
 
 from offsetlog.topics.compaction import CompactionSettings
+from offsetlog.topics.settings import TopicLogSettings
 
 NOW = int(time.time() * 1000)
 #: The cleaner looks at once; each batch begins a segment.
@@ -73,9 +74,9 @@ CASES: dict[str, tuple[dict[str, str], tuple[Batch, ...]]] = {
 }
 
 
-def send(client: Client, topic: str, batches: tuple[Batch, ...]) -> None:
+def send(client: Client, topic: str, batches: tuple[Batch, ...], now: int = NOW) -> None:
     for index, each in enumerate(batches):
-        at = NOW - (each.age_ms if each.age_ms >= 0 else 1000 * (len(batches) - index))
+        at = now - (each.age_ms if each.age_ms >= 0 else 1000 * (len(batches) - index))
         batch = keyed_batch(each.records, timestamp=at, codec=each.codec, producer=each.producer)
         assert produce(client, batch, topic=topic).error_code == 0
 
@@ -182,3 +183,31 @@ def test_keyless_records_are_refused_as_by_kafka(kafka_template, kafka_broker, t
     # Of a block that cannot be read Kafka says that it has failed (-1): docs/server.md.
     assert 0 not in theirs[5:]
     assert ours[5:] == [87] * 4
+
+
+def test_kafka_serves_and_compacts_on_what_was_compacted_here(kafka_template, kafka_broker, tmp_path):
+    log_dir = copy_template(kafka_template(4), tmp_path / "data")
+    with kafka_broker(log_dir) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("shared", 1, 1, config=EAGER)])["shared"].result(30)
+    here = TopicLogSettings(cleanup_policy="compact", segment_ms=1, min_cleanable_dirty_ratio=0.0)
+    batches = drawn(7, 40)
+    # The settings of the topic stay with Kafka's metadata: here it has the defaults.
+    with RunningServer(log_dir, partitions=4, topic_logs=here) as running, Client(running.address) as client:
+        send(client, "shared", batches, NOW - DAY)
+        running._run(running.server.topic_compaction.run())
+        left = headers_and_records(client, "shared")
+        end = offset_at(client, "shared", LATEST)
+    assert sum(len(records) for _, records in left) < sum(len(each.records) for each in batches)
+    with kafka_broker(log_dir, settings=SETTINGS) as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        with Client((host, int(port))) as client:
+            until(lambda: offset_at(client, "shared", LATEST) == end)
+            assert headers_and_records(client, "shared") == left
+            send(client, "shared", of(b"1", b"2", b"3"))
+            until(lambda: len(headers_and_records(client, "shared")) < len(left) + 3)
+    # A gap that Kafka's cleaner left is no loss.
+    with RunningServer(log_dir, partitions=4, topic_logs=here) as running, Client(running.address) as client:
+        assert running.server.node.topics.get("shared", 0).log.is_writable
+        found = [each for _, records in headers_and_records(client, "shared") for each in records]
+        assert [value for _, key, value in found if key == b"a"][-1] == b"3"
