@@ -26,6 +26,7 @@ cdef class ManagerCore:
     cdef readonly Quotas quotas
     cdef readonly bint alone
     cdef readonly set short_of_replicas     # the partitions with too few replicas in sync
+    cdef public object fenced_by            # called with group, positions and timeout for each fence, or None
     cdef public object appended             # called with the number of a partition after each write, or None
     cdef object moved                       # called with the number of a partition after W has moved, or None
     cdef object settle
@@ -52,7 +53,8 @@ cdef class ManagerCore:
                                    written *write)
     cdef Py_ssize_t take_positions(self, ol_slice group, dict offsets, bint any_offset, ol_item *items, list kept) except -1
     cdef int write_any(self, object group, dict offsets, written *write) except -1
+    cdef dict own_positions(self, object group, object offsets)
     cdef int write_fence(self, object group, object offsets, written *write) except -1
     cdef int write_delete(self, object group, list keys, written *write) except -1
     cdef int write_delete_group(self, object group, written *write) except -1
-    cdef int write_group_records(self, object group, list records, written *write) except -1
+    cdef int write_group_records(self, object group, list records, object offsets, written *write) except -1

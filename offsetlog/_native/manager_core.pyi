@@ -1,6 +1,7 @@
 from collections.abc import Callable, Mapping
 from typing import final
 
+from offsetlog._native.completion import Completion
 from offsetlog._native.parking import Parking, PendingWrite
 from offsetlog._native.quotas import Quotas
 from offsetlog._native.replica import Replica
@@ -13,6 +14,12 @@ class ManagerCore:
     quotas: Quotas | None
     alone: bool
     short_of_replicas: set[int]
+    fenced_by: (
+        Callable[
+            [str, dict[TopicPartition, int | OffsetAndMetadata], float | None], Completion[int]
+        ]
+        | None
+    )
     appended: Callable[[int], object] | None
     def __init__(
         self,
@@ -69,7 +76,7 @@ class ManagerCore:
         group: str,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
         timeout: float | None,
-    ) -> PendingWrite[int]: ...
+    ) -> Completion[int]: ...
     def delete_async(
         self, group: str, keys: list[TopicPartition], timeout: float | None
     ) -> PendingWrite[int]: ...
@@ -78,7 +85,11 @@ class ManagerCore:
     ) -> tuple[int, int, int]: ...
     def delete_group_async(self, group: str, timeout: float | None) -> PendingWrite[int]: ...
     def write_group_records_async(
-        self, group: str, records: list[tuple[bytes, bytes | None]], timeout: float | None
+        self,
+        group: str,
+        records: list[tuple[bytes, bytes | None]],
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        timeout: float | None,
     ) -> PendingWrite[int]: ...
     def check_timeout(self, timeout: float | None) -> None: ...
     def wait_for(

@@ -398,6 +398,8 @@ cdef class ManagerCore:
         """Ends the group's generation, with offsets in the same batch; returns the new one; see OffsetManager.fence."""
         cdef written write
         self.limit_of(timeout)
+        if self.fenced_by is not None:
+            return self.fenced_by(group, self.own_positions(group, offsets), timeout).result()
         self.write_fence(group, offsets, &write)
         return self.waited(&write, timeout)
 
@@ -405,6 +407,8 @@ cdef class ManagerCore:
         """The same; returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
+        if self.fenced_by is not None:
+            return self.fenced_by(group, self.own_positions(group, offsets), timeout)
         self.write_fence(group, offsets, &write)
         return self.parked(&write, self.default, timeout_ms)
 
@@ -451,18 +455,20 @@ cdef class ManagerCore:
             return self.park_settled(write.number, refused, timeout_ms)
         return self.parked(&write, self.default, timeout_ms)
 
-    def write_group_records_async(self, group, list records not None, timeout):
-        """Writes records of a group in one batch; see GroupLog.write_async."""
+    def write_group_records_async(self, group, list records not None, offsets, timeout):
+        """Writes records of a group in one batch, and positions after them; see GroupLog.write_async."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
-        self.write_group_records(group, records, &write)
+        self.write_group_records(group, records, offsets, &write)
         return self.parked(&write, self.default, timeout_ms)
 
-    cdef int write_group_records(self, object group, list records, written *write) except -1:
+    cdef int write_group_records(self, object group, list records, object offsets, written *write) except -1:
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
         cdef item_array array
+        cdef dict given = own_dictionary({} if offsets is None else offsets)
+        cdef list kept = []
         cdef ol_item *item
         cdef size_t count = 0
         cdef int32_t number
@@ -470,7 +476,7 @@ cdef class ManagerCore:
         take_name(group, NAME_GROUP, &name)
         number = self.core.number_for(name)
         self.admit_write(number)
-        array = self.core.take_scratch(<size_t>len(records) + 1)
+        array = self.core.take_scratch(<size_t>(len(records) + len(given)) + 1)
         try:
             for key, value in records:
                 item = &array.items[count]
@@ -483,6 +489,7 @@ cdef class ManagerCore:
                 count += 1
             if count == 0:
                 raise InvalidArgumentError("no record is given")
+            count += <size_t>self.take_positions(name, given, False, &array.items[count], kept)
             if self.core.slots[number] == NULL:
                 self.core.open_slot(number)
             self.core.write(number, array.items, count, -1, -1, &result, &error)
@@ -491,6 +498,20 @@ cdef class ManagerCore:
         write.number, write.end_offset, write.term = number, result.end_offset, result.term
         write.count = <int64_t>count
         return self.report_written(number)
+
+    cdef dict own_positions(self, object group, object offsets):
+        # A copy, in which every position is valid.
+        cdef ol_slice name
+        cdef item_array array
+        cdef dict given = own_dictionary({} if offsets is None else offsets)
+        cdef list kept = []
+        take_name(group, NAME_GROUP, &name)
+        array = self.core.take_scratch(<size_t>len(given) + 1)
+        try:
+            self.take_positions(name, given, False, array.items, kept)
+        finally:
+            self.core.give_scratch(&array)
+        return given
 
     cdef int write_fence(self, object group, object offsets, written *write) except -1:
         cdef ol_slice name

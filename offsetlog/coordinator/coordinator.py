@@ -20,7 +20,7 @@ from offsetlog import error_codes
 from offsetlog.coordinator.answers import Refusals, join_refusal, leave_answer, leaving
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import CONSUMER, ClassicGroup, GroupState
-from offsetlog.coordinator.group_record import Expiry, GroupRecord
+from offsetlog.coordinator.group_record import Expiry, Fence, GroupRecord
 from offsetlog.coordinator.membership import (
     SYNC_WITH_PROTOCOL,
     Membership,
@@ -56,7 +56,9 @@ class Ports(Protocol):
     def answer(self, call: Call, message: Any) -> None:
         """Sends the answer of a call; once for each."""
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | None) -> None:
+    def append(
+        self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None
+    ) -> None:
         """Appends the record of a group, deletes all of it, or what has expired of it.
 
         `Coordinator.written` is called when that is done.
@@ -116,6 +118,11 @@ class _Slot:
     group: ClassicGroup
     in_flight: Write | None = None
     waiting: deque[_Waiting] = field(default_factory=deque)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the end of its generation is on its way."""
+        return self.in_flight is not None and isinstance(self.in_flight.record, Fence)
 
     @property
     def is_bare(self) -> bool:
@@ -323,6 +330,8 @@ class Coordinator:
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
             error = self._membership.heartbeat_refusal(slot.group, request, now)
+            if error is None and slot.is_fenced:
+                error = error_codes.REBALANCE_IN_PROGRESS
             if error is None:
                 self._admit_member(
                     slot.group, request.generation_id, request.member_id, request.group_instance_id
@@ -416,6 +425,29 @@ class Coordinator:
 
         self._run(slot, step, lambda error: [(call, error)], now)
 
+    def fence(self, group_id: str, order: Any, call: Call, now: float) -> None:
+        """Ends the generation of a group, whatever it does, with positions in the same batch.
+
+        Its members are refused from now on, and join again.  Answers the new generation, or an
+        ErrorCode: INCONSISTENT_GROUP_PROTOCOL for a group of another kind, INVALID_REQUEST where
+        there is no next generation.
+        """
+        error = self.refusal(group_id)
+        if error is None and self.other_group(group_id) is not None:
+            error = error_codes.INCONSISTENT_GROUP_PROTOCOL
+        if error is not None:
+            self._answer(call, error)
+            return
+        slot = self._slot(group_id) or self._new_slot(group_id)
+
+        def step(now: float) -> Write | None:
+            if slot.group.state is not GroupState.DEAD:
+                return self._membership.fence(slot.group, order, call)
+            self.fence(group_id, order, call, now)    # it was deleted meanwhile, and begins again
+            return None
+
+        self._run(slot, step, lambda error: [(call, error)], now)
+
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
         """Why no position of a group can be deleted; None: those can that nobody reads."""
         refusal = self._known_refusal(group_id)
@@ -455,6 +487,10 @@ class Coordinator:
             self._admit_nobody(request)
             return None
         refusal = _member_refusal(group, request)
+        slot = self._slot(request.group_id)
+        if refusal is None and slot is not None and slot.is_fenced:
+            # It would stand in the log above the positions of the fence.
+            refusal = error_codes.REBALANCE_IN_PROGRESS
         if refusal is None and request.member_id in group.members:
             self._membership.touch(group, request.member_id, now)
             self._admit_member(group, generation, request.member_id, request.group_instance_id)
@@ -514,14 +550,15 @@ class Coordinator:
         self._take_heard(slot)
         write, slot.in_flight = slot.in_flight, None
         self._timers.cancel(Timer(group_id, "write"))
-        if error is None and isinstance(write.record, GroupRecord):
-            slot.group.apply(write.record)
-        elif error is None and (write.record is None or is_gone):
+        record = write.record.record if isinstance(write.record, Fence) else write.record
+        if error is None and isinstance(record, GroupRecord):
+            slot.group.apply(record)
+        elif error is None and (record is None or is_gone):
             del self._partitions[partition][group_id]
             self._others[partition].pop(group_id, None)
             self._membership.end(slot.group, error_codes.COORDINATOR_NOT_AVAILABLE)
         self._take(slot, write.done(error, now), now)
-        if isinstance(write.record, Expiry) and slot.is_bare and self._slot(group_id) is slot:
+        if isinstance(write.record, Expiry | Fence) and slot.is_bare and self._slot(group_id) is slot:
             # It was only there to keep the group from changing meanwhile.
             del self._partitions[partition][group_id]
 

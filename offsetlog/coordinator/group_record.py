@@ -105,6 +105,19 @@ class GroupRecord:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The record of a group without members, and positions of it in the same batch.
+
+    Attributes:
+        record: the group in its next generation.
+        order: with the positions; of whoever writes it, and passed on as it is.
+    """
+
+    record: GroupRecord
+    order: Any
+
+
 def _member(fields: dict[str, Any]) -> MemberRecord:
     session_timeout = fields["sessionTimeout"]
     rebalance_timeout = fields.get("rebalanceTimeout", -1)

@@ -27,7 +27,7 @@ from offsetlog.coordinator.answers import (
 )
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import ClassicGroup, GroupState, Member
-from offsetlog.coordinator.group_record import Expiry, GroupRecord
+from offsetlog.coordinator.group_record import Expiry, Fence, GroupRecord
 from offsetlog.coordinator.timers import Timers
 from offsetlog.error_codes import ErrorCode
 from offsetlog.protocol.messages import (
@@ -52,6 +52,8 @@ SYNC_WITH_PROTOCOL = 5
 
 #: After this time the record of a group that lost its last member is written again, if it failed.
 EMPTY_RETRY_SECONDS = 1.0
+#: There is no generation after this one.
+GENERATION_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,14 @@ class Write:
 
     Attributes:
         record: the group from now on; None: all of the group goes, its positions as well; an Expiry:
-            those of its positions go that have expired, and the group, if nothing else is left.
+            those of its positions go that have expired, and the group, if nothing else is left;
+            a Fence: its generation ends.
         done: called once with None when the record has been applied, or with the error with which
             it failed; `now` in seconds.  It answers, and may return the next record.
         refusals: the calls that wait, and their answers if they have to be given an error before.
     """
 
-    record: GroupRecord | Expiry | None
+    record: GroupRecord | Expiry | Fence | None
     done: Callable[[ErrorCode | None, float], Write | None]
     refusals: Callable[[ErrorCode], Refusals]
 
@@ -554,8 +557,10 @@ class Membership:
     def _remove(self, group: ClassicGroup, member_id: str) -> None:
         self._timers.cancel(Timer(group.group_id, "member", member_id))
         member = group.remove(member_id)
-        if member is None:
-            return
+        if member is not None:
+            self._refuse_removed(member)
+
+    def _refuse_removed(self, member: Member) -> None:
         if member.awaiting_join is not None:
             # Its client, if it is still there, joins again.
             self._refuse_join(member.awaiting_join, error_codes.UNKNOWN_MEMBER_ID, "")
@@ -576,6 +581,30 @@ class Membership:
             self._answer(call, error)
 
         return Write(None, done, lambda error: [(call, error)])
+
+    # ------------------------------------------------------------------------------------------ fence
+
+    def fence(self, group: ClassicGroup, order: Any, call: Call) -> Write | None:
+        """Ends the generation and its members; the answer is the new one, or an ErrorCode."""
+        if group.generation >= GENERATION_MAX:
+            self._answer(call, error_codes.INVALID_REQUEST)
+            return None
+        generation = group.generation + 1
+        members = list(group.members.values())
+        record = GroupRecord(group.protocol_type, generation, None, None, self._now_ms())
+
+        def done(error: ErrorCode | None, now: float) -> None:
+            if error is None:
+                for kind in ("join", "sync"):
+                    self._timers.cancel(Timer(group.group_id, kind))
+                group.pending_sync.clear()
+                group.new_member_added = False
+                for each in members:
+                    self._timers.cancel(Timer(group.group_id, "member", each.member_id))
+                    self._refuse_removed(each)
+            self._answer(call, generation if error is None else error)
+
+        return Write(Fence(record, order), done, lambda error: [(call, error)])
 
     # ------------------------------------------------------------------------------------------ timers
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from offsetlog._native import fetch_columns
+from offsetlog._native.completion import Completion
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.manager.interface import Pending, PendingCommit
 from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+
+class Fences(Protocol):
+    """The coordinator that runs a manager's groups, and writes their fences; called from any thread."""
+
+    def fence_async(
+        self,
+        group: str,
+        offsets: dict[TopicPartition, int | OffsetAndMetadata],
+        timeout: float | None,
+    ) -> Completion[int]:
+        """Ends the group's generation; see OffsetManager.fence_async.  Names and positions are valid."""
 
 
 class GroupLog:
@@ -21,24 +37,35 @@ class GroupLog:
         """The 16-byte id of the offsets topic; None where no file of the directory has it yet."""
         return self._directory.known_topic_id()
 
+    def leave_fences_to(self, coordinator: Fences) -> None:
+        """Has a coordinator write every fence from now on; called before anything is led.
+
+        It knows generations that no record has yet, and the members that have to be refused.
+        `OffsetManager.fence` then waits for it, and is not called by its own thread.
+        """
+        self._core.fenced_by = coordinator.fence_async
+
     def write_async(
         self,
         group: str,
         records: list[tuple[bytes, bytes | None]],
         *,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """Writes records of a group, all or none; the result is their number.
+        """Writes records of a group, and positions of it in the same batch, all or none.
 
+        The result is the number of all of them.  Positions are checked as by `OffsetManager.commit`.
         Keys and values are those of the log (docs/format/records.md §3.4); None is a tombstone.
         The caller takes care that they come in order: nothing is compared with the group's record
         before.  `timeout` in seconds, None for the configured one.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
-            TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given.
+            TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given, or a
+            position is not valid.
         """
-        return self._core.write_group_records_async(group, records, timeout)
+        return self._core.write_group_records_async(group, records, offsets, timeout)
 
     def commit_async(
         self,

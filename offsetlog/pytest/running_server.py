@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -196,6 +196,27 @@ class OffsetlogServer:
             )
             for each in described
         }
+
+    def fence(
+        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> int:
+        """Ends a group's generation while it runs and, in the same batch, sets positions.
+
+        From then on its members' commits and heartbeats are refused; they join again, and read the
+        positions.  Faults do not count here.
+
+        Args:
+            group: its id; one that is not there begins.
+            offsets: the positions; None: those of the group stay.
+
+        Returns:
+            The new generation.
+
+        Raises:
+            InvalidArgumentError: a position is not valid; nothing was changed.
+            ClosedError: the server is stopped.
+        """
+        return self._manager.fence(group, offsets)
 
     async def _ask(self, message: Any) -> Any:
         # As a client would, and past the faults.

@@ -7,6 +7,7 @@ import logging
 import math
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from offsetlog._native.encoding import encode_key
@@ -14,7 +15,7 @@ from offsetlog._native.front import Front
 from offsetlog._native.records import decode_key
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig, OtherGroup
-from offsetlog.coordinator.group_record import KEY_TYPE, Expiry, GroupRecord
+from offsetlog.coordinator.group_record import KEY_TYPE, Expiry, Fence, GroupRecord
 from offsetlog.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     NOT_COORDINATOR,
@@ -36,6 +37,7 @@ from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.clock import Clock, Timer
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.group_expiry import GroupExpiry
+from offsetlog.server.group_fences import FenceOrder, GroupFences
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +90,7 @@ class GroupHost:
         self.coordinator = Coordinator(config, self, manager.partition_for)
         self.expiry = GroupExpiry(manager, self, loop, clock)
         manager.group_expiry.leave_to(self.expiry)
+        manager.group_log.leave_fences_to(GroupFences(self, loop))
 
     # ----------------------------------------------------------------------------------------- leading
 
@@ -143,6 +146,15 @@ class GroupHost:
         self.coordinator.expire(group_id, call, self._clock.time())
         self._arm()
 
+    def fence(
+        self, group_id: str, order: FenceOrder, finished: Callable[[ErrorCode | int], None]
+    ) -> None:
+        """Ends a group's generation; `finished` is called with the new one, or the error."""
+        call = Call(0)
+        self._replies[call] = finished
+        self.coordinator.fence(group_id, order, call, self._clock.time())
+        self._arm()
+
     def _arm(self) -> None:
         deadline = self.coordinator.next_deadline()
         if self._timer is not None:
@@ -173,20 +185,16 @@ class GroupHost:
         """See Ports."""
         self._replies.pop(call)(message)
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | None) -> None:
+    def append(
+        self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None
+    ) -> None:
         """See Ports."""
         self.begin_work()
         if isinstance(record, Expiry):
             self.expiry.take(partition, group_id, record)
             return
-        key = encode_key(KEY_TYPE, {"group": group_id})
-        manager = self._manager
         try:
-            if record is None:
-                pending = manager.delete_group_async(group_id, timeout=math.inf)
-            else:
-                written: list[tuple[bytes, bytes | None]] = [(key, record.to_value())]
-                pending = manager.group_log.write_async(group_id, written, timeout=math.inf)
+            pending = self._begin_write(group_id, record)
         except OffsetLogError as failure:
             text = "group %r: its record could not be written: %s"
             _log.warning(text, group_id, failure, extra={"partition": partition, "group": group_id})
@@ -196,6 +204,18 @@ class GroupHost:
         pending.add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._appended, partition, group_id, done)
         )
+
+    def _begin_write(self, group_id: str, record: GroupRecord | Fence | None) -> Pending[int]:
+        if record is None:
+            return self._manager.delete_group_async(group_id, timeout=math.inf)
+        group = record.record if isinstance(record, Fence) else record
+        key = encode_key(KEY_TYPE, {"group": group_id})
+        records: list[tuple[bytes, bytes | None]] = [(key, group.to_value())]
+        write = partial(self._manager.group_log.write_async, group_id, records, timeout=math.inf)
+        if not isinstance(record, Fence):
+            return write()
+        order: FenceOrder = record.order
+        return order.written_by(partial(write, offsets=order.offsets))
 
     def _appended(self, partition: int, group_id: str, pending: Pending[int]) -> None:
         error = None

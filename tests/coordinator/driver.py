@@ -7,7 +7,7 @@ from typing import Any
 
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.coordinator import Coordinator, CoordinatorConfig
-from offsetlog.coordinator.group_record import Expiry, GroupRecord
+from offsetlog.coordinator.group_record import Expiry, Fence, GroupRecord
 from offsetlog.error_codes import ErrorCode
 from offsetlog.protocol.messages import (
     HeartbeatRequest,
@@ -24,6 +24,11 @@ HANDLERS = {
     HeartbeatRequest: "heartbeat",
     LeaveGroupRequest: "leave",
 }
+
+
+def logged(record: GroupRecord | Expiry | Fence | None) -> GroupRecord | Expiry | None:
+    """What the log has of a group after a write."""
+    return record.record if isinstance(record, Fence) else record
 
 
 class Driver:
@@ -43,7 +48,7 @@ class Driver:
         #: What the log holds: groups with their records, oldest first.
         self.log: list[tuple[str, GroupRecord | Expiry | None]] = []
         #: Records that are not below W yet.
-        self.above: list[tuple[str, GroupRecord | Expiry | None]] = []
+        self.above: list[tuple[str, GroupRecord | Expiry | Fence | None]] = []
         self.offsets: set[str] = set()
         #: When records passed W last.
         self.settled_at = 0.0
@@ -56,7 +61,7 @@ class Driver:
     def restarted(self, kept: int | None = None) -> Coordinator:
         """A new coordinator that loads the log; of the records above W the first `kept`, or all."""
         self.admitted.clear()
-        self.log += self.above[:kept]
+        self.log += [(name, logged(record)) for name, record in self.above[:kept]]
         self.above = []
         coordinator = Coordinator(self.config, self, lambda group_id: PARTITION)
         coordinator.begin_load(PARTITION)
@@ -73,9 +78,10 @@ class Driver:
         assert call not in self.answers
         self.answers[call] = message
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | None) -> None:
+    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None) -> None:
         assert partition == PARTITION
-        assert not isinstance(record, GroupRecord) or GroupRecord.from_value(record.to_value()) == record
+        group = logged(record)
+        assert not isinstance(group, GroupRecord) or GroupRecord.from_value(group.to_value()) == group
         self.above.append((group_id, record))
 
     def admit(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> None:
@@ -118,7 +124,7 @@ class Driver:
             is_expiry = isinstance(record, Expiry)
             is_gone = is_expiry and group_id in self.gone
             if error is None and (is_gone or not is_expiry):
-                self.log.append((group_id, None if is_gone else record))
+                self.log.append((group_id, None if is_gone else logged(record)))
             self.coordinator.written(PARTITION, group_id, error, self.now, is_gone=is_gone)
 
     def _go_on(self) -> None:

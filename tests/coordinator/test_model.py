@@ -3,8 +3,8 @@
 What holds whatever happens: a coordinator that loads the log finds the group that the records made;
 the generation that members are told of only grows while one coordinator lives, and that of the log
 always; all members of a generation have assignments of one leader; a commit of an old generation is
-refused once a newer one is stable, also where the front answers without the coordinator; a member that
-is heard of at the front alone stays, and one that is silent goes.
+refused once a newer one is stable, or a fence is on its way, also where the front answers without the
+coordinator; a member that is heard of at the front alone stays, and one that is silent goes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from offsetlog import error_codes
+from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import GroupState
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.protocol.messages import (
@@ -25,7 +26,7 @@ from offsetlog.protocol.messages import (
 )
 from tests.depth import by_depth, first_seed
 
-from .driver import Driver
+from .driver import Driver, logged
 from .requests import GROUP, heartbeat, join, sync
 
 SEED = first_seed(14)
@@ -65,7 +66,10 @@ class GroupBesideRules(RuleBasedStateMachine):
         self.told = 0
         self.logged = 0
         self.stable = 0
+        self.fenced = 0
         self.tokens = 0
+        #: Fences that were ordered.
+        self.fences: list[Call] = []
         #: By member: when a request of it was last answered, by the coordinator or by the front.
         self.last_heard: dict[str, float] = {}
 
@@ -170,6 +174,19 @@ class GroupBesideRules(RuleBasedStateMachine):
             assert generation == self.group.generation
             self.heard(client)
 
+        if refusal is None:
+            # Nothing that ends this generation stands before it in the log.
+            above = [logged(record) for _, record in self.driver.above]
+            assert all(record.members or record.generation <= generation for record in above)
+
+    @rule(now=rarely)
+    def fence(self, now):
+        if now:
+            call = Call(0)
+            self.driver.coordinator.fence(GROUP, None, call, self.driver.now)
+            self.fences.append(call)
+        self.read_answers()
+
     # ---------------------------------------------------------------------------------- time, records
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 2, 6, 11]))
@@ -197,6 +214,7 @@ class GroupBesideRules(RuleBasedStateMachine):
             self.last_heard.update(dict.fromkeys(self.group.members, self.driver.now))
         for client in self.clients:
             client.join = client.sync = None
+        self.fences.clear()
         self.told = self.logged_generation()
 
     # ---------------------------------------------------------------------------------------- answers
@@ -209,7 +227,19 @@ class GroupBesideRules(RuleBasedStateMachine):
         client.member_id = "" if client.instance is None else client.member_id
         client.generation = -1
 
+    def read_fences(self) -> None:
+        for call in list(self.fences):
+            answer = self.driver.answers.pop(call, None)
+            if answer is None:
+                continue
+            self.fences.remove(call)
+            if isinstance(answer, int):
+                assert answer <= self.logged_generation()
+                assert answer > self.fenced
+                self.fenced = self.stable = max(answer, self.stable)
+
     def read_answers(self) -> None:
+        self.read_fences()
         for client in self.clients:
             if client.join in self.driver.answers:
                 self.joined(client, self.driver.answers.pop(client.join))

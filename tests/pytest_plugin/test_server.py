@@ -275,6 +275,24 @@ def test_a_manager_of_a_server_expires_through_the_coordinator(server, client):
     assert server.groups() == {}
 
 
+def test_a_fence_removes_the_members_and_sets_positions(server, client):
+    member_id, generation = member_of(client, "billing")
+    own = {"generation_id_or_member_epoch": generation, "member_id": member_id}
+    assert commit(client, "billing", 7, **own) == 0
+    assert server.fence("billing", {ORDERS: 3}) == generation + 1
+    assert commit(client, "billing", 8, **own) == 25
+    assert offsets(server, "billing") == {ORDERS: 3}
+    assert server.groups()["billing"] == ("Empty", "consumer", ())
+    with pytest.raises(InvalidArgumentError):
+        server.fence("billing", {ORDERS: -1})
+    assert server.fence("billing") == generation + 2
+    assert offsets(server, "billing") == {ORDERS: 3}
+    assert server.fence("new", {ORDERS: 1}) == 1
+    server.stop()
+    with pytest.raises(ClosedError):
+        server.fence("billing")
+
+
 def test_nothing_expires_without_retention(offsetlog_server_factory):
     with offsetlog_server_factory(retention_seconds=None) as server:
         server.create_topic("orders")

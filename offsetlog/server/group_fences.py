@@ -1,0 +1,114 @@
+"""Fences of the storage plugin on a manager that is served: they go through the coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offsetlog import error_codes
+from offsetlog._native.completion import Completion
+from offsetlog.error_codes import ErrorCode
+from offsetlog.errors import (
+    CommitTimeoutError,
+    CoordinatorLoadingError,
+    InvalidArgumentError,
+    LimitError,
+    NotCoordinatorError,
+    OffsetLogError,
+)
+from offsetlog.manager.interface import Pending
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from offsetlog.server.group_host import GroupHost
+
+
+class FenceOrder:
+    """A fence that somebody waits for.
+
+    Args:
+        offsets: the positions that stand in its batch.
+
+    Attributes:
+        answer: the new generation, once that is as durable as configured.
+    """
+
+    def __init__(self, offsets: dict[TopicPartition, int | OffsetAndMetadata]) -> None:
+        self.offsets = offsets
+        self.answer: Completion[int] = Completion()
+        self._failure: OffsetLogError | None = None
+
+    def written_by(self, write: Callable[[], Pending[int]]) -> Pending[int]:
+        """Writes it, and keeps the error with which that fails; raises as `write`."""
+        try:
+            pending = write()
+        except OffsetLogError as failure:
+            self._failure = failure
+            raise
+        # Before any callback that the coordinator learns by.
+        pending.add_done_callback(self._written)
+        return pending
+
+    def _written(self, pending: Pending[int]) -> None:
+        try:
+            pending.result(0)
+        except OffsetLogError as failure:
+            self._failure = failure
+
+    def finish(self, group: str, result: ErrorCode | int) -> None:
+        """Gives the coordinator's answer."""
+        if isinstance(result, int):
+            self.answer.succeed(result)
+        else:
+            self.answer.fail(self._failure or _failure_of(group, result))
+
+
+def _failure_of(group: str, error: ErrorCode) -> OffsetLogError:
+    if error is error_codes.COORDINATOR_LOAD_IN_PROGRESS:
+        return CoordinatorLoadingError(f"group {group!r}: its log partition is being loaded; ask again")
+    if error is error_codes.NOT_COORDINATOR:
+        return NotCoordinatorError(f"group {group!r}: this process does not lead its log partition")
+    if error is error_codes.INCONSISTENT_GROUP_PROTOCOL:
+        return InvalidArgumentError(
+            f"group {group!r}: it is not a classic group, and cannot be fenced as a whole"
+        )
+    if error is error_codes.INVALID_REQUEST:
+        return LimitError(f"group {group!r}: it is in its last generation")
+    return CommitTimeoutError(f"group {group!r}: its fence is not written yet, and may yet count")
+
+
+class GroupFences:
+    """Has the coordinator end generations; see offsetlog.manager.group_log.Fences.
+
+    Args:
+        groups: runs the coordinator.
+        loop: on which that is.
+    """
+
+    def __init__(self, groups: GroupHost, loop: asyncio.AbstractEventLoop) -> None:
+        self._groups = groups
+        self._loop = loop
+
+    def fence_async(
+        self,
+        group: str,
+        offsets: dict[TopicPartition, int | OffsetAndMetadata],
+        timeout: float | None,
+    ) -> Completion[int]:
+        """Ends the group's generation; from any thread.
+
+        The result is the new generation.  Besides `timeout`, in seconds, the coordinator's
+        `offsets.commit.timeout.ms` bounds the wait; the fence then may yet count.
+        """
+        order = FenceOrder(offsets)
+
+        def begin() -> None:
+            if timeout is not None:
+                late = error_codes.COORDINATOR_NOT_AVAILABLE
+                limit = self._loop.call_later(timeout, order.finish, group, late)
+                order.answer.add_done_callback(lambda _: self._groups.call_soon(limit.cancel))
+            self._groups.fence(group, order, lambda result: order.finish(group, result))
+
+        self._groups.call_soon(begin)
+        return order.answer
