@@ -18,6 +18,8 @@ from offsetlog.protocol.messages import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     ListGroupsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitRequestTopicPartition,
@@ -68,7 +70,30 @@ def accepted(client: Client, request: OffsetCommitRequest) -> None:
     assert {each.error_code for topic in topics for each in topic.partitions} == {0}
 
 
-def questions() -> list[Step]:
+def id_of_topic(address: tuple[str, int]) -> bytes:
+    request = MetadataRequest((MetadataRequestTopic(name=TOPIC),), allow_auto_topic_creation=False)
+    with Client(address) as client:
+        return client.ask(request, 12).topics[0].topic_id
+
+
+def by_id(topic_id: bytes) -> list[Step]:
+    """Fetches of version 10: of topics by their ids, of one that is not there, and of all."""
+    numbers = tuple(range(4))
+    known, unknown = (
+        OffsetFetchRequestGroupTopic(topic_id=each, partition_indexes=numbers) for each in (topic_id, b"\x11" * 16)
+    )
+    found = []
+    for group in (*GROUPS, "nobody"):
+        for what, topics in (("all", None), ("one", (known,)), ("both", (unknown, known)), ("none", ())):
+            asked = (OffsetFetchRequestGroup(group, None, -1, topics),)
+            for stable in (False, True):
+                request = OffsetFetchRequest(groups=asked, require_stable=stable)
+                found.append(Step(f"{group}, version 10, {what}, {stable}", 10, request))
+    every = tuple(OffsetFetchRequestGroup(group, None, -1, (known,)) for group in GROUPS)
+    return [*found, Step("all groups, version 10", 10, OffsetFetchRequest(groups=every))]
+
+
+def questions(topic_id: bytes) -> list[Step]:
     numbers = tuple(range(4))
     found = [Step("groups", 5, ListGroupsRequest())]
     for group in (*GROUPS, "nobody"):
@@ -87,7 +112,7 @@ def questions() -> list[Step]:
                     found.append(Step(f"{group}, version {version}, {topics}, {stable}", version, request))
     for time_of in (-1, -2, -3, NOW):
         found += [offset_at("", time_of, topic=TOPIC, partition=each, ignored=("leader_epoch",)) for each in range(3)]
-    return found
+    return found + by_id(topic_id)
 
 
 def in_order(value: Any) -> Any:
@@ -98,11 +123,11 @@ def in_order(value: Any) -> Any:
 
 
 def answers(address: tuple[str, int]) -> list[Any]:
-    return [in_order(answer(address, step)) for step in questions()]
+    return [in_order(answer(address, step)) for step in questions(id_of_topic(address))]
 
 
 def assert_alike(before: list[Any], after: list[Any]) -> None:
-    for step, left, right in zip(questions(), before, after, strict=True):
+    for step, left, right in zip(questions(bytes(16)), before, after, strict=True):
         assert not differences(left, right), step.name
 
 
