@@ -16,7 +16,7 @@ typedef struct asking {
     const ol_value *topics;
     bool of_groups;
     bool by_id;
-    bool is_stable;             /* positions that an open transaction may change are refused */
+    bool is_stable;             /* positions that may yet change are refused, or waited for */
     const ol_state *state;      /* NULL: nothing was ever committed */
     uint64_t group_hash;
 } asking;
@@ -136,6 +136,13 @@ static bool answer(asking *work, const ol_request_header *header, ol_answers *an
     return true;
 }
 
+/* Whether there are records that do not count yet, for which a fetch of what is stable waits. */
+static bool has_records_above_w(ol_partition *partition) {
+    ol_positions positions;
+    ol_partition_positions(partition, &positions);
+    return positions.written > positions.watermark;
+}
+
 bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
                     ol_partition *const *partitions, ol_answers *answers) {
     asking work = {.front = front,
@@ -147,6 +154,7 @@ bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice b
     work.is_stable = request[FETCH_STABLE].number != 0;
     int32_t number = ol_partition_for(work.group, front->partition_count);
     if (!front->is_led[number] || partitions[number] == NULL) return false;
+    if (work.is_stable && has_records_above_w(partitions[number])) return false;
     ol_error ignored;
     /* The table lends what it finds: the answer is written before it is unlocked. */
     if (ol_partition_try_lock_state(partitions[number], &work.state, &ignored) != OL_OK) {

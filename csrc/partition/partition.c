@@ -171,6 +171,10 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
     positions->written = ol_log_end(partition->log);
 }
 
+uint64_t ol_partition_term(const ol_partition *partition) {
+    return partition->term;
+}
+
 /* Recovery and the load meet the same bad bytes; they are reported once, and the load knows better
  * where they end.  Under problems.lock. */
 static bool is_known_problem(const ol_partition *partition, const ol_problem *problem) {

@@ -308,6 +308,9 @@ typedef struct ol_positions {
     int64_t flushed;
 } ol_positions;
 void ol_partition_positions(ol_partition *partition, ol_positions *positions);
+/* The term now; read before the positions, it is refused to those who wait for them once they may
+ * be others. */
+uint64_t ol_partition_term(const ol_partition *partition);
 
 /* Bytes of scratch memory that commits left allocated for the next one. */
 size_t ol_partition_scratch_bytes(ol_partition *partition);

@@ -731,6 +731,7 @@ cdef extern from "partition/partition.h" nogil:
         int64_t flushed
 
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
+    uint64_t ol_partition_term(const ol_partition *partition) noexcept
     int64_t ol_partition_newest_timestamp(ol_partition *partition) noexcept
 
     int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, c_bool alone, ol_error *error) noexcept

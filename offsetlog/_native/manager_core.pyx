@@ -36,6 +36,9 @@ from offsetlog._native.csrc cimport (
     ol_item,
     ol_partition,
     ol_partition_fence,
+    ol_partition_positions,
+    ol_partition_term,
+    ol_positions,
     ol_preallocator_remove,
     ol_slice,
     ol_slice_null,
@@ -284,6 +287,26 @@ cdef class ManagerCore:
         self.core.check_number(number)
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         return self.parked(&write, self.default, self.limit_of(timeout))
+
+    def park_written(self, int32_t number):
+        """Returns the PendingWrite of all that is written in a partition, until W has passed it; None where it has."""
+        cdef written write
+        cdef ol_positions positions
+        cdef Partition used
+        self.core.check_number(number)
+        used = None if self.alone else self.core.used(number)
+        if used is None:
+            return None
+        used.enter()
+        try:
+            write.term = ol_partition_term(used.handle)
+            ol_partition_positions(used.handle, &positions)
+        finally:
+            used.leave()
+        if positions.written <= positions.watermark:
+            return None
+        write.number, write.end_offset, write.count = number, positions.written, 0
+        return self.parked(&write, ANSWER_REPLICAS, self.timeout_ms)
 
     # -------------------------------------------------------------------------------------------------- committing
 

@@ -86,6 +86,17 @@ class GroupLog:
         """
         return self._core.commit_any_async(group, offsets, timeout)
 
+    def settled_async(self, group: str) -> Pending[int] | None:
+        """Waits until all that is written now in the group's log partition counts, or is cut off.
+
+        It waits as long as a commit.  None: there is nothing to wait for, as always where there are
+        no other replicas.
+
+        Raises:
+            ClosedError.  The result: NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
+        """
+        return self._core.park_written(self._core.core.number_of(group))
+
     def pending(self, group: str) -> set[tuple[str, int]]:
         """Returns topic and partition of the positions that an open transaction may still change.
 

@@ -41,6 +41,7 @@ class RunningServer:
         durability: when a commit, and a producer, is answered.
         fs: of the log directory; None: the system's.
         clock: the time of day, which stands still; None: the system's.
+        kept: further settings of the manager.
         more: further settings of the server.
     """
 
@@ -52,12 +53,13 @@ class RunningServer:
         *,
         fs: FileSystem | None = None,
         clock: ManualClock | None = None,
+        kept: dict[str, Any] | None = None,
         **more: Any,
     ) -> None:
         coordinator = CoordinatorConfig(initial_rebalance_delay=0)
         settings = {"port": 0, "coordinator": coordinator, **more}
         manager = ManagerSettings(
-            path=path, partitions=partitions, durability=durability, accept_while_loading=False
+            path=path, partitions=partitions, durability=durability, accept_while_loading=False, **(kept or {})
         )
         given = ServerSettings(**{"manager": manager, **settings})
         self.loop = new_event_loop()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -311,12 +312,56 @@ def _deleted(exchange: Exchange, answer: OffsetDeleteResponse, pending: Pending[
 # ---------------------------------------------------------------------------------------------- fetch
 
 
+#: Why what a log partition has written does not count yet.
+_Unsettled = Mapping[int, ErrorCode]
+
+
 def offset_fetch(node: NodeState, exchange: Exchange) -> None:
-    """Answers with positions of groups, of the partitions that are asked for or of all."""
+    """Answers with positions of groups, of the partitions that are asked for or of all.
+
+    Where they have to be stable it waits until all that is written counts.
+    """
+    request: OffsetFetchRequest = exchange.request.message
+    is_of_groups = exchange.version >= FETCH_OF_GROUPS
+    names = [each.group_id for each in request.groups] if is_of_groups else [request.group_id]
+    waits = _unsettled(node, names) if request.require_stable else {}
+    if not waits:
+        _answer_fetch(node, exchange, {})
+        return
+    exchange.wait()
+    failed: dict[int, ErrorCode] = {}
+    left = set(waits)
+
+    def settled(number: int, pending: Pending[int]) -> None:
+        left.discard(number)
+        try:
+            pending.result(0)
+        except OffsetLogError as failure:
+            failed[number] = write_error(failure)
+        if not left:
+            _answer_fetch(node, exchange, failed)
+
+    for number, pending in waits.items():
+        pending.add_done_callback(partial(node.groups.call_soon, settled, number))
+
+
+def _unsettled(node: NodeState, groups: Iterable[str]) -> dict[int, Pending[int]]:
+    found: dict[int, Pending[int]] = {}
+    for group in groups:
+        number = node.manager.partition_for(group)
+        if number in found or node.groups.coordinator.refusal(group) is not None:
+            continue
+        pending = node.manager.group_log.settled_async(group)
+        if pending is not None:
+            found[number] = pending
+    return found
+
+
+def _answer_fetch(node: NodeState, exchange: Exchange, unsettled: _Unsettled) -> None:
     request: OffsetFetchRequest = exchange.request.message
     if exchange.version >= FETCH_OF_GROUPS:
         groups = tuple(
-            _fetched(node, each, exchange.version, request.require_stable)
+            _fetched(node, each, exchange.version, request.require_stable, unsettled)
             for each in request.groups
         )
         exchange.reply(OffsetFetchResponse(groups=groups))
@@ -330,7 +375,7 @@ def offset_fetch(node: NodeState, exchange: Exchange) -> None:
             for each in request.topics
         ),
     )
-    group = _fetched(node, asked, exchange.version, request.require_stable)
+    group = _fetched(node, asked, exchange.version, request.require_stable, unsettled)
     exchange.reply(_old_answer(group, asked, exchange.version))
 
 
@@ -365,9 +410,15 @@ def _no_position(number: int, error: int = 0) -> OffsetFetchResponseGroupTopicPa
 
 
 def _fetched(
-    node: NodeState, asked: OffsetFetchRequestGroup, version: int, require_stable: bool
+    node: NodeState,
+    asked: OffsetFetchRequestGroup,
+    version: int,
+    require_stable: bool,
+    unsettled: _Unsettled,
 ) -> OffsetFetchResponseGroup:
     refusal = node.groups.coordinator.refusal(asked.group_id)
+    if refusal is None:
+        refusal = unsettled.get(node.manager.partition_for(asked.group_id))
     if refusal is not None:
         return OffsetFetchResponseGroup(asked.group_id, error_code=refusal.code)
     try:
