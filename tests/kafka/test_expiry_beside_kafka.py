@@ -1,4 +1,4 @@
-"""Positions and groups that expire, beside Kafka 4.3.0: copies of one directory, the same retention, the same tombstones.
+"""Expiry beside Kafka 4.3.0: copies of one directory, the same retention, the same groups left, the same tombstones.
 
 What is old has times of the past, so that nothing waits for it to become old.
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,25 +15,44 @@ from offsetlog.server.node import TopicDefaults
 from tests.coordinator.golden import scenarios
 from tests.server.running import RunningServer
 from tests.wire.player import Player, made_topics
-from tests.wire.recordings import FILES, record
+from tests.wire.recordings import FILES, SETTINGS, coordinator_of, record
+
+Served = tuple[tuple[str, int], dict[str, bytes | None]]
 
 
 @pytest.fixture(scope="module")
-def kafka(kafka_packages, tmp_path_factory):
+def broker_for(kafka_packages, tmp_path_factory):
+    """Starts the broker with the settings of a file, once; its address and the values of the recordings."""
     template = make_template(kafka_packages, 4, tmp_path_factory.mktemp("template"))
-    log_dir = copy_template(template, tmp_path_factory.mktemp("kafka") / "data")
-    with KafkaBroker(kafka_packages, log_dir, tmp_path_factory.mktemp("work")) as broker:
-        broker.wait_until_loaded(4)
-        host, _, port = broker.bootstrap.rpartition(":")
-        address = (host, int(port))
-        yield address, made_topics(address, secrets.token_hex(4).encode())
+    with ExitStack() as stack:
+
+        @cache
+        def started(name: str) -> Served:
+            log_dir = copy_template(template, tmp_path_factory.mktemp("kafka") / "data")
+            settings = SETTINGS.get(name, {})
+            broker = KafkaBroker(kafka_packages, log_dir, tmp_path_factory.mktemp("work"), settings=settings)
+            stack.enter_context(broker)
+            broker.wait_until_loaded(4)
+            host, _, port = broker.bootstrap.rpartition(":")
+            address = (host, int(port))
+            return address, made_topics(address, secrets.token_hex(4).encode())
+
+        yield started
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    topics = TopicDefaults(auto_create=False)
-    with RunningServer(tmp_path_factory.mktemp("ours") / "data", topics=topics) as running:
-        yield running.address, made_topics(running.address, secrets.token_hex(4).encode())
+def server_for(tmp_path_factory):
+    """The same of the server."""
+    with ExitStack() as stack:
+
+        @cache
+        def started(name: str) -> Served:
+            topics, coordinator = TopicDefaults(auto_create=False), coordinator_of(SETTINGS.get(name, {}))
+            path = tmp_path_factory.mktemp("ours") / "data"
+            running = stack.enter_context(RunningServer(path, topics=topics, coordinator=coordinator))
+            return running.address, made_topics(running.address, secrets.token_hex(4).encode())
+
+        yield started
 
 
 def steps_of(cases: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -42,10 +63,11 @@ def steps_of(cases: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_kafka_and_the_server_answer_the_same(kafka, server, name):
-    cases = record(*kafka, name)
+def test_kafka_and_the_server_answer_the_same(broker_for, server_for, name):
+    of_file = name if name in SETTINGS else ""
+    cases = record(*broker_for(of_file), name)
     for case in cases:
-        player = Player(*server)
+        player = Player(*server_for(of_file))
         try:
             player.play_all(case)
         finally:
