@@ -10,6 +10,7 @@ from libc.stdlib cimport free
 from offsetlog._native.csrc cimport (
     OL_NO_MEMORY,
     OL_OK,
+    OL_OPEN_WRITE,
     OL_UUID_SIZE,
     OL_UUID_TEXT_SIZE,
     c_bool,
@@ -89,6 +90,26 @@ cdef class FileSystem:
         cdef ol_error error
         with nogil:
             check(ol_fs_replace_file(self.fs, text, data, size, &error), &error)
+
+    def append_to_file(self, path, int64_t position, bytes content not None):
+        """Writes bytes from a position on, which is the file's end, and flushes them.
+
+        A crash leaves all of them, none, or a part, in which pages of 4 KiB can be zeros.  After a StorageError they may be
+        there, too.
+        """
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef const char *data = content
+        cdef size_t size = <size_t>len(content)
+        cdef ol_file *file = NULL
+        cdef ol_error error
+        with nogil:
+            check(self.fs.open(self.fs, text, OL_OPEN_WRITE, &file, &error), &error)
+            status = self.fs.write(file, position, data, size, &error)
+            if status == OL_OK:
+                status = self.fs.flush(file, &error)
+            self.fs.close(file)
+            check(status, &error)
 
     def rename(self, source, target):
         """Gives a file another name in its directory, or the place of another file."""

@@ -1,22 +1,20 @@
 """What a cluster knows besides its logs: its id, its topics with their ids and settings.
 
-One node keeps it in one file, which is replaced as a whole and checked when it is read.
+One node keeps it in one checked file, to which each change is appended.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import xxhash
-
 from offsetlog._native.files import FileSystem, format_uuid, parse_uuid
+from offsetlog.directory.checked_journal import CheckedJournal
 from offsetlog.directory.log_directory import random_topic_id
-from offsetlog.errors import CorruptionError, InvalidArgumentError, UnsupportedVersionError
+from offsetlog.errors import CorruptionError, InvalidArgumentError
 from offsetlog.topics.found_topics import FoundTopic
 
 #: The topic whose partitions keep the positions.
@@ -25,8 +23,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
 
 FILE = "offsetlog-metadata.json"
-FORMAT = 1
-FILE_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +70,8 @@ class MetadataStore(Protocol):
     def topic_of_id(self, topic_id: bytes) -> Topic | None:
         """The topic of this id."""
 
-    def put_topic(self, topic: Topic) -> None:
-        """Adds a topic, or replaces the one of its name."""
+    def put_topics(self, topics: Sequence[Topic]) -> None:
+        """Adds topics, or replaces those of their names; if it fails, none of them."""
 
     def remove_topic(self, name: str) -> None:
         """Removes a topic."""
@@ -113,23 +109,21 @@ class FileMetadataStore:
         cluster_id: str | None,
         offsets_topic: Topic,
     ) -> None:
-        self._file = path / FILE
-        self._fs = fs
+        self._file = CheckedJournal(path / FILE, fs)
         self._topics: dict[str, Topic] = {}
         self._next_producer_id = 0
-        if fs.exists(self._file):
+        self._listeners: list[TopicListener] = []
+        if fs.exists(self._file.path):
             self._read()
         else:
             self._node_id = node_id
             self._cluster_id = cluster_id or format_uuid(random_topic_id())
+        self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
         known = self._topics.get(OFFSETS_TOPIC)
         if known is not None:
             offsets_topic = replace(offsets_topic, configs=known.configs)
         if known != offsets_topic:
-            self._topics[OFFSETS_TOPIC] = offsets_topic
-            self._write()
-        self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
-        self._listeners: list[TopicListener] = []
+            self.put_topics((offsets_topic,))
 
     def listen(self, listener: TopicListener) -> None:
         """See MetadataStore."""
@@ -159,85 +153,88 @@ class FileMetadataStore:
         """See MetadataStore."""
         return self._by_id.get(topic_id)
 
-    def put_topic(self, topic: Topic) -> None:
+    def put_topics(self, topics: Sequence[Topic]) -> None:
         """See MetadataStore."""
+        self._write([{"topic": _fields(topic)} for topic in topics])
+        for topic in topics:
+            self._put(topic)
+            for listener in self._listeners:
+                listener.put_topic(topic.name, topic.topic_id, topic.partitions)
+
+    def _put(self, topic: Topic) -> None:
         before = self._topics.get(topic.name)
-        self._topics[topic.name] = topic
-        try:
-            self._write()
-        except BaseException:
-            self._topics.pop(topic.name)
-            if before is not None:
-                self._topics[topic.name] = before
-            raise
         if before is not None:
             self._by_id.pop(before.topic_id, None)
+        self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        for listener in self._listeners:
-            listener.put_topic(topic.name, topic.topic_id, topic.partitions)
 
     def remove_topic(self, name: str) -> None:
         """See MetadataStore."""
-        topic = self._topics.pop(name, None)
+        topic = self._topics.get(name)
         if topic is None:
             return
-        try:
-            self._write()
-        except BaseException:
-            self._topics[name] = topic
-            raise
+        self._write([{"removed": name}])
+        del self._topics[name]
         self._by_id.pop(topic.topic_id, None)
         for listener in self._listeners:
             listener.remove_topic(name)
 
     def reserve_producer_ids(self, count: int, at_least: int) -> int:
         """See MetadataStore."""
-        before = self._next_producer_id
-        first = max(before, at_least)
+        first = max(self._next_producer_id, at_least)
+        self._write([{"next_producer_id": first + count}])
         self._next_producer_id = first + count
-        try:
-            self._write()
-        except BaseException:
-            self._next_producer_id = before
-            raise
         return first
 
     # ------------------------------------------------------------------------------------------- file
 
     def _read(self) -> None:
+        content, changes = self._file.read()
         try:
-            whole = json.loads(self._fs.read_file(self._file, FILE_BYTES_MAX))
-            content, checksum = whole["content"], whole["checksum"]
-            if whole["format"] != FORMAT:
-                raise UnsupportedVersionError(
-                    f"its format is {whole['format']}; this version reads {FORMAT}", path=self._file
-                )
-            if checksum != _checksum(content):
-                raise CorruptionError("its checksum does not fit its content", path=self._file)
             self._cluster_id = str(content["cluster_id"])
             self._node_id = int(content["node_id"])
-            self._next_producer_id = int(content.get("next_producer_id", 0))
+            for each in (content, *changes):
+                self._next_producer_id = int(each.get("next_producer_id", self._next_producer_id))
             self._topics = {each["name"]: _topic(each) for each in content["topics"]}
+            _follow(self._topics, changes)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
-            raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file) from failure
+            raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file.path) from failure
 
-    def _write(self) -> None:
-        content = {
+    def _write(self, changes: Sequence[dict[str, Any]]) -> None:
+        if not self._file.append(changes):
+            self._file.replace(self._content(changes))
+
+    def _content(self, changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        # All there is, with changes that are not made yet.
+        topics = dict(self._topics)
+        _follow(topics, changes)
+        next_ids = (each["next_producer_id"] for each in changes if "next_producer_id" in each)
+        return {
             "cluster_id": self._cluster_id,
             "node_id": self._node_id,
-            "next_producer_id": self._next_producer_id,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "topic_id": format_uuid(topic.topic_id),
-                    "partitions": topic.partitions,
-                    "configs": dict(topic.configs),
-                }
-                for topic in self._topics.values()
-            ],
+            "next_producer_id": next(next_ids, self._next_producer_id),
+            "topics": [_fields(topic) for topic in topics.values()],
         }
-        whole = {"format": FORMAT, "checksum": _checksum(content), "content": content}
-        self._fs.replace_file(self._file, json.dumps(whole, indent=1, ensure_ascii=False).encode())
+
+
+def _follow(topics: dict[str, Topic], changes: Sequence[dict[str, Any]]) -> None:
+    for change in changes:
+        if "topic" in change:
+            topic = _topic(change["topic"])
+            topics[topic.name] = topic
+        elif "removed" in change:
+            topics.pop(change["removed"], None)
+        elif "next_producer_id" not in change:
+            raise ValueError(f"a change has only {sorted(change)}")
+
+
+def _fields(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": format_uuid(topic.topic_id),
+        "partitions": topic.partitions,
+        "configs": dict(topic.configs),
+    }
 
 
 def _topic(fields: dict[str, Any]) -> Topic:
@@ -247,11 +244,6 @@ def _topic(fields: dict[str, Any]) -> Topic:
         int(fields["partitions"]),
         MappingProxyType({str(key): str(value) for key, value in fields["configs"].items()}),
     )
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return xxhash.xxh3_64_hexdigest(text.encode())
 
 
 def new_offsets_topic(topic_id: bytes, partitions: int, segment_bytes: int) -> Topic:
@@ -277,8 +269,8 @@ def adopt(metadata: MetadataStore, name: str, found: FoundTopic) -> None:
     known = metadata.topic(name)
     topic_id = found.topic_id or (random_topic_id() if known is None else known.topic_id)
     if known is None:
-        metadata.put_topic(Topic(name, topic_id, found.partitions))
+        metadata.put_topics((Topic(name, topic_id, found.partitions),))
         return
     partitions = max(known.partitions, found.partitions)
     if (topic_id, partitions) != (known.topic_id, known.partitions):
-        metadata.put_topic(replace(known, topic_id=topic_id, partitions=partitions))
+        metadata.put_topics((replace(known, topic_id=topic_id, partitions=partitions),))

@@ -132,14 +132,11 @@ def test_metadata_that_were_changed_are_refused(tmp_path):
         made(client, "orders")
     file = tmp_path / "data" / FILE
     text = file.read_text()
-    file.write_text(text.replace('"partitions": 2', '"partitions": 3'))
+    file.write_text(text.replace('"partitions":2', '"partitions":3'))
     with pytest.raises(CorruptionError, match="checksum"):
         RunningServer(tmp_path / "data")
-    file.write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(UnsupportedVersionError, match="its format is 2"):
-        RunningServer(tmp_path / "data")
-    file.write_text(text[:-20])
-    with pytest.raises(CorruptionError, match="it is no metadata"):
+    file.write_text(text.replace('"format":2', '"format":3'))
+    with pytest.raises(UnsupportedVersionError, match="its format is 3"):
         RunningServer(tmp_path / "data")
     file.write_text(text)
     with RunningServer(tmp_path / "data") as server, Client(server.address) as client:

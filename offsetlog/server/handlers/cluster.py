@@ -164,7 +164,7 @@ def _of_name(node: NodeState, name: str, *, may_create: bool) -> MetadataRespons
             return MetadataResponseTopic(error_codes.INVALID_TOPIC_EXCEPTION.code, name)
         if not may_create:
             return MetadataResponseTopic(error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, name)
-        node.metadata.put_topic(new_topic(name, node.topic_defaults.partitions))
+        node.metadata.put_topics((new_topic(name, node.topic_defaults.partitions),))
     return _described(node, name)
 
 

@@ -170,7 +170,7 @@ def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
         try:
             topic = _altered(node, asked)
             if not request.validate_only:
-                node.metadata.put_topic(topic)
+                node.metadata.put_topics((topic,))
                 node.topics.change_settings(topic.name)
         except _RefusedError as refused:
             error, reason = refused.error, refused.reason

@@ -85,7 +85,7 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
             topic = _checked_topic(node, asked)
             left = _without(left, topic.partitions)
             if not request.validate_only:
-                node.metadata.put_topic(topic)
+                node.metadata.put_topics((topic,))
         except _RefusedError as refused:
             results.append(
                 CreateTopicsResponseTopic(
@@ -286,7 +286,7 @@ def create_partitions(node: NodeState, exchange: Exchange) -> None:
             topic = _with_more_partitions(node, asked)
             left = _without(left, topic.partitions - (0 if before is None else before.partitions))
             if not request.validate_only:
-                node.metadata.put_topic(topic)
+                node.metadata.put_topics((topic,))
             results.append(CreatePartitionsResponseResult(asked.name))
         except _RefusedError as refused:
             results.append(

@@ -1,0 +1,137 @@
+"""A small file of JSON whose changes cost what they are, and not what the file is.
+
+Its first line has the whole content, each further line one change since; every line carries a checksum.
+When the changes have outgrown the content, the file is replaced by one of a single line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from offsetlog._native.files import FileSystem
+from offsetlog.directory.checkpoint_record import hash_of
+from offsetlog.errors import CorruptionError, UnsupportedVersionError
+
+_log = logging.getLogger(__name__)
+
+FORMAT = 2
+CONTENT_BYTES_MAX = 64 << 20
+#: The changes may always grow to this, however small the content is.
+CHANGES_BYTES_MIN = 1 << 20
+
+
+class CheckedJournal:
+    """One such file.  Not thread-safe; what a call wrote is durable when it returns.
+
+    Args:
+        path: the file.
+        fs: the file port.
+    """
+
+    def __init__(self, path: Path, fs: FileSystem) -> None:
+        self.path = path
+        self._fs = fs
+        self._content_bytes = 0
+        #: None where the file must be replaced before anything can be appended to it.
+        self._size: int | None = None
+
+    def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Returns the content and the changes made to it since, the oldest first.
+
+        The last change, if a crash has left a part of it, is reported and dropped.  A file of format 1,
+        which is one indented object, is read as content without changes.
+
+        Raises:
+            CorruptionError: the file is cut, or was changed.
+            UnsupportedVersionError: a later version wrote it.
+            StorageError: it cannot be read.
+        """
+        data = self._fs.read_file(self.path, 2 * CONTENT_BYTES_MAX + CHANGES_BYTES_MIN)
+        first, _, rest = data.partition(b"\n")
+        if first == b"{":
+            self._size = None
+            return self._content(data, 1), []
+        content = self._content(first, FORMAT)
+        lines = rest.split(b"\n")
+        torn = lines.pop()
+        # A page that did not reach the disk is zeros; no line that was written has one.
+        while lines and b"\0" in lines[-1]:
+            torn = lines.pop() + b"\n" + torn
+        changes = [self._change(line, number) for number, line in enumerate(lines, 2)]
+        self._content_bytes = len(first)
+        self._size = None if torn else len(data)
+        if torn:
+            _log.warning(
+                "%s: dropped %d bytes of a change that a crash has left unfinished", self.path, len(torn)
+            )
+        return content, changes
+
+    def _content(self, text: bytes, version: int) -> dict[str, Any]:
+        line = self._parsed(text, 1)
+        if line.get("format") != version:
+            raise UnsupportedVersionError(
+                f"its format is {line.get('format')}; this version reads 1 and {FORMAT}", path=self.path
+            )
+        return self._checked(line, "content", 1)
+
+    def _change(self, text: bytes, number: int) -> dict[str, Any]:
+        return self._checked(self._parsed(text, number), "change", number)
+
+    def _parsed(self, text: bytes, number: int) -> dict[str, Any]:
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError) as failure:
+            raise CorruptionError(f"line {number} cannot be read: {failure}", path=self.path) from failure
+        if not isinstance(line, dict):
+            raise CorruptionError(f"line {number} is no object", path=self.path)
+        return line
+
+    def _checked(self, line: dict[str, Any], key: str, number: int) -> dict[str, Any]:
+        found = line.get(key)
+        if not isinstance(found, dict) or line.get("checksum") != _checksum(found):
+            raise CorruptionError(
+                f"the checksum of line {number} does not fit it: the file was changed or damaged; "
+                "restore it from a copy",
+                path=self.path,
+            )
+        return found
+
+    def append(self, changes: Sequence[dict[str, Any]]) -> bool:
+        """Appends changes in one write; False, with nothing written, where `replace` has to be called instead.
+
+        Raises:
+            StorageError: it was not written; the next change replaces the file.
+        """
+        size = self._size
+        if size is None or size - self._content_bytes > max(CHANGES_BYTES_MIN, self._content_bytes):
+            return False
+        lines = b"".join(_line({"checksum": _checksum(each), "change": each}) for each in changes)
+        # Whether lines whose write failed are in the file is not known.
+        self._size = None
+        self._fs.append_to_file(self.path, size, lines)
+        self._size = size + len(lines)
+        return True
+
+    def replace(self, content: dict[str, Any]) -> None:
+        """Replaces the file by one with this content and no changes.
+
+        Raises:
+            StorageError: it was not written; the next change replaces the file.
+        """
+        line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
+        self._size = None
+        self._fs.replace_file(self.path, line)
+        self._size = self._content_bytes = len(line)
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hash_of(text.encode())
