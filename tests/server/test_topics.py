@@ -17,6 +17,9 @@ from offsetlog.protocol.messages import (
     CreatePartitionsRequestTopic,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
+    FetchRequest,
+    FetchRequestForgottenTopicsData,
+    FetchRequestTopic,
     InitProducerIdRequest,
     MetadataRequest,
     MetadataRequestTopic,
@@ -288,12 +291,56 @@ def test_a_log_that_was_cut_by_a_crash_is_found_out_by_its_epoch(tmp_path):
         assert client.ask(asked, 12).topics[0].partitions[0].leader_epoch == 1
 
 
-def test_sessions_are_not_made_and_not_found(client):
-    create(client)
-    answer = client.ask(fetch_request(0)._replace(session_epoch=0), FETCH)
-    assert (answer.error_code, answer.session_id) == (0, 0)
-    answer = client.ask(fetch_request(0)._replace(session_id=5, session_epoch=3), FETCH)
-    assert answer.error_code == error_codes.FETCH_SESSION_ID_NOT_FOUND.code
+def _in_version(request: FetchRequest, version: int, topic_id: bytes) -> FetchRequest:
+    """The request with ids in place of names where the version has them."""
+    if version < 13:
+        return request
+    return request._replace(
+        topics=tuple(each._replace(topic="", topic_id=topic_id) for each in request.topics),
+        forgotten_topics_data=tuple(
+            each._replace(topic="", topic_id=topic_id) for each in request.forgotten_topics_data
+        ),
+    )
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+def test_sessions_are_answered_as_by_a_broker_that_can_keep_no_more(client, version):
+    create(client, partitions=2)
+    produce(client, produced_batch(1, timestamp=NOW))
+    topic_id = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12).topics[0].topic_id
+    first, second = (fetch_request(0, partition=each).topics[0].partitions[0] for each in range(2))
+    both = fetch_request(0)._replace(topics=(FetchRequestTopic("orders", partitions=(first, second)),))
+    forgotten = (FetchRequestForgottenTopicsData("orders", partitions=(1,)),)
+    everything = [
+        both._replace(session_id=0, session_epoch=0),     # a client begins a session
+        both._replace(session_id=0, session_epoch=-1),    # one that wants none
+        both._replace(session_id=7, session_epoch=0),     # it gives up the one that it had, and begins another
+        both._replace(session_id=7, session_epoch=-1),    # it gives it up
+        both._replace(session_id=0, session_epoch=0, forgotten_topics_data=forgotten),
+    ]
+    for request in everything:
+        answer = client.ask(_in_version(request, version, topic_id), version)
+        assert (answer.error_code, answer.session_id) == (0, 0)
+        # Every partition is answered, also one without anything new.
+        assert [each.partition_index for each in answer.responses[0].partitions] == [0, 1]
+        assert [bool(each.records) for each in answer.responses[0].partitions] == [True, False]
+    gone_on_with = [
+        both._replace(session_id=7, session_epoch=1),
+        both._replace(session_id=7, session_epoch=2, topics=()),
+        both._replace(session_id=7, session_epoch=2**31 - 1, topics=(), forgotten_topics_data=forgotten),
+        both._replace(session_id=0, session_epoch=1),
+        both._replace(session_id=-1, session_epoch=-2),
+    ]
+    for request in gone_on_with:
+        # At once, however long the client would wait.
+        patient = request._replace(max_wait_ms=3_600_000, min_bytes=1 << 30)
+        answer = client.ask(_in_version(patient, version, topic_id), version)
+        assert answer.error_code == error_codes.FETCH_SESSION_ID_NOT_FOUND.code
+        assert (answer.session_id, answer.responses) == (0, ())
+    # A consumer that closes ends its session without a partition.
+    closing = both._replace(session_id=7, session_epoch=-1, topics=(), max_wait_ms=3_600_000)
+    answer = client.ask(closing, version)
+    assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, ())
 
 
 def test_positions_are_records_like_others(client, server):
