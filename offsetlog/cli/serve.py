@@ -19,6 +19,7 @@ from offsetlog.server.configuration import settings_of
 from offsetlog.server.event_loop import new_event_loop
 from offsetlog.server.properties import Given, read_properties
 from offsetlog.server.server import Server
+from offsetlog.topics.open_files import raise_limit_of_open_files
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ def command(
     given = {} if config is None else read_properties(config)
     given.update({name: each for name, each in options.items() if each is not None})
     settings = settings_of(given, path, allow_any_host=allow_any_host)
+    raise_limit_of_open_files()
     with log_lines(log_format, log_level):
         try:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -109,7 +109,7 @@ class Connection(FrameStream, asyncio.Protocol):
         if self.transport is None:
             return
         self.hold(CLOSING)
-        if self._waiting is not None:
+        if self._waiting is not None and not self._waiting.exchange.ends_soon:
             waiting, self._waiting = self._waiting, None
             waiting.exchange.abandon()
             self.answered(waiting, b"")

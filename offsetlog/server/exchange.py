@@ -17,7 +17,17 @@ class Exchange:
         call: the request as the coordinator knows it.
     """
 
-    __slots__ = ("_abandoned", "_end", "_is_answered", "_is_waiting", "_send", "call", "request")
+    __slots__ = (
+        "_abandoned",
+        "_end",
+        "_ends_soon",
+        "_is_abandoned",
+        "_is_answered",
+        "_is_waiting",
+        "_send",
+        "call",
+        "request",
+    )
 
     def __init__(
         self,
@@ -33,6 +43,8 @@ class Exchange:
         self._abandoned: Callable[[], None] | None = None
         self._is_answered = False
         self._is_waiting = False
+        self._is_abandoned = False
+        self._ends_soon = False
 
     @property
     def version(self) -> int:
@@ -54,13 +66,27 @@ class Exchange:
         """Ends the connection; in place of `reply`."""
         self._end(reason)
 
-    def wait(self) -> None:
+    def wait(self, *, ends_soon: bool = False) -> None:
         """Holds the next requests of the connection until the answer, if there is none yet.
 
         For requests that wait for others, such as a fetch for records: a client could have
         any number of them on one connection otherwise.
+
+        Args:
+            ends_soon: whether it waits for the server alone, which answers it before it stops.
         """
         self._is_waiting = True
+        self._ends_soon = ends_soon
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether a stop lets the server answer."""
+        return self._ends_soon
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self._is_abandoned
 
     @property
     def is_waiting(self) -> bool:
@@ -77,6 +103,7 @@ class Exchange:
 
     def abandon(self) -> None:
         """The connection has ended."""
+        self._is_abandoned = True
         stop, self._abandoned = self._abandoned, None
         if stop is not None:
             stop()

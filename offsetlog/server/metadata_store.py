@@ -5,6 +5,7 @@ One node keeps it in one checked file, to which each change is appended.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,7 +52,11 @@ class TopicListener(Protocol):
 
 
 class MetadataStore(Protocol):
-    """Topics and ids of a cluster.  Changes are durable when a call returns."""
+    """Topics and ids of a cluster, for one event loop.
+
+    Changes are durable when a call returns, and seen from then on.  Each raises StorageError where it
+    could not be written, and nothing has changed then.
+    """
 
     @property
     def cluster_id(self) -> str:
@@ -70,13 +75,20 @@ class MetadataStore(Protocol):
     def topic_of_id(self, topic_id: bytes) -> Topic | None:
         """The topic of this id."""
 
-    def put_topics(self, topics: Sequence[Topic]) -> None:
+    def named_alike(self, name: str) -> str | None:
+        """A topic whose name is the same in metrics; see name_in_metrics."""
+
+    @property
+    def changing(self) -> asyncio.Lock:
+        """Held by who decides about a change and makes it: one at a time."""
+
+    async def put_topics(self, topics: Sequence[Topic]) -> None:
         """Adds topics, or replaces those of their names; if it fails, none of them."""
 
-    def remove_topic(self, name: str) -> None:
+    async def remove_topic(self, name: str) -> None:
         """Removes a topic."""
 
-    def reserve_producer_ids(self, count: int, at_least: int) -> int:
+    async def reserve_producer_ids(self, count: int, at_least: int) -> int:
         """Reserves ids of producers, none of them below `at_least`; returns the first."""
 
     def listen(self, listener: TopicListener) -> None:
@@ -113,17 +125,20 @@ class FileMetadataStore:
         self._topics: dict[str, Topic] = {}
         self._next_producer_id = 0
         self._listeners: list[TopicListener] = []
+        self._changing = asyncio.Lock()
         if fs.exists(self._file.path):
             self._read()
         else:
             self._node_id = node_id
             self._cluster_id = cluster_id or format_uuid(random_topic_id())
         self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
+        self._by_name_in_metrics = {name_in_metrics(name): name for name in self._topics}
         known = self._topics.get(OFFSETS_TOPIC)
         if known is not None:
             offsets_topic = replace(offsets_topic, configs=known.configs)
         if known != offsets_topic:
-            self.put_topics((offsets_topic,))
+            self._write([{"topic": _fields(offsets_topic)}])
+            self._put(offsets_topic)
 
     def listen(self, listener: TopicListener) -> None:
         """See MetadataStore."""
@@ -153,9 +168,18 @@ class FileMetadataStore:
         """See MetadataStore."""
         return self._by_id.get(topic_id)
 
-    def put_topics(self, topics: Sequence[Topic]) -> None:
+    def named_alike(self, name: str) -> str | None:
         """See MetadataStore."""
-        self._write([{"topic": _fields(topic)} for topic in topics])
+        return self._by_name_in_metrics.get(name_in_metrics(name))
+
+    @property
+    def changing(self) -> asyncio.Lock:
+        """See MetadataStore."""
+        return self._changing
+
+    async def put_topics(self, topics: Sequence[Topic]) -> None:
+        """See MetadataStore."""
+        await self._write_later([{"topic": _fields(topic)} for topic in topics])
         for topic in topics:
             self._put(topic)
             for listener in self._listeners:
@@ -167,22 +191,24 @@ class FileMetadataStore:
             self._by_id.pop(before.topic_id, None)
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self._by_name_in_metrics[name_in_metrics(topic.name)] = topic.name
 
-    def remove_topic(self, name: str) -> None:
+    async def remove_topic(self, name: str) -> None:
         """See MetadataStore."""
         topic = self._topics.get(name)
         if topic is None:
             return
-        self._write([{"removed": name}])
+        await self._write_later([{"removed": name}])
         del self._topics[name]
+        self._by_name_in_metrics.pop(name_in_metrics(name), None)
         self._by_id.pop(topic.topic_id, None)
         for listener in self._listeners:
             listener.remove_topic(name)
 
-    def reserve_producer_ids(self, count: int, at_least: int) -> int:
+    async def reserve_producer_ids(self, count: int, at_least: int) -> int:
         """See MetadataStore."""
         first = max(self._next_producer_id, at_least)
-        self._write([{"next_producer_id": first + count}])
+        await self._write_later([{"next_producer_id": first + count}])
         self._next_producer_id = first + count
         return first
 
@@ -199,6 +225,11 @@ class FileMetadataStore:
             _follow(self._topics, changes)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
             raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file.path) from failure
+
+    async def _write_later(self, changes: Sequence[dict[str, Any]]) -> None:
+        if changes:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._write, changes)
 
     def _write(self, changes: Sequence[dict[str, Any]]) -> None:
         if not self._file.append(changes):
@@ -256,21 +287,27 @@ def new_offsets_topic(topic_id: bytes, partitions: int, segment_bytes: int) -> T
     return Topic(OFFSETS_TOPIC, topic_id, partitions, MappingProxyType(configs))
 
 
+def name_in_metrics(name: str) -> str:
+    """The name of a topic where dots and underscores are the same."""
+    return name.replace(".", "_")
+
+
 def with_partitions(topic: Topic, partitions: int) -> Topic:
     """The topic with another number of partitions."""
     return replace(topic, partitions=partitions)
 
 
-def adopt(metadata: MetadataStore, name: str, found: FoundTopic) -> None:
-    """Makes a topic known whose logs lie in the directory: a broker made it.
+async def adopt(metadata: MetadataStore, found: Mapping[str, FoundTopic]) -> None:
+    """Makes topics known whose logs lie in the directory: a broker made them.
 
-    The logs are right about its id; the greater number of partitions counts.
+    The logs are right about their ids; the greater number of partitions counts.
     """
-    known = metadata.topic(name)
+    adopted = [_adopted(metadata.topic(name), name, each) for name, each in found.items()]
+    await metadata.put_topics([each for each in adopted if each != metadata.topic(each.name)])
+
+
+def _adopted(known: Topic | None, name: str, found: FoundTopic) -> Topic:
     topic_id = found.topic_id or (random_topic_id() if known is None else known.topic_id)
     if known is None:
-        metadata.put_topics((Topic(name, topic_id, found.partitions),))
-        return
-    partitions = max(known.partitions, found.partitions)
-    if (topic_id, partitions) != (known.topic_id, known.partitions):
-        metadata.put_topics((replace(known, topic_id=topic_id, partitions=partitions),))
+        return Topic(name, topic_id, found.partitions)
+    return replace(known, topic_id=topic_id, partitions=max(known.partitions, found.partitions))

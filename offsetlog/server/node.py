@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from offsetlog._native.front import Front
 from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.disk_work import DiskWork
 from offsetlog.server.faults import Faults
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.metadata_store import MetadataStore
@@ -44,6 +45,7 @@ class NodeState:
         topics: the logs of ordinary topics.
         logs: finds the log of a partition.
         producer_ids: of idempotent producers.
+        disk: does what waits for the disk.
         metadata_max_units: of one position, in UTF-16 units.
         properties: what was set of the node, by Kafka's names.
         metrics: what is counted while it answers.
@@ -59,6 +61,7 @@ class NodeState:
     topics: TopicLogs
     logs: PartitionLogs
     producer_ids: ProducerIds
+    disk: DiskWork
     metadata_max_units: int = 4096
     properties: Mapping[str, str] = field(default_factory=dict)
     metrics: RequestMetrics = field(default_factory=RequestMetrics)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from offsetlog._native.replica import Replica
@@ -39,6 +40,9 @@ class ReadableLog(Protocol):
     def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
         """Reads whole batches."""
 
+    def is_warm(self, offset: int) -> bool:
+        """Whether records from an offset on are read without the disk, or there are none to be read."""
+
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """How many bytes `read` would find."""
 
@@ -53,6 +57,12 @@ class ReadableLog(Protocol):
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """Where a leader epoch ends."""
+
+    def pin(self) -> None:
+        """Keeps the log open until as many calls of `unpin`."""
+
+    def unpin(self) -> None:
+        """See pin."""
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Has a function called when the watermark has moved."""
@@ -107,6 +117,10 @@ class PositionsLog:
         replica = self._replica
         return b"" if replica is None else replica.read(offset, end, size_max, whole_first=whole_first)
 
+    def is_warm(self, offset: int) -> bool:
+        """See ReadableLog: what is in memory is not known."""
+        return offset >= self.watermark
+
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """See ReadableLog."""
         replica = self._replica
@@ -130,6 +144,12 @@ class PositionsLog:
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """See ReadableLog."""
         return self._manager.end_offset_for_epoch(self._number, epoch)
+
+    def pin(self) -> None:
+        """See ReadableLog: it is open as long as the manager leads it."""
+
+    def unpin(self) -> None:
+        """See ReadableLog."""
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """See ReadableLog."""
@@ -181,6 +201,26 @@ class PartitionLogs:
     def writable(self, topic: Topic, number: int) -> PartitionLog:
         """The log of one of an ordinary topic's partitions."""
         return self._topics.get(topic.name, number)
+
+    def unopened(self, wanted: Iterable[tuple[Topic, int]], *, makes: bool = False) -> list[PartitionLog]:
+        """Those of some partitions whose logs have to be opened before they are used.
+
+        Args:
+            wanted: topics and numbers of partitions; those that are not there are passed over.
+            makes: whether logs that are not there yet are to be made.
+        """
+        found = (
+            self.writable(topic, number)
+            for topic, number in wanted
+            if topic.name != OFFSETS_TOPIC and not (makes and topic.is_internal) and 0 <= number < topic.partitions
+        )
+        return [each for each in found if each.needs_opening(makes=makes)]
+
+    def use(
+        self, partitions: Collection[PartitionLog], *, makes: bool = False
+    ) -> AbstractAsyncContextManager[None]:
+        """Opens logs, with `makes` those that are not there yet, and keeps them open."""
+        return self._topics.use(partitions, makes=makes)
 
     def leader_epoch(self, topic: Topic, number: int) -> int:
         """The epoch in which this node leads one of a topic's partitions."""

@@ -22,15 +22,23 @@ class ProducerIds:
         self._above = above
         self._next = self._end = 0
 
-    def take(self) -> int:
-        """Returns an id that nobody has.
+    def has_more(self) -> bool:
+        """Whether `take` can be called."""
+        return self._next < self._end
+
+    async def reserve(self) -> None:
+        """Reserves the next ids if there are no more.
 
         Raises:
-            StorageError: the next block cannot be reserved.
+            StorageError: they cannot be reserved.
         """
-        if self._next == self._end:
-            self._next = self._metadata.reserve_producer_ids(BLOCK, self._above + 1)
-            self._end = self._next + BLOCK
+        async with self._metadata.changing:
+            if not self.has_more():
+                self._next = await self._metadata.reserve_producer_ids(BLOCK, self._above + 1)
+                self._end = self._next + BLOCK
+
+    def take(self) -> int:
+        """Returns an id that nobody has; after `has_more`."""
         taken = self._next
         self._next += 1
         return taken

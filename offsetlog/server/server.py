@@ -20,6 +20,7 @@ from offsetlog.protocol import Request
 from offsetlog.server.clock import Clock, LoopClock
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
+from offsetlog.server.disk_work import DiskWork
 from offsetlog.server.faults import Faults
 from offsetlog.server.group_host import GroupHost
 from offsetlog.server.handlers.offsets import commit_refused
@@ -39,6 +40,7 @@ from offsetlog.server.topic_compaction import TopicCompaction
 from offsetlog.server.topic_sweep import TopicSweep
 from offsetlog.topics.compaction import CompactionSettings
 from offsetlog.topics.found_topics import find_topics
+from offsetlog.topics.open_files import open_logs_max
 from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
 
@@ -77,6 +79,8 @@ class ServerSettings:
         compaction: of topics.
         retention_check_ms: between two looks for what topics keep no longer
             (``log.retention.check.interval.ms``).
+        open_logs_max: of topics' logs; above it those that nobody uses are closed; None for what the
+            limit of open files allows.
         allow_any_host: whether it may listen off loopback: there is no security yet.
         properties: what was set of the node by Kafka's names, for those who ask it.
 
@@ -100,6 +104,7 @@ class ServerSettings:
     disk_reserve_bytes: int = 128 << 20
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     retention_check_ms: int = 300_000
+    open_logs_max: int | None = None
     allow_any_host: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -157,6 +162,7 @@ class Server:
         self._topic_sweep: TopicSweep | None = None
         self._topic_compaction: TopicCompaction | None = None
         self._node: NodeState | None = None
+        self._disk: DiskWork | None = None
 
     async def start(self) -> tuple[str, int]:
         """Opens the directory and listens; returns host and port.
@@ -234,8 +240,7 @@ class Server:
         assert groups is not None
         metadata = self._metadata(manager)
         found = find_topics(manager.directory)
-        for name, each in found.items():
-            adopt(metadata, name, each)
+        await adopt(metadata, found)
         metadata.listen(front)
         self._topics = self.status.topics = topics = TopicLogs(
             manager.directory,
@@ -243,8 +248,10 @@ class Server:
             partial(_options_of, metadata, settings.topic_logs),
             waits_for_disk=settings.manager.durability != "process",
             compaction=settings.compaction,
+            open_logs_max=settings.open_logs_max or open_logs_max(),
         )
         await topics.open(found)
+        self._disk = DiskWork(loop)
         assert self._clock is not None
         self._topic_sweep = TopicSweep(
             topics, manager.directory.fs, self._clock, loop, settings.retention_check_ms / 1000
@@ -267,6 +274,7 @@ class Server:
             topics,
             PartitionLogs(manager, topics, loop),
             ProducerIds(metadata, topics.highest_producer_id()),
+            self._disk,
             settings.manager.store.metadata_max_units,
             settings.properties,
             self._requests,
@@ -350,6 +358,10 @@ class Server:
         if self._topic_compaction is not None:
             self._topic_compaction.stop()
         await self._connections.close_all(DRAIN_SECONDS)
+        if self._disk is not None:
+            await self._disk.stop(DRAIN_SECONDS)
+        if self._topics is not None:
+            await self._topics.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
         _log.info("stopped")
 

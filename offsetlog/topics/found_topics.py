@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 #: Brokers keep the log of their own metadata so; it is no topic of clients.
 CLUSTER_METADATA = "__cluster_metadata"
+#: The ends of the names of files that an open of a log removes, or puts in their place.
+UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,12 @@ class FoundTopic:
     Attributes:
         topic_id: of its partition.metadata files; None where they have none, or disagree.
         numbers: of the partitions that have directories, ascending.
+        unfinished: those of them in which files are left that an open removes.
     """
 
     topic_id: bytes | None
     numbers: tuple[int, ...]
+    unfinished: frozenset[int] = frozenset()
 
     @property
     def partitions(self) -> int:
@@ -53,17 +57,20 @@ def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
     for topic, every_number in directory.other_partitions().items():
         if topic == CLUSTER_METADATA:
             continue
-        numbers = tuple(number for number in every_number if _is_partition(directory, topic, number))
+        names = {each: directory.fs.list(directory.path / f"{topic}-{each}") for each in every_number}
+        numbers = tuple(each for each in every_number if _is_partition(directory, topic, each, names[each]))
         if not numbers:
             continue
         ids = {_topic_id(directory, topic, number) for number in numbers} - {None}
-        found[topic] = FoundTopic(ids.pop() if len(ids) == 1 else None, numbers)
+        unfinished = frozenset(
+            each for each in numbers if any(name.endswith(UNFINISHED) for name in names[each])
+        )
+        found[topic] = FoundTopic(ids.pop() if len(ids) == 1 else None, numbers, unfinished)
     return found
 
 
-def _is_partition(directory: LogDirectory, topic: str, number: int) -> bool:
+def _is_partition(directory: LogDirectory, topic: str, number: int, names: list[str]) -> bool:
     path = directory.path / f"{topic}-{number}"
-    names = directory.fs.list(path)
     if PARTITION_METADATA not in names and not any(map(segments.SEGMENT.fullmatch, names)):
         _log.warning(
             "%s: passed over: it has neither %s nor a segment; move it out of the log directory if "

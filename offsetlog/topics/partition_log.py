@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from offsetlog._native.topic_log import TopicLog
-from offsetlog.errors import ClosedError, OffsetLogError, OffsetOutOfRangeError
+from offsetlog.errors import ClosedError, InternalError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
 #: Of `flush.ms`: from here on, which is 24 days, nobody waits for it.
 FLUSH_MS_LIMIT = 2**31
+#: The last records that this process appended to a partition, at least so many bytes of them, count as
+#: being in memory.
+WARM_BYTES = 4 << 20
+
+
+class Unopened(NamedTuple):
+    """A log that is there and not open.
+
+    Attributes:
+        recovery_point, start: of the checkpoints, -1 for none.
+        leader_epoch: in which this process leads it, as far as is known.
+        is_clean: whether it was closed cleanly.
+    """
+
+    recovery_point: int
+    start: int
+    leader_epoch: int
+    is_clean: bool
 
 
 class FlushOrder(Protocol):
@@ -26,55 +44,77 @@ class FlushOrder(Protocol):
 
 
 class PartitionLog:
-    """A partition whose records are read up to its watermark; its log is made with the first of them.
+    """A partition whose records are read up to its watermark.
 
-    It belongs to one event loop, but for `record_at_time`.  With `waits_for_disk` the watermark is what is
-    flushed, so that nobody reads, or is answered for, what a loss of power could take; without, it is
-    the log end.  Every call raises the error of a log that could not be opened.
+    Its log is made with the first of them, and opened when it is first used: `TopicLogs.opened` does
+    both, and comes before every other call.  It belongs to one event loop, but for what reads.  With
+    `waits_for_disk` the watermark is what is flushed, so that nobody reads, or is answered for, what a
+    loss of power could take; without, it is the log end.  Every call raises the error of a log that
+    could not be opened.
 
     Attributes:
         maintenance: held by the thread that deletes or replaces segments of the log.
 
     Args:
         topic, number: the partition.
-        make: makes its log.
         flushes: where flushes are ordered.
         waits_for_disk: see above.
+        unopened: its log, where there is one; None: it is made with the first record.
     """
 
     def __init__(
         self,
         topic: str,
         number: int,
-        make: Callable[[], TopicLog],
         flushes: FlushOrder,
         *,
         waits_for_disk: bool,
+        unopened: Unopened | None = None,
     ) -> None:
         self.topic = topic
         self.number = number
-        self._make = make
         self._flushes = flushes
         self._waits_for_disk = waits_for_disk
+        self._unopened = unopened
         self._log: TopicLog | None = None
         self._failure: OffsetLogError | None = None
+        self._last_failure: OffsetLogError | None = None
         self._is_deleted = False
         self.maintenance = threading.Lock()
         self._watchers: dict[Callable[[], None], None] = {}
+        #: Everything from here on is in memory, and from the second on when the next bytes came.
+        self._warm_from = self._next_warm_from = 0
+        self._warm_bytes = 0
+        self._pins = 0
+        self._was_used = False
+        self._had_log = False
 
     # ----------------------------------------------------------------------------------------------- log
 
     @property
     def log(self) -> TopicLog | None:
-        """The log; None where nothing was appended yet."""
+        """The open log; None where nothing was appended yet, or it is not open."""
         if self._failure is not None:
             raise self._failure
         return self._log
 
+    @property
+    def unopened(self) -> Unopened | None:
+        """The log that is there and not open."""
+        return self._unopened
+
+    def needs_opening(self, *, makes: bool = False) -> bool:
+        """Whether the log has to be opened before it is used; with `makes`, or made."""
+        if self._log is not None or self._failure is not None or self._is_deleted:
+            return False
+        return makes or self._unopened is not None
+
     def attach(self, log: TopicLog) -> None:
         """Has the partition use a log that was opened for it."""
         self._log = log
-        self._is_deleted = False
+        self._unopened = self._last_failure = None
+        self._was_used = True
+        self._warm_from = self._next_warm_from = log.end
         if self._waits_for_disk:
             log.expect_flushes()
             if log.flushed < log.end:
@@ -84,16 +124,75 @@ class PartitionLog:
         """Has the partition refuse its clients, since its log could not be opened."""
         self._failure = failure
 
+    def refuse_once(self, failure: OffsetLogError) -> None:
+        """Has it refuse them until the log could be opened, which the next use tries again."""
+        self._last_failure = failure
+
     @property
     def has_failed(self) -> bool:
         """Whether the log takes nothing more, after a failure of the disk."""
         return self._log is not None and not self._log.is_writable
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether its topic was, or is being deleted."""
+        return self._is_deleted
+
+    def pin(self) -> None:
+        """Keeps the log open until as many calls of `unpin`."""
+        self._pins += 1
+
+    def unpin(self) -> None:
+        """See pin."""
+        self._pins -= 1
+
+    def may_be_closed(self) -> bool:
+        """Whether nobody has used the log since the last call, or does now."""
+        was_used, self._was_used = self._was_used, False
+        is_used = was_used or self._pins or self._watchers or self.maintenance.locked()
+        return not (is_used or self._log is None or self.has_failed)
+
+    def set_aside(self) -> TopicLog:
+        """Takes the open log away, which is to be closed; `closed` follows."""
+        log, self._log = self._log, None
+        assert log is not None
+        self._unopened = Unopened(-1, log.start, log.leader_epoch, is_clean=False)
+        return log
+
+    def closed(self, unopened: Unopened) -> None:
+        """Says that the log that was set aside is closed cleanly."""
+        self._unopened = unopened
+
+    def begin_delete(self) -> None:
+        """Has the log not be opened any more, since the topic is deleted; `detach` follows."""
+        self._is_deleted = True
+
     def detach(self) -> TopicLog | None:
         """Takes the log of a deleted partition away, and wakes who waits."""
         self._is_deleted = True
+        self._had_log = self._log is not None or self._unopened is not None
         log, self._log = self._log, None
+        self._unopened = None
         self.advance()
+        return log
+
+    def restore(self) -> None:
+        """Has the partition take records again: its directory could not be removed."""
+        self._is_deleted = False
+        if self._had_log:
+            self._unopened = Unopened(-1, -1, 0, is_clean=False)
+
+    def _readable(self) -> TopicLog | None:
+        # The log for one call; None where it is empty.
+        self._was_used = True
+        log = self.log
+        if log is None:
+            if self._is_deleted:
+                raise ClosedError(f"{self.topic}-{self.number} was deleted")
+            if self._last_failure is not None:
+                raise self._last_failure
+            if self._unopened is not None:
+                raise InternalError(f"{self.topic}-{self.number} is used before it is opened")
         return log
 
     # ----------------------------------------------------------------------------------------- positions
@@ -101,13 +200,13 @@ class PartitionLog:
     @property
     def start(self) -> int:
         """The first offset."""
-        log = self.log
+        log = self._readable()
         return 0 if log is None else log.start
 
     @property
     def watermark(self) -> int:
         """Everything below can be read."""
-        log = self.log
+        log = self._readable()
         if log is None:
             return 0
         return log.flushed if self._waits_for_disk else log.end
@@ -115,7 +214,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """The watermark, or where the oldest open transaction begins."""
-        log = self.log
+        log = self._readable()
         if log is None:
             return 0
         # An open transaction may have begun below what is kept.
@@ -123,18 +222,19 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this process leads."""
+        """The epoch in which this process leads; known without an open log."""
         log = self.log
-        return 0 if log is None else max(log.leader_epoch, 0)
+        if log is None:
+            return 0 if self._unopened is None else max(self._unopened.leader_epoch, 0)
+        return max(log.leader_epoch, 0)
 
     # ----------------------------------------------------------------------------------------- appending
 
     def produce(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
         """Appends a producer's batch; see TopicLog.produce, which raises."""
-        log = self.log
+        log = self._readable()
         if log is None:
-            log = self._make()
-            self.attach(log)
+            raise InternalError(f"{self.topic}-{self.number} has no log to append to")
         appended = log.produce(
             records,
             batch_bytes_max=rules.batch_bytes_max,
@@ -145,8 +245,15 @@ class PartitionLog:
             needs_keys=rules.needs_keys,
         )
         if not appended.refusal:
+            self._keep_warm(appended, len(records))
             self._was_appended(log, appended, rules)
         return appended
+
+    def _keep_warm(self, appended: Appended, size: int) -> None:
+        self._warm_bytes += size
+        if self._warm_bytes >= WARM_BYTES:
+            self._warm_from, self._next_warm_from = self._next_warm_from, appended.next_offset
+            self._warm_bytes = 0
 
     def _was_appended(self, log: TopicLog, appended: Appended, rules: AppendRules) -> None:
         if self._waits_for_disk:
@@ -176,16 +283,23 @@ class PartitionLog:
 
     # ------------------------------------------------------------------------------------------- reading
 
+    def is_warm(self, offset: int) -> bool:
+        """Whether records from an offset on are read without the disk, or there are none to be read."""
+        try:
+            return offset >= min(self._warm_from, self.watermark)
+        except OffsetLogError:
+            return True  # it is refused at once
+
     def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
         """Reads whole batches; see TopicLog.read, which raises."""
-        log = self.log
+        log = self._readable()
         if log is None:
             return self._nothing_at(offset)
         return log.read(offset, end, size_max, whole_first=whole_first)
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """How many bytes `read` would find; see TopicLog.size_between, which raises."""
-        log = self.log
+        log = self._readable()
         if log is None:
             return len(self._nothing_at(offset))
         return log.size_between(offset, end, size_max)
@@ -197,7 +311,7 @@ class PartitionLog:
 
     def aborted(self, begin: int, end: int) -> tuple[tuple[int, int], ...]:
         """The aborted transactions that overlap [begin, end); see TopicLog.aborted."""
-        log = self.log
+        log = self._readable()
         return () if log is None else log.aborted(begin, end)
 
     def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
@@ -208,19 +322,17 @@ class PartitionLog:
         Raises:
             ClosedError: the partition was deleted.
         """
-        log = self.log
-        if self._is_deleted:
-            raise ClosedError(f"{self.topic}-{self.number} was deleted")
+        log = self._readable()
         return None if log is None else log.record_at_time(time_ms, end)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of the record at an offset, -1 for unknown."""
-        log = self.log
+        log = self._readable()
         return -1 if log is None else log.epoch_at(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """Where a leader epoch ends; see TopicLog.end_offset_for_epoch."""
-        log = self.log
+        log = self._readable()
         if log is None:
             return EpochEnd(0, 0) if epoch >= 0 else EpochEnd(-1, -1)
         return log.end_offset_for_epoch(epoch)

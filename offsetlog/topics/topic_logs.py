@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.topic_log import TopicLog
@@ -21,17 +25,30 @@ from offsetlog.directory.log_directory import (
     RECOVERY_POINTS,
     LogDirectory,
 )
-from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.errors import ClosedError, OffsetLogError, StorageError
 from offsetlog.histogram import Histogram
+from offsetlog.topics.clean_stop import CleanStop, StoppedLog, read_clean_stop, write_clean_stop
 from offsetlog.topics.compaction import Compaction, CompactionSettings
 from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
 from offsetlog.topics.found_topics import FoundTopic
-from offsetlog.topics.partition_log import PartitionLog
+from offsetlog.topics.opening import Openings
+from offsetlog.topics.partition_log import PartitionLog, Unopened
 from offsetlog.topics.retention import DeletedFiles, Kept, delete_old_segments
 from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+#: When each was last looked at, in ms since 1970.
+Judged = MutableMapping[PartitionLog, int]
+Done = TypeVar("Done")
+
+#: After so long a log that nobody uses is opened again, to see what its topic keeps no longer.
+JUDGED_AGAIN_MS = 3_600_000
+#: Flushes that run at the same time share the disk's own flush.
+CLOSING_THREADS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
@@ -47,7 +64,7 @@ class TopicOptions:
 
 
 class TopicLogs:
-    """The open logs of one directory.
+    """The logs of one directory, opened when they are first used after a clean stop.
 
     It belongs to one event loop, but for `write_checkpoints`, `delete_old_segments`, `compact`,
     `stop_compaction` and `close`, which may run on any thread.
@@ -58,6 +75,7 @@ class TopicLogs:
         options_of: how the logs of the topic of a name are opened; asked whenever one is opened or made.
         waits_for_disk: whether producers are answered after a flush.
         compaction: how topics are compacted.
+        open_logs_max: above it logs that nobody uses are closed.
     """
 
     def __init__(
@@ -68,6 +86,7 @@ class TopicLogs:
         *,
         waits_for_disk: bool,
         compaction: CompactionSettings | None = None,
+        open_logs_max: int = 1 << 20,
         decompressed_bytes_max: int = TopicLogSettings().decompressed_bytes_max,
     ) -> None:
         self._directory = directory
@@ -82,7 +101,17 @@ class TopicLogs:
             lambda: directory.read_checkpoint(CLEANER_POINTS),
             self._store_compacted,
         )
-        self._partitions: dict[tuple[str, int], PartitionLog] = {}
+        self._partitions: dict[Key, PartitionLog] = {}
+        self._openings = Openings(
+            loop, self._open_partition, self._close, self._found_unsound, open_logs_max
+        )
+        self._deleting: set[str] = set()
+        self._settings_changes = 0
+        self._known_producer_id = -1
+        self._counting = threading.Lock()
+        #: When logs that are not open were last swept, and compacted, in ms since 1970.
+        self._swept: Judged = WeakKeyDictionary()
+        self._compacted: Judged = WeakKeyDictionary()
         #: Held while the entries of logs are written to checkpoints, or taken out of them: what was
         #: asked of a log before its topic was deleted must not be written after.
         self._checkpointing = threading.Lock()
@@ -90,59 +119,91 @@ class TopicLogs:
     # ---------------------------------------------------------------------------------------------- life
 
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
-        """Opens the logs of partitions that have directories, by topic; removes what was deleted.
+        """Finds the logs of partitions that have directories, by topic; removes what was deleted.
 
-        A log that cannot be opened is reported, and refuses its clients; the others serve.
+        What the last stop has left clean is opened when it is first used, everything else now.  A log
+        that cannot be opened is reported, and refuses its clients; the others serve.
 
         Raises:
             StorageError: the log directory cannot be read.
         """
         options = {name: self._options_of(name) for name in topics}
         found = [(name, number) for name, topic in topics.items() for number in topic.numbers]
-        opened = await self._loop.run_in_executor(None, self._open_all, found, options)
+        unfinished = {(name, number) for name, topic in topics.items() for number in topic.unfinished}
+        opened = await self._loop.run_in_executor(None, self._open_found, found, options, unfinished)
         for key, result in opened.items():
+            if isinstance(result, Unopened):
+                self._partitions[key] = self._new(key, result)
+                continue
             partition = self.get(*key)
             if isinstance(result, TopicLog):
-                partition.attach(result)
+                self._openings.attach(partition, result)
                 continue
             _log.error("%s-%d: not opened: %s", *key, result)
             partition.refuse(result)
-            self._directory.is_sound_elsewhere = False
+            self._found_unsound()
 
-    def _open_all(
-        self, found: list[tuple[str, int]], options: Mapping[str, TopicOptions]
-    ) -> dict[tuple[str, int], TopicLog | OffsetLogError]:
+    def _found_unsound(self) -> None:
+        self._directory.is_sound_elsewhere = False
+
+    def _open_found(
+        self, found: list[Key], options: Mapping[str, TopicOptions], unfinished: set[Key]
+    ) -> dict[Key, TopicLog | Unopened | OffsetLogError]:
         self._deleted.remove_left()
-        points = self._directory.read_checkpoint(RECOVERY_POINTS)
-        starts = self._directory.read_checkpoint(LOG_STARTS)
-        self._directory.recovered_elsewhere.update(f"{topic}-{number}" for topic, number in found)
+        directory = self._directory
+        points = directory.read_checkpoint(RECOVERY_POINTS)
+        starts = directory.read_checkpoint(LOG_STARTS)
+        directory.recovered_elsewhere.update(f"{topic}-{number}" for topic, number in found)
+        stop = CleanStop()
+        if directory.was_clean:
+            stop = read_clean_stop(directory.path, directory.fs)
+        self._known_producer_id = stop.highest_producer_id
 
-        def opened(key: tuple[str, int]) -> TopicLog | OffsetLogError:
+        numbers, most = itertools.count(), self._openings.open_logs_max
+
+        def opened(key: Key) -> TopicLog | Unopened | OffsetLogError:
+            unopened = Unopened(points.get(key, -1), starts.get(key, -1), 0, directory.was_clean)
+            stopped = None if key in unfinished else stop.logs.get(key)
+            topic_id = options[key[0]].topic_id
+            # A broker that has appended since has moved the checkpoint.
+            if stopped is not None and (stopped.topic_id, stopped.end) == (topic_id, unopened.recovery_point):
+                return unopened._replace(leader_epoch=stopped.leader_epoch)
             try:
-                return self._open(key, options[key[0]], points.get(key, -1), starts.get(key, -1))
+                log = self._open(key, options[key[0]], unopened)
+                # What was opened to be recovered does not have to stay open.
+                return log if next(numbers) < most or not log.is_writable else self._close(log)
             except OffsetLogError as failure:
                 return failure
 
         with ThreadPoolExecutor(os.cpu_count() or 1, "offsetlog-topic-open") as pool:
             return dict(zip(found, pool.map(opened, found), strict=True))
 
-    def _open(
-        self, key: tuple[str, int], options: TopicOptions, recovery_point: int = -1, start: int = -1
-    ) -> TopicLog:
+    def _open(self, key: Key, options: TopicOptions, unopened: Unopened) -> TopicLog:
         log = TopicLog(
             self._path(key),
             self._directory.fs,
             self._decompressor,
             options.settings,
             topic_id=options.topic_id,
-            clean=self._directory.was_clean,
-            recovery_point=recovery_point,
-            log_start_offset=start,
+            clean=unopened.is_clean,
+            recovery_point=unopened.recovery_point,
+            log_start_offset=unopened.start,
         )
         if log.recovery["torn_bytes"]:
             _log.warning("%s-%d: cut %d torn bytes", *key, log.recovery["torn_bytes"])
         if not log.is_writable:
             _log.error("%s-%d: read-only: %s", *key, log.recovery["corruption"])
+        return log
+
+    def _open_partition(self, partition: PartitionLog, unopened: Unopened | None) -> TopicLog:
+        # On a thread; see OpenLog.
+        key = (partition.topic, partition.number)
+        changes, options = self._settings_changes, self._options_of(partition.topic)
+        log = self._open(key, options, unopened or Unopened(-1, -1, 0, self._directory.was_clean))
+        if unopened is None:
+            self._directory.recovered_elsewhere.add(self._path(key).name)
+        if changes != self._settings_changes:
+            log.change_settings(self._options_of(partition.topic).settings)
         return log
 
     def _path(self, key: tuple[str, int]) -> Path:
@@ -151,19 +212,34 @@ class TopicLogs:
     def write_checkpoints(self) -> None:
         """Writes the recovery points, so that a start after a crash reads no more than it must."""
         with self._checkpointing:
-            flushed = {key: log.flushed for key, log in self._open_logs()}
+            flushed = {
+                key: unopened.recovery_point
+                for key, partition in list(self._partitions.items())
+                if (unopened := partition.unopened) is not None and unopened.is_clean
+            }
+            for key, log in self._open_logs():
+                with suppress(ClosedError):
+                    flushed[key] = log.flushed
             if flushed:
                 self._directory.write_entries(RECOVERY_POINTS, flushed)
 
     def delete_old_segments(self, now_ms: int) -> list[DeletedFiles]:
         """Deletes what the settings of topics do not keep, and returns the files that are to be removed.
 
-        One call at a time.  What fails is reported, and tried again by the next call.
+        One call at a time, on another thread than the event loop, which runs.  A log that is not open is
+        opened for it, every hour.  What fails is reported, and tried again by a later call.
 
         Args:
             now_ms: the time of day, in ms since 1970.
         """
-        held = [each for each in self._kept() if each[0].maintenance.acquire(blocking=False)]
+        partitions = list(self._partitions.values())
+        deleted = self._delete_old_segments(partitions, now_ms)
+        for partition in self._unopened_due(partitions, self._swept, now_ms):
+            deleted += self._run_opened(partition, partial(self._delete_old_segments, [partition], now_ms))
+        return deleted
+
+    def _delete_old_segments(self, partitions: Iterable[PartitionLog], now_ms: int) -> list[DeletedFiles]:
+        held = [each for each in self._kept(partitions) if each[0].maintenance.acquire(blocking=False)]
         try:
             return delete_old_segments(held, self._store_starts, now_ms)
         finally:
@@ -173,28 +249,57 @@ class TopicLogs:
     def compact(self, now_ms: int) -> None:
         """Compacts what is due by the settings of topics.
 
-        One call at a time.  What fails is reported, and tried again by the next call.
+        One call at a time, on another thread than the event loop, which runs.  A log that is not open is
+        opened for it, every hour.  What fails is reported, and tried again by a later call.
 
         Args:
             now_ms: the time of day, in ms since 1970.
         """
-        self._compaction.compact(self._kept(), now_ms)
+        partitions = list(self._partitions.values())
+        self._compaction.compact(self._kept(partitions), now_ms)
+        for partition in self._unopened_due(partitions, self._compacted, now_ms):
+            with suppress(OffsetLogError):  # it was deleted
+                if self._options_of(partition.topic).settings.compacts:
+                    self._run_opened(partition, partial(self._compact_one, partition, now_ms))
+
+    def _compact_one(self, partition: PartitionLog, now_ms: int) -> None:
+        self._compaction.compact(self._kept([partition]), now_ms)
 
     def stop_compaction(self) -> None:
         """Ends a call of `compact` soon; later ones do nothing."""
         self._compaction.stop()
 
-    def _kept(self) -> list[Kept]:
-        """The partitions that have open logs, with the settings of their topics."""
+    def _unopened_due(
+        self, partitions: Iterable[PartitionLog], judged: Judged, now_ms: int
+    ) -> Iterator[PartitionLog]:
+        for partition in partitions:
+            # The clock may have been put back.
+            is_due = abs(now_ms - judged.get(partition, -JUDGED_AGAIN_MS)) >= JUDGED_AGAIN_MS
+            if partition.unopened is not None and is_due and not self._openings.is_stopped:
+                judged[partition] = now_ms
+                yield partition
+
+    def _run_opened(self, partition: PartitionLog, work: Callable[[], Done]) -> Done:
+        return asyncio.run_coroutine_threadsafe(self._while_open(partition, work), self._loop).result()
+
+    async def _while_open(self, partition: PartitionLog, work: Callable[[], Done]) -> Done:
+        async with self.use((partition,), makes=False):
+            done = await self._loop.run_in_executor(None, work)
+        partition.may_be_closed()  # what was just done does not count as use
+        self._openings.close_unused(partition)
+        return done
+
+    def _kept(self, partitions: Iterable[PartitionLog]) -> list[Kept]:
+        # Those that have open logs.
         settings: dict[str, TopicLogSettings] = {}
-        partitions = []
-        for (topic, _), partition in list(self._partitions.items()):
+        kept = []
+        for partition in partitions:
             with suppress(OffsetLogError):  # it could not be opened, or was deleted
-                if topic not in settings:
-                    settings[topic] = self._options_of(topic).settings
+                if partition.topic not in settings:
+                    settings[partition.topic] = self._options_of(partition.topic).settings
                 if partition.log is not None:
-                    partitions.append((partition, partition.log, settings[topic]))
-        return partitions
+                    kept.append((partition, partition.log, settings[partition.topic]))
+        return kept
 
     def _store_compacted(self, partition: PartitionLog, offset: int) -> None:
         with self._checkpointing:
@@ -214,6 +319,10 @@ class TopicLogs:
             if entries:
                 self._directory.write_entries(LOG_STARTS, entries)
 
+    async def stop(self) -> None:
+        """Opens no log any more, and returns when none is being opened; before `close`."""
+        await self._openings.stop()
+
     def close(self) -> None:
         """Flushes and closes all logs, and writes their checkpoints.  Failures are reported, not raised."""
         self._compaction.stop()
@@ -223,22 +332,49 @@ class TopicLogs:
             self._close_logs()
 
     def _close_logs(self) -> None:
-        ends: dict[tuple[str, int], int] = {}
-        for key, log in self._open_logs():
-            was_writable = log.is_writable
-            try:
-                ends[key] = log.close()
-            except OffsetLogError as failure:
-                _log.error("%s-%d: not closed cleanly: %s", *key, failure)
-                was_writable = False
-            self._directory.is_sound_elsewhere &= was_writable
+        with ThreadPoolExecutor(CLOSING_THREADS, "offsetlog-topic-close") as pool:
+            closed = pool.map(self._close_log, self._partitions, self._partitions.values())
+            stopped = {key: log for key, log in zip(self._partitions, closed, strict=True) if log}
         self._partitions.clear()
+        ends = {key: log.end for key, log in stopped.items()}
         try:
             if ends:
                 self._directory.write_entries(RECOVERY_POINTS, ends)
                 self._directory.write_entries(HIGH_WATERMARKS, ends)
+            write_clean_stop(self._directory.path, self._directory.fs, CleanStop(stopped, self._known_producer_id))
         except StorageError as failure:
             _log.error("checkpoints of topics were not written: %s", failure)
+
+    def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
+        # None where there is none, or it is not clean.
+        try:
+            unopened, log = partition.unopened, partition.log
+        except OffsetLogError:
+            return None  # it could not be opened, and was reported
+        if log is not None:
+            unopened = self._close_opened(key, log)
+        if unopened is None:
+            return None
+        if not unopened.is_clean:
+            self._found_unsound()
+            return None
+        topic_id = self._options_of(key[0]).topic_id
+        return StoppedLog(topic_id, unopened.recovery_point, unopened.leader_epoch)
+
+    def _close_opened(self, key: Key, log: TopicLog) -> Unopened:
+        try:
+            is_clean, closed = log.is_writable, self._close(log)
+        except OffsetLogError as failure:
+            _log.error("%s-%d: not closed cleanly: %s", *key, failure)
+            return Unopened(-1, -1, 0, is_clean=False)
+        return closed._replace(is_clean=is_clean)
+
+    def _close(self, log: TopicLog) -> Unopened:
+        start, epoch, producer_id = log.start, log.leader_epoch, log.highest_producer_id
+        end = log.close()
+        with self._counting:
+            self._known_producer_id = max(self._known_producer_id, producer_id)
+        return Unopened(end, start, epoch, is_clean=True)
 
     # ------------------------------------------------------------------------------------- from outside
 
@@ -253,11 +389,12 @@ class TopicLogs:
         for key, partition in self._partitions.copy().items():
             try:
                 log = partition.log
+                if log is not None and not log.is_writable:
+                    found[key] = str(log.recovery["corruption"] or "a write or a flush failed")
+            except ClosedError:
+                continue
             except OffsetLogError as failure:
                 found[key] = str(failure)
-                continue
-            if log is not None and not log.is_writable:
-                found[key] = str(log.recovery["corruption"] or "a write or a flush failed")
         return found
 
     # -------------------------------------------------------------------------------------------- access
@@ -266,15 +403,25 @@ class TopicLogs:
         """A partition of a topic that is there."""
         key = (topic, number)
         partition = self._partitions.get(key)
-        if partition is None:
-            partition = self._partitions[key] = PartitionLog(
-                topic,
-                number,
-                lambda: self._make(key),
-                self._flushing,
-                waits_for_disk=self._waits_for_disk,
-            )
+        if partition is not None:
+            return partition
+        partition = self._new(key)
+        if topic in self._deleting:
+            partition.detach()
+        else:
+            self._partitions[key] = partition
         return partition
+
+    def _new(self, key: Key, unopened: Unopened | None = None) -> PartitionLog:
+        return PartitionLog(
+            *key, self._flushing, waits_for_disk=self._waits_for_disk, unopened=unopened
+        )
+
+    def use(
+        self, partitions: Collection[PartitionLog], *, makes: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """Opens logs, and keeps them open; see Openings.use."""
+        return self._openings.use(partitions, makes=makes)
 
     def leader_epoch(self, topic: str, number: int) -> int:
         """The epoch in which this process leads a partition."""
@@ -285,11 +432,14 @@ class TopicLogs:
             return 0
 
     def highest_producer_id(self) -> int:
-        """The greatest producer id in the logs that are open, -1 for none."""
-        return max((log.highest_producer_id for _, log in self._open_logs()), default=-1)
+        """The greatest producer id in the logs, -1 for none."""
+        found = [log.highest_producer_id for _, log in self._open_logs()]
+        self._known_producer_id = max(self._known_producer_id, *found, -1)
+        return self._known_producer_id
 
     def change_settings(self, topic: str) -> None:
         """Has the open logs of a topic follow its settings, which have changed."""
+        self._settings_changes += 1
         settings = self._options_of(topic).settings
         for key, log in self._open_logs():
             if key[0] != topic:
@@ -298,11 +448,6 @@ class TopicLogs:
                 log.change_settings(settings)
             except OffsetLogError as failure:
                 _log.error("%s-%d: follows its changed settings with the next start: %s", *key, failure)
-
-    def _make(self, key: tuple[str, int]) -> TopicLog:
-        made = self._open(key, self._options_of(key[0]))
-        self._directory.recovered_elsewhere.add(self._path(key).name)
-        return made
 
     def _open_logs(self) -> list[tuple[tuple[str, int], TopicLog]]:
         found = []
@@ -315,33 +460,55 @@ class TopicLogs:
 
     # -------------------------------------------------------------------------------------------- delete
 
-    def delete(self, topic: str, topic_id: bytes) -> None:
+    @asynccontextmanager
+    async def deleted(self, topic: str, topic_id: bytes) -> AsyncIterator[None]:
         """Deletes the logs of a topic: their directories get other names now, and are removed soon.
+
+        Within it the topic takes no records, so that it can be removed from where it is known.
 
         Raises:
             StorageError: a directory could not be renamed; the call can be repeated.
         """
+        self._deleting.add(topic)
+        partitions = {key: each for key, each in list(self._partitions.items()) if key[0] == topic}
+        try:
+            for partition in partitions.values():
+                partition.begin_delete()
+            await self._openings.settle(partitions.values())
+            logs = {key[1]: each.detach() for key, each in partitions.items()}
+            try:
+                await self._loop.run_in_executor(None, self._delete_files, topic, topic_id, logs)
+            finally:
+                for key, partition in partitions.items():
+                    if key in self._partitions:
+                        partition.restore()
+            yield
+        finally:
+            self._deleting.discard(topic)
+
+    def _delete_files(self, topic: str, topic_id: bytes, logs: Mapping[int, TopicLog | None]) -> None:
         renamed: list[Path] = []
         self._compaction.interrupt(topic)
         try:
             with self._checkpointing:
-                self._rename(topic, topic_id, renamed)
+                self._rename(topic, topic_id, logs, renamed)
         finally:
             self._deleted.remove(renamed)
 
-    def _rename(self, topic: str, topic_id: bytes, renamed: list[Path]) -> None:
-        numbers = [number for name, number in self._partitions if name == topic]
-        for number in numbers:
-            log = self._partitions[topic, number].detach()
+    def _rename(
+        self, topic: str, topic_id: bytes, logs: Mapping[int, TopicLog | None], renamed: list[Path]
+    ) -> None:
+        for log in logs.values():
             if log is not None:
                 log.abandon()
+        for number in logs:
             path = self._deleted.rename(topic, number, topic_id)
             if path is not None:
                 renamed.append(path)
             # Not before: the call that follows a failed one must find what is left.
             del self._partitions[topic, number]
             self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
-        if numbers:
+        if logs:
             self._directory.fs.flush_directory(self._directory.path)
             names = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
-            self._directory.forget_entries(names, numbers, topic)
+            self._directory.forget_entries(names, logs, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
@@ -55,8 +56,12 @@ def state(store: FileMetadataStore):
 def test_many_topics_made_one_at_a_time_write_what_they_are(tmp_path):
     fs = _CountingFiles()
     store = opened(tmp_path, fs)
-    for number in range(1, 5001):
-        store.put_topics((topic(number),))
+
+    async def make_all() -> None:
+        for number in range(1, 5001):
+            await store.put_topics((topic(number),))
+
+    asyncio.run(make_all())
     size = (tmp_path / FILE).stat().st_size
     assert fs.written < 4 * size
     assert fs.replaced < 5
@@ -66,10 +71,14 @@ def test_many_topics_made_one_at_a_time_write_what_they_are(tmp_path):
 def test_the_file_does_not_outgrow_what_it_holds(tmp_path, monkeypatch):
     monkeypatch.setattr(checked_journal, "CHANGES_BYTES_MIN", 2000)
     store = opened(tmp_path)
-    for number in range(500):
-        store.put_topics((topic(7, number + 1),))
-        assert (tmp_path / FILE).stat().st_size < 4000
-    store.remove_topic("topic-7")
+
+    async def change_one() -> None:
+        for number in range(500):
+            await store.put_topics((topic(7, number + 1),))
+            assert (tmp_path / FILE).stat().st_size < 4000
+
+    asyncio.run(change_one())
+    asyncio.run(store.remove_topic("topic-7"))
     assert state(opened(tmp_path)) == state(store)
 
 
@@ -82,15 +91,15 @@ def test_any_changes_are_there_after_a_restart(tmp_path):
         for _ in range(60):
             what = draw.randrange(5)
             if what == 0:
-                store.remove_topic(f"topic-{draw.randrange(10)}")
+                asyncio.run(store.remove_topic(f"topic-{draw.randrange(10)}"))
             elif what == 1:
-                store.reserve_producer_ids(draw.randrange(1, 100), draw.randrange(100))
+                asyncio.run(store.reserve_producer_ids(draw.randrange(1, 100), draw.randrange(100)))
             elif what == 2:
                 before, store = state(store), opened(path)
                 assert state(store) == before, f"OL_SEED={seed}"
             else:
                 numbers = draw.sample(range(10), draw.randrange(1, 4))
-                store.put_topics([topic(each, draw.randrange(1, 9), note="ä\n\0") for each in numbers])
+                asyncio.run(store.put_topics([topic(each, draw.randrange(1, 9), note="ä\n\0") for each in numbers]))
 
 
 def test_a_file_of_the_first_format_is_read_and_goes_on_in_the_present_one(tmp_path):
@@ -105,7 +114,7 @@ def test_a_file_of_the_first_format_is_read_and_goes_on_in_the_present_one(tmp_p
         store = opened(tmp_path)
         assert (store.cluster_id, store.node_id) == ("abcdefghijklmnopqrstuv", 4)
         assert store.topics()["orders"].partitions == 3
-    assert store.reserve_producer_ids(10, 0) == 1000
+    assert asyncio.run(store.reserve_producer_ids(10, 0)) == 1000
     assert json.loads((tmp_path / FILE).read_bytes().split(b"\n")[0])["format"] == 2
     (tmp_path / FILE).write_text(json.dumps(whole, indent=1)[:-20])
     with pytest.raises(CorruptionError):
@@ -115,7 +124,7 @@ def test_a_file_of_the_first_format_is_read_and_goes_on_in_the_present_one(tmp_p
 def _with_three_topics(path) -> bytes:
     store = opened(path)
     for number in range(1, 4):
-        store.put_topics((topic(number),))
+        asyncio.run(store.put_topics((topic(number),)))
     return (path / FILE).read_bytes()
 
 
@@ -130,7 +139,7 @@ def test_a_change_that_a_crash_cut_is_dropped_and_reported(tmp_path, caplog):
             assert sorted(store.topics()) == ["__consumer_offsets", "topic-1", "topic-2"]
             assert f"dropped {len(tail)} bytes" in caplog.text
     # The next change does not follow what was left.
-    store.put_topics((topic(9),))
+    asyncio.run(store.put_topics((topic(9),)))
     assert "topic-9" in opened(tmp_path).topics()
 
 
@@ -159,11 +168,11 @@ def test_damage_of_the_last_change_is_not_taken_for_a_crash(tmp_path):
 def test_a_change_that_failed_is_not_there_after_the_next_one(tmp_path):
     fs = _CountingFiles()
     store = opened(tmp_path, fs)
-    store.put_topics((topic(1),))
+    asyncio.run(store.put_topics((topic(1),)))
     fs.failing = True
     with pytest.raises(StorageError):
-        store.put_topics((topic(2), topic(3)))
+        asyncio.run(store.put_topics((topic(2), topic(3))))
     fs.failing = False
     assert sorted(store.topics()) == ["__consumer_offsets", "topic-1"]
-    store.put_topics((topic(4),))
+    asyncio.run(store.put_topics((topic(4),)))
     assert sorted(opened(tmp_path).topics()) == ["__consumer_offsets", "topic-1", "topic-4"]

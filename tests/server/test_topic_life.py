@@ -12,13 +12,19 @@ from offsetlog import error_codes
 from offsetlog.errors import StorageError
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
     DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsRequestResourceConfig,
+    InitProducerIdRequest,
     MetadataRequest,
     MetadataRequestTopic,
 )
+from offsetlog.server.metadata_store import FileMetadataStore
 
 from .batches import produced_batch
 from .running import Client, RunningServer
@@ -110,6 +116,29 @@ def test_a_delete_that_failed_can_be_repeated(client, server, monkeypatch):
     assert delete(client) == 0
     create(client, partitions=3)
     assert [fetch(client, 0, partition=number).high_watermark for number in range(3)] == [0, 0, 0]
+
+
+def test_topics_that_could_not_be_written_are_refused_and_not_there(client, monkeypatch):
+    create(client)
+
+    def fail(*_):
+        raise StorageError("the disk has failed")
+
+    new = CreateTopicsRequestTopic("new", 1, 1)
+    asked = MetadataRequest((MetadataRequestTopic(name="new"),))
+    grown = CreatePartitionsRequest((CreatePartitionsRequestTopic("orders", 5, None),))
+    with monkeypatch.context() as failing:
+        failing.setattr(FileMetadataStore, "_write", fail)
+        refused = error_codes.KAFKA_STORAGE_ERROR.code
+        assert client.ask(CreateTopicsRequest((new,)), 7).topics[0].error_code == refused
+        assert client.ask(asked, 12).topics[0].error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+        assert client.ask(grown, 3).results[0].error_code == refused
+        assert client.ask(InitProducerIdRequest(None, 1000), 4).error_code != 0
+        assert delete(client) == refused
+    assert len(client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12).topics[0].partitions) == 1
+    assert produce(client, produced_batch(1, timestamp=NOW)).base_offset == 0
+    assert client.ask(CreateTopicsRequest((new,)), 7).topics[0].error_code == 0
+    assert client.ask(grown, 3).results[0].error_code == 0
 
 
 def test_the_checkpoint_of_a_deleted_topic_does_not_come_back(client, server, tmp_path, monkeypatch):

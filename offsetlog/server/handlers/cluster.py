@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 from offsetlog import error_codes
+from offsetlog.errors import StorageError
 from offsetlog.protocol import APIS
 from offsetlog.protocol.messages import (
     ApiVersionsResponse,
@@ -25,6 +27,8 @@ from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers.topics import is_valid_name, new_topic
 from offsetlog.server.node import NodeState
 from offsetlog.server.placement import Node
+
+_log = logging.getLogger(__name__)
 
 #: The keys of the APIs that are served.
 SERVED: set[int] = set()
@@ -87,6 +91,39 @@ def unsupported_api_versions() -> ApiVersionsResponse:
 def metadata(node: NodeState, exchange: Exchange) -> None:
     """Answers with the nodes, and with topics that are asked for; may make those."""
     request: MetadataRequest = exchange.request.message
+    names = _names_to_make(node, request)
+    if names:
+        node.disk.answer(exchange, _make_and_answer(node, exchange, names))
+    else:
+        _answer_metadata(node, exchange)
+
+
+def _names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
+    # Topics that are asked for by name alone, and are not there.
+    if not (request.allow_auto_topic_creation and node.topic_defaults.auto_create):
+        return []
+    asked = request.topics or ()
+    if any(each.name is None or any(each.topic_id) for each in asked):
+        return []
+    names = dict.fromkeys(each.name or "" for each in asked)
+    return [each for each in names if is_valid_name(each) and node.metadata.topic(each) is None]
+
+
+async def _make_and_answer(node: NodeState, exchange: Exchange, names: list[str]) -> None:
+    async with node.metadata.changing:
+        # Another client may have made them meanwhile.
+        missing = [each for each in names if node.metadata.topic(each) is None]
+        try:
+            await node.metadata.put_topics(
+                [new_topic(each, node.topic_defaults.partitions) for each in missing]
+            )
+        except StorageError as failure:
+            _log.error("topics are not made: %s", failure)
+    _answer_metadata(node, exchange)
+
+
+def _answer_metadata(node: NodeState, exchange: Exchange) -> None:
+    request: MetadataRequest = exchange.request.message
     names_ids = any(each.name is None or any(each.topic_id) for each in request.topics or ())
     if names_ids and exchange.version < METADATA_BY_ID:
         exchange.reply(_refused_metadata(request, error_codes.INVALID_REQUEST))
@@ -143,9 +180,8 @@ def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[Metadat
     if by_id:
         found = [_of_id(node, each) for each in dict.fromkeys(by_id)]
     else:
-        may_create = request.allow_auto_topic_creation and node.topic_defaults.auto_create
         names = dict.fromkeys(each.name for each in asked)
-        found = [_of_name(node, each or "", may_create=may_create) for each in names]
+        found = [_of_name(node, each or "") for each in names]
     return sorted(found, key=lambda each: each.error_code != 0)
 
 
@@ -158,13 +194,11 @@ def _of_id(node: NodeState, topic_id: bytes) -> MetadataResponseTopic:
     return _described(node, topic.name)
 
 
-def _of_name(node: NodeState, name: str, *, may_create: bool) -> MetadataResponseTopic:
+def _of_name(node: NodeState, name: str) -> MetadataResponseTopic:
     if node.metadata.topic(name) is None:
         if not is_valid_name(name):
             return MetadataResponseTopic(error_codes.INVALID_TOPIC_EXCEPTION.code, name)
-        if not may_create:
-            return MetadataResponseTopic(error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, name)
-        node.metadata.put_topics((new_topic(name, node.topic_defaults.partitions),))
+        return MetadataResponseTopic(error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, name)
     return _described(node, name)
 
 

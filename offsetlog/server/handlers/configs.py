@@ -163,15 +163,20 @@ def _text(value: object) -> str:
 
 def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
     """Changes the settings of topics, those of one topic all or none, or says whether it would."""
+    node.disk.answer(exchange, _alter_configs(node, exchange))
+
+
+async def _alter_configs(node: NodeState, exchange: Exchange) -> None:
     request: IncrementalAlterConfigsRequest = exchange.request.message
     responses = []
     for asked in request.resources:
         error, reason = error_codes.NONE, None
         try:
-            topic = _altered(node, asked)
-            if not request.validate_only:
-                node.metadata.put_topics((topic,))
-                node.topics.change_settings(topic.name)
+            async with node.metadata.changing:
+                topic = _altered(node, asked)
+                if not request.validate_only:
+                    await node.metadata.put_topics((topic,))
+                    node.topics.change_settings(topic.name)
         except _RefusedError as refused:
             error, reason = refused.error, refused.reason
         except StorageError as failure:

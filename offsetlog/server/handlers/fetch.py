@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError
+from offsetlog.errors import ClosedError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.protocol.messages import (
     FetchRequest,
     FetchRequestTopic,
@@ -19,8 +21,10 @@ from offsetlog.protocol.messages import (
     FetchResponseResponsePartitionDivergingEpoch,
 )
 from offsetlog.server.exchange import Exchange
+from offsetlog.server.metadata_store import Topic
 from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
+from offsetlog.topics.partition_log import PartitionLog
 
 #: From this version on topics have ids in place of names.
 WITH_TOPIC_IDS = 13
@@ -51,13 +55,29 @@ def fetch(node: NodeState, exchange: Exchange) -> None:
     if request.session_epoch not in FULL_FETCH:
         exchange.reply(FetchResponse(error_code=error_codes.FETCH_SESSION_ID_NOT_FOUND.code))
         return
-    _Fetch(node, exchange).begin()
+    wanted = (
+        (found, each.partition)
+        for topic in request.topics
+        if (found := _topic(node, exchange.version, topic)) is not None
+        for each in topic.partitions
+    )
+    unopened = node.logs.unopened(wanted)
+    if unopened:
+        node.disk.answer(exchange, _opened_first(node, exchange, unopened))
+    else:
+        _Fetch(node, exchange).begin()
+
+
+async def _opened_first(node: NodeState, exchange: Exchange, unopened: list[PartitionLog]) -> None:
+    async with node.logs.use(unopened):
+        await _Fetch(node, exchange).begin_cold()
 
 
 class _Fetch:
     # One request, from its first look at the logs to its answer.
 
     def __init__(self, node: NodeState, exchange: Exchange) -> None:
+        self._node = node
         self._request: FetchRequest = exchange.request.message
         self._exchange = exchange
         self._is_committed_only = self._request.isolation_level == READ_COMMITTED
@@ -79,17 +99,35 @@ class _Fetch:
     # ------------------------------------------------------------------------------------------- waiting
 
     def begin(self) -> None:
-        """Answers at once, or begins to wait."""
-        request = self._request
+        """Answers at once, or begins to wait; what the disk has is read on another thread."""
+        if self._is_warm():
+            self._answer_or_wait(*self._read_enough())
+        else:
+            self._node.disk.answer(self._exchange, self.begin_cold())
+
+    async def begin_cold(self) -> None:
+        """Reads on another thread; then as `begin`."""
+        with self._pinned():
+            found = await self._node.disk.run(self._read_enough)
+        self._answer_or_wait(*found)
+
+    def _read_enough(self) -> tuple[list[list[Answer]], bool]:
+        # The answers, and whether they can be given at once; on any thread.
         answers, size, must_answer = self._read()
         is_enough = size >= self._bytes_min or (size > 0 and self._has_enough())
-        if must_answer or is_enough or request.max_wait_ms <= 0 or not self._places:
+        return answers, must_answer or is_enough
+
+    def _answer_or_wait(self, answers: list[list[Answer]], is_enough: bool) -> None:
+        if is_enough or self._request.max_wait_ms <= 0 or not self._places:
             self._reply(answers)
-            return
+        elif not self._exchange.is_abandoned:
+            self._wait()
+
+    def _wait(self) -> None:
         for log in self._logs.values():
             log.watch(self._look)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(request.max_wait_ms / 1000, self._finish)
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         self._exchange.on_abandoned(self._stop)
         self._exchange.wait()
 
@@ -124,15 +162,40 @@ class _Fetch:
 
     def _finish(self) -> None:
         self._stop()
-        self._reply(self._read()[0])
+        if self._is_warm():
+            self._reply(self._read()[0])
+        else:
+            self._node.disk.answer(self._exchange, self._finish_cold())
+
+    async def _finish_cold(self) -> None:
+        with self._pinned():
+            answers, _, _ = await self._node.disk.run(self._read)
+        self._reply(answers)
 
     # ------------------------------------------------------------------------------------------- reading
+
+    def _is_warm(self) -> bool:
+        return all(
+            place.log is None or place.log.is_warm(place.asked.fetch_offset)
+            for _, places in self._places
+            for place in places
+        )
+
+    @contextmanager
+    def _pinned(self) -> Iterator[None]:
+        for log in self._logs.values():
+            log.pin()
+        try:
+            yield
+        finally:
+            for log in self._logs.values():
+                log.unpin()
 
     def _end_of(self, log: ReadableLog) -> int:
         return log.last_stable_offset if self._is_committed_only else log.watermark
 
     def _read(self) -> tuple[list[list[Answer]], int, bool]:
-        # The answers, the bytes in them, and whether one of them has to be given at once.
+        # The answers, the bytes in them, and whether one of them has to be given at once; on any thread.
         left = self._bytes_max
         size, must_answer = 0, False
         answers = []
@@ -171,6 +234,8 @@ class _Fetch:
             )
         except OffsetOutOfRangeError:
             return _refused(asked, error_codes.OFFSET_OUT_OF_RANGE), True
+        except ClosedError:  # its topic was deleted
+            return _refused(asked, error_codes.UNKNOWN_TOPIC_OR_PARTITION), True
         except OffsetLogError:
             return _refused(asked, error_codes.KAFKA_STORAGE_ERROR), True
         if diverging is not None:
@@ -200,15 +265,19 @@ class _Fetch:
         )
 
 
+def _topic(node: NodeState, version: int, topic: FetchRequestTopic) -> Topic | None:
+    if version >= WITH_TOPIC_IDS:
+        return node.metadata.topic_of_id(topic.topic_id)
+    return node.metadata.topic(topic.topic)
+
+
 def _place(
     node: NodeState, version: int, topic: FetchRequestTopic, asked: FetchRequestTopicPartition
 ) -> _Place:
-    if version >= WITH_TOPIC_IDS:
-        found, unknown = node.metadata.topic_of_id(topic.topic_id), error_codes.UNKNOWN_TOPIC_ID
-    else:
-        found, unknown = node.metadata.topic(topic.topic), error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    found = _topic(node, version, topic)
     if found is None:
-        return _Place(asked, None, unknown)
+        is_by_id = version >= WITH_TOPIC_IDS
+        return _Place(asked, None, UNKNOWN[1] if is_by_id else UNKNOWN[0])
     if not 0 <= asked.partition < found.partitions:
         return _Place(asked, None, error_codes.UNKNOWN_TOPIC_OR_PARTITION)
     log = node.logs.readable(found, asked.partition)

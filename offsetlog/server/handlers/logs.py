@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,8 +24,7 @@ from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers.fetch import READ_COMMITTED, epoch_error
 from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
-
-_log = logging.getLogger(__name__)
+from offsetlog.topics.partition_log import PartitionLog
 
 #: Times that are no times: the log end, the log start, the newest record, the start of what is here
 #: and not in remote storage.
@@ -83,8 +80,39 @@ Places = list[tuple[str, list[Answer | _TimeQuestion]]]
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
     """Answers with offsets by time, the ends of logs among them; what has to be read is read on another thread."""
     request: ListOffsetsRequest = exchange.request.message
+    wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    unopened = _unopened(node, wanted)
+    if unopened:
+        node.disk.answer(exchange, _list_opened(node, exchange, unopened))
+        return
+    places = _places(node, exchange)
+    if any(isinstance(each, _TimeQuestion) for _, own in places for each in own):
+        node.disk.answer(exchange, _list_read(node, exchange, places))
+    else:
+        exchange.reply(_response(places))
+
+
+async def _list_opened(node: NodeState, exchange: Exchange, unopened: list[PartitionLog]) -> None:
+    async with node.logs.use(unopened):
+        await _list_read(node, exchange, _places(node, exchange))
+
+
+async def _list_read(node: NodeState, exchange: Exchange, places: Places) -> None:
+    logs = [each.log for _, own in places for each in own if isinstance(each, _TimeQuestion)]
+    for log in logs:
+        log.pin()
+    try:
+        response = await node.disk.run(partial(_response, places))
+    finally:
+        for log in logs:
+            log.unpin()
+    exchange.reply(response)
+
+
+def _places(node: NodeState, exchange: Exchange) -> Places:
+    request: ListOffsetsRequest = exchange.request.message
     is_committed_only = request.isolation_level == READ_COMMITTED
-    places: Places = [
+    return [
         (
             topic.name,
             [
@@ -94,12 +122,12 @@ def list_offsets(node: NodeState, exchange: Exchange) -> None:
         )
         for topic in request.topics
     ]
-    if not any(isinstance(each, _TimeQuestion) for _, own in places for each in own):
-        exchange.reply(_response(places))
-        return
-    exchange.wait()
-    reading = asyncio.get_running_loop().run_in_executor(None, _response, places)
-    reading.add_done_callback(partial(_reply, exchange))
+
+
+def _unopened(node: NodeState, wanted: list[tuple[str, int]]) -> list[PartitionLog]:
+    return node.logs.unopened(
+        (topic, number) for name, number in wanted if (topic := node.metadata.topic(name)) is not None
+    )
 
 
 def _response(places: Places) -> ListOffsetsResponse:
@@ -112,16 +140,6 @@ def _response(places: Places) -> ListOffsetsResponse:
             for name, own in places
         )
     )
-
-
-def _reply(exchange: Exchange, reading: asyncio.Future[ListOffsetsResponse]) -> None:
-    if reading.cancelled():
-        exchange.end("the server stops")
-    elif (failure := reading.exception()) is not None:
-        _log.error("ListOffsets: nothing was answered", exc_info=failure)
-        exchange.end("a handler failed")
-    else:
-        exchange.reply(reading.result())
 
 
 def _offset(
@@ -161,6 +179,23 @@ def _found(log: ReadableLog, number: int, timestamp: int, end: int) -> Answer | 
 
 def offset_for_leader_epoch(node: NodeState, exchange: Exchange) -> None:
     """Answers where leader epochs end."""
+    request: OffsetForLeaderEpochRequest = exchange.request.message
+    wanted = [(topic.topic, each.partition) for topic in request.topics for each in topic.partitions]
+    unopened = _unopened(node, wanted)
+    if unopened:
+        node.disk.answer(exchange, _epoch_ends_opened(node, exchange, unopened))
+    else:
+        _answer_epoch_ends(node, exchange)
+
+
+async def _epoch_ends_opened(
+    node: NodeState, exchange: Exchange, unopened: list[PartitionLog]
+) -> None:
+    async with node.logs.use(unopened):
+        _answer_epoch_ends(node, exchange)
+
+
+def _answer_epoch_ends(node: NodeState, exchange: Exchange) -> None:
     request: OffsetForLeaderEpochRequest = exchange.request.message
     exchange.reply(
         OffsetForLeaderEpochResponse(

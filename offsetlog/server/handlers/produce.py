@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import OffsetLogError, TooLargeError
+from offsetlog.errors import ClosedError, OffsetLogError, TooLargeError
 from offsetlog.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -95,6 +95,28 @@ def produce(node: NodeState, exchange: Exchange) -> None:
     """Appends one batch a partition, and answers when the records are as safe as was asked for."""
     request: ProduceRequest = exchange.request.message
     refusal = _refusal(request)
+    wanted = (
+        (found, each.index_)
+        for topic in request.topic_data
+        if refusal is None and (found := _topic(node, exchange.version, topic)) is not None
+        for each in topic.partition_data
+    )
+    unopened = node.logs.unopened(wanted, makes=True)
+    if unopened:
+        node.disk.answer(exchange, _opened_first(node, exchange, refusal, unopened))
+    else:
+        _produce(node, exchange, refusal)
+
+
+async def _opened_first(
+    node: NodeState, exchange: Exchange, refusal: ErrorCode | None, unopened: list[PartitionLog]
+) -> None:
+    async with node.logs.use(unopened, makes=True):
+        _produce(node, exchange, refusal)
+
+
+def _produce(node: NodeState, exchange: Exchange, refusal: ErrorCode | None) -> None:
+    request: ProduceRequest = exchange.request.message
     places = [
         [_appended(node, exchange, request, topic, each, refusal) for each in topic.partition_data]
         for topic in request.topic_data
@@ -132,11 +154,12 @@ def _appended(
     number = data.index_
     if refusal is not None:
         return _Place(Answer(number, refusal.code, base_offset=-1))
-    if exchange.version >= WITH_TOPIC_IDS:
-        topic, unknown = node.metadata.topic_of_id(asked.topic_id), error_codes.UNKNOWN_TOPIC_ID
-    else:
-        topic, unknown = node.metadata.topic(asked.name), error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    topic = _topic(node, exchange.version, asked)
     if topic is None:
+        is_by_id = exchange.version >= WITH_TOPIC_IDS
+        unknown = (
+            error_codes.UNKNOWN_TOPIC_ID if is_by_id else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        )
         return _Place(Answer(number, unknown.code, base_offset=-1))
     if not 0 <= number < topic.partitions:
         return _Place(
@@ -145,6 +168,12 @@ def _appended(
     if topic.is_internal:
         return _Place(Answer(number, error_codes.INVALID_TOPIC_EXCEPTION.code, base_offset=-1))
     return _append(node, topic, number, data.records or b"", takes_zstd=exchange.version >= WITH_ZSTD)
+
+
+def _topic(node: NodeState, version: int, asked: ProduceRequestTopicData) -> Topic | None:
+    if version >= WITH_TOPIC_IDS:
+        return node.metadata.topic_of_id(asked.topic_id)
+    return node.metadata.topic(asked.name)
 
 
 def _append(
@@ -158,6 +187,10 @@ def _append(
         )
     except TooLargeError:
         return _Place(Answer(number, error_codes.RECORD_LIST_TOO_LARGE.code, base_offset=-1))
+    except ClosedError:  # its topic is being deleted
+        return _Place(
+            Answer(number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, base_offset=-1)
+        )
     except OffsetLogError as failure:
         fields = {"topic": topic.name, "number": number}
         _log.error("%s-%d: nothing was appended: %s", topic.name, number, failure, extra=fields)
@@ -256,8 +289,21 @@ def init_producer_id(node: NodeState, exchange: Exchange) -> None:
             )
         )
         return
+    if node.producer_ids.has_more():
+        _give_producer_id(node, exchange)
+    else:
+        node.disk.answer(exchange, _reserve_producer_ids(node, exchange))
+
+
+def _give_producer_id(node: NodeState, exchange: Exchange) -> None:
+    exchange.reply(
+        InitProducerIdResponse(producer_id=node.producer_ids.take(), producer_epoch=0)
+    )
+
+
+async def _reserve_producer_ids(node: NodeState, exchange: Exchange) -> None:
     try:
-        producer_id = node.producer_ids.take()
+        await node.producer_ids.reserve()
     except OffsetLogError:
         exchange.reply(
             InitProducerIdResponse(
@@ -267,4 +313,4 @@ def init_producer_id(node: NodeState, exchange: Exchange) -> None:
             )
         )
         return
-    exchange.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+    _give_producer_id(node, exchange)

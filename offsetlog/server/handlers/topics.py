@@ -28,7 +28,7 @@ from offsetlog.protocol.messages import (
     DeleteTopicsResponseResponse,
 )
 from offsetlog.server.exchange import Exchange
-from offsetlog.server.metadata_store import Topic, with_partitions
+from offsetlog.server.metadata_store import Topic, name_in_metrics, with_partitions
 from offsetlog.server.node import NodeState
 from offsetlog.topics import configs
 
@@ -72,8 +72,38 @@ class _RefusedError(Exception):
 
 def create_topics(node: NodeState, exchange: Exchange) -> None:
     """Makes topics, or says whether it would."""
+    node.disk.answer(exchange, _create_topics(node, exchange))
+
+
+async def _create_topics(node: NodeState, exchange: Exchange) -> None:
     request: CreateTopicsRequest = exchange.request.message
+    async with node.metadata.changing:
+        made, results = _made_topics(node, request)
+        try:
+            await node.metadata.put_topics(made)
+        except StorageError as failure:
+            _log.error("topics are not made: %s", failure)
+            results = [_not_written(each, failure) for each in results]
+    exchange.reply(CreateTopicsResponse(topics=tuple(results)))
+
+
+def _not_written(
+    result: CreateTopicsResponseTopic, failure: StorageError
+) -> CreateTopicsResponseTopic:
+    if result.error_code:
+        return result
+    return CreateTopicsResponseTopic(
+        result.name, error_code=error_codes.KAFKA_STORAGE_ERROR.code, error_message=str(failure)
+    )
+
+
+def _made_topics(
+    node: NodeState, request: CreateTopicsRequest
+) -> tuple[list[Topic], list[CreateTopicsResponseTopic]]:
+    # The topics that are to be made, none of them twice in metrics, and the answers.
     counts = Counter(each.name for each in request.topics)
+    made: list[Topic] = []
+    made_names: dict[str, str] = {}
     results = []
     left = PARTITIONS_MAX
     for asked in {each.name: each for each in request.topics}.values():
@@ -83,9 +113,11 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
                     error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
                 )
             topic = _checked_topic(node, asked)
+            _check_name_in_metrics(asked.name, made_names.get(name_in_metrics(asked.name)))
             left = _without(left, topic.partitions)
             if not request.validate_only:
-                node.metadata.put_topics((topic,))
+                made.append(topic)
+                made_names[name_in_metrics(asked.name)] = asked.name
         except _RefusedError as refused:
             results.append(
                 CreateTopicsResponseTopic(
@@ -94,7 +126,7 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
             )
             continue
         results.append(_created(topic, is_made=not request.validate_only))
-    exchange.reply(CreateTopicsResponse(topics=tuple(results)))
+    return made, results
 
 
 def _without(left: int, partitions: int) -> int:
@@ -115,12 +147,7 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
         raise _RefusedError(
             error_codes.TOPIC_ALREADY_EXISTS, f"topic {asked.name} is there already"
         )
-    clash = _clash(node, asked.name)
-    if clash is not None:
-        raise _RefusedError(
-            error_codes.INVALID_TOPIC_EXCEPTION,
-            f"{asked.name} and {clash}, which is there, have the same name in metrics",
-        )
+    _check_name_in_metrics(asked.name, node.metadata.named_alike(asked.name))
     partitions = asked.num_partitions
     if asked.assignments:
         _check_assignments(node, asked)
@@ -150,13 +177,12 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
     return new_topic(asked.name, partitions, own)
 
 
-def _clash(node: NodeState, name: str) -> str | None:
-    """A topic whose name differs in dots and underscores alone."""
-    plain = name.replace(".", "_")
-    if plain == name and "_" not in name:
-        return None
-    names = node.metadata.topics()
-    return next((each for each in names if each.replace(".", "_") == plain), None)
+def _check_name_in_metrics(name: str, other: str | None) -> None:
+    if other is not None:
+        raise _RefusedError(
+            error_codes.INVALID_TOPIC_EXCEPTION,
+            f"{name} and {other}, which is there, have the same name in metrics",
+        )
 
 
 def _check_assignments(node: NodeState, asked: CreateTopicsRequestTopic) -> None:
@@ -206,20 +232,27 @@ def _created(topic: Topic, *, is_made: bool) -> CreateTopicsResponseTopic:
 
 def delete_topics(node: NodeState, exchange: Exchange) -> None:
     """Deletes topics, and the positions that groups have in them."""
+    node.disk.answer(exchange, _delete_topics(node, exchange))
+
+
+async def _delete_topics(node: NodeState, exchange: Exchange) -> None:
     request: DeleteTopicsRequest = exchange.request.message
     if exchange.version < DELETE_BY_ID:
         asked: list[tuple[str | None, bytes]] = [(each, bytes(16)) for each in request.topic_names]
     else:
         asked = [(each.name, each.topic_id) for each in request.topics]
     counts = Counter(asked)
-    results = tuple(
-        _delete(node, *each) if count == 1 else _refused_delete(*each, "it is asked for twice")
-        for each, count in counts.items()
-    )
+    results = []
+    async with node.metadata.changing:
+        for each, count in counts.items():
+            if count == 1:
+                results.append(await _delete(node, *each))
+            else:
+                results.append(_refused_delete(*each, "it is asked for twice"))
     deleted = [each.name for each in results if each.error_code == 0 and each.name]
     if deleted:
         node.manager.on_topic_deleted_async(deleted).add_done_callback(_positions_deleted)
-    exchange.reply(DeleteTopicsResponse(responses=results))
+    exchange.reply(DeleteTopicsResponse(responses=tuple(results)))
 
 
 def _positions_deleted(pending: Pending[int]) -> None:
@@ -238,7 +271,7 @@ def _refused_delete(
     )
 
 
-def _delete(
+async def _delete(
     node: NodeState, name: str | None, topic_id: bytes
 ) -> DeleteTopicsResponseResponse:
     is_by_id = name is None
@@ -258,8 +291,8 @@ def _delete(
     try:
         # Its directories first: a topic without logs is empty, and logs without a topic would be
         # found again by the next start.
-        node.topics.delete(topic.name, topic.topic_id)
-        node.metadata.remove_topic(topic.name)
+        async with node.topics.deleted(topic.name, topic.topic_id):
+            await node.metadata.remove_topic(topic.name)
     except StorageError as failure:
         return DeleteTopicsResponseResponse(
             topic.name, topic.topic_id, error_codes.KAFKA_STORAGE_ERROR.code, str(failure)
@@ -272,7 +305,29 @@ def _delete(
 
 def create_partitions(node: NodeState, exchange: Exchange) -> None:
     """Adds partitions to topics, or says whether it would."""
+    node.disk.answer(exchange, _create_partitions(node, exchange))
+
+
+async def _create_partitions(node: NodeState, exchange: Exchange) -> None:
     request: CreatePartitionsRequest = exchange.request.message
+    async with node.metadata.changing:
+        grown, results = _grown_topics(node, request)
+        try:
+            await node.metadata.put_topics(grown)
+        except StorageError as failure:
+            _log.error("partitions are not added: %s", failure)
+            error = error_codes.KAFKA_STORAGE_ERROR.code
+            results = [
+                each if each.error_code else each._replace(error_code=error, error_message=str(failure))
+                for each in results
+            ]
+    exchange.reply(CreatePartitionsResponse(results=tuple(results)))
+
+
+def _grown_topics(
+    node: NodeState, request: CreatePartitionsRequest
+) -> tuple[list[Topic], list[CreatePartitionsResponseResult]]:
+    grown = []
     results = []
     left = PARTITIONS_MAX
     counts = Counter(each.name for each in request.topics)
@@ -286,13 +341,13 @@ def create_partitions(node: NodeState, exchange: Exchange) -> None:
             topic = _with_more_partitions(node, asked)
             left = _without(left, topic.partitions - (0 if before is None else before.partitions))
             if not request.validate_only:
-                node.metadata.put_topics((topic,))
+                grown.append(topic)
             results.append(CreatePartitionsResponseResult(asked.name))
         except _RefusedError as refused:
             results.append(
                 CreatePartitionsResponseResult(asked.name, refused.error.code, refused.reason)
             )
-    exchange.reply(CreatePartitionsResponse(results=tuple(results)))
+    return grown, results
 
 
 def _with_more_partitions(node: NodeState, asked: CreatePartitionsRequestTopic) -> Topic:

@@ -1,0 +1,65 @@
+"""What waits for the disk, done on threads; the request that asked for it is answered when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from offsetlog.server.exchange import Exchange
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Requests that read from the disk at the same time; the others wait for them.
+THREADS = 8
+
+
+class DiskWork:
+    """The work of one server; every method is called on its event loop.
+
+    Args:
+        loop: the server's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(THREADS, "offsetlog-disk")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Calls a function on a thread, and returns what it does."""
+        return await self._loop.run_in_executor(self._pool, function)
+
+    def answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
+        """Has a coroutine answer a request; the next ones of its connection wait for the answer.
+
+        If it fails, the connection ends, as it does when another handler fails.
+        """
+        exchange.wait(ends_soon=True)
+        task = self._loop.create_task(self._answer(exchange, handler))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
+        try:
+            await handler
+        except asyncio.CancelledError:
+            exchange.end("the server stops")
+            raise
+        except Exception:
+            api = exchange.request.api_key
+            _log.exception("API %d: nothing was answered", api, extra={"api": api})
+            exchange.end("a handler failed")
+
+    async def stop(self, seconds: float) -> None:
+        """Waits for what is under way, at most for some time, and gives up the rest."""
+        tasks = set(self._tasks)
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=seconds)
+            for task in left:
+                task.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,85 @@
+"""What a clean stop writes down of topics' logs, so that the next start need not open them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from offsetlog._native.files import FileSystem, format_uuid, parse_uuid
+from offsetlog.directory.checked_journal import CheckedJournal
+from offsetlog.errors import CorruptionError
+
+FILE = "offsetlog-topics.json"
+
+Key = tuple[str, int]
+
+
+class StoppedLog(NamedTuple):
+    """One log, as it was closed.
+
+    Attributes:
+        topic_id: 16 bytes.
+        end: the log end, all of it on disk.
+        leader_epoch: of its leader.
+    """
+
+    topic_id: bytes
+    end: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanStop:
+    """All logs that a stop left clean.
+
+    Attributes:
+        logs: by topic and number.
+        highest_producer_id: in any of them, -1 for none.
+    """
+
+    logs: Mapping[Key, StoppedLog] = field(default_factory=dict)
+    highest_producer_id: int = -1
+
+
+def read_clean_stop(directory: Path, fs: FileSystem) -> CleanStop:
+    """Returns what the last stop wrote; nothing where the file is missing or damaged.
+
+    A log that is not in it is opened by the start, so that nothing else is lost with the file.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    path = directory / FILE
+    if not fs.exists(path):
+        return CleanStop()
+    try:
+        content, _ = CheckedJournal(path, fs).read()
+        logs = {
+            (str(topic), int(number)): StoppedLog(parse_uuid(topic_id), int(end), int(epoch))
+            for topic, topic_id, partitions in content["topics"]
+            for number, end, epoch in partitions
+        }
+        return CleanStop(logs, int(content["highest_producer_id"]))
+    except (CorruptionError, ValueError, KeyError, TypeError):
+        return CleanStop()
+
+
+def write_clean_stop(directory: Path, fs: FileSystem, stop: CleanStop) -> None:
+    """Replaces the file.
+
+    Raises:
+        StorageError: it was not written; that of an earlier stop may be there, whose ends do not fit.
+    """
+    topics: dict[tuple[str, bytes], list[tuple[int, int, int]]] = {}
+    for (topic, number), log in stop.logs.items():
+        topics.setdefault((topic, log.topic_id), []).append((number, log.end, log.leader_epoch))
+    CheckedJournal(directory / FILE, fs).replace(
+        {
+            "highest_producer_id": stop.highest_producer_id,
+            "topics": [
+                [topic, format_uuid(topic_id), numbers] for (topic, topic_id), numbers in topics.items()
+            ],
+        }
+    )

@@ -1,0 +1,160 @@
+"""Logs of topics opened, made and closed on threads, so that the event loop waits for none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any
+
+from offsetlog._native.topic_log import TopicLog
+from offsetlog.errors import ClosedError, CorruptionError, OffsetLogError
+from offsetlog.topics.partition_log import PartitionLog, Unopened
+
+_log = logging.getLogger(__name__)
+
+#: Logs that are opened or closed at the same time.
+THREADS = 4
+#: As many logs are looked at for one to close, each time that one was opened.
+LOOKED_AT_MAX = 100
+
+#: Opens the log of a partition, or makes it where nothing is given, on any thread.
+OpenLog = Callable[[PartitionLog, Unopened | None], TopicLog]
+
+
+class Openings:
+    """The openings and closings of a node's logs; every method is called on its event loop.
+
+    Args:
+        loop: the node's.
+        open_log, close_log: open and close one, on any thread.
+        unsound: called when a log could not be opened or closed cleanly.
+        open_logs_max: above it, logs that nobody uses are closed, those first that were not used lately.
+
+    Attributes:
+        open_logs_max: as it was given.
+        is_stopped: whether nothing is opened any more.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        open_log: OpenLog,
+        close_log: Callable[[TopicLog], Unopened],
+        unsound: Callable[[], None],
+        open_logs_max: int,
+    ) -> None:
+        self._loop = loop
+        self._open_log = open_log
+        self._close_log = close_log
+        self._unsound = unsound
+        self.open_logs_max = open_logs_max
+        self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-open")
+        #: What is being opened or closed.
+        self._tasks: dict[PartitionLog, asyncio.Task[None]] = {}
+        #: Those that are open; the first is looked at next when one has to be closed.
+        self._open: dict[PartitionLog, None] = {}
+        self.is_stopped = False
+
+    @property
+    def count(self) -> int:
+        """How many logs are open."""
+        return len(self._open)
+
+    def attach(self, partition: PartitionLog, log: TopicLog) -> None:
+        """Has a partition use a log that was opened for it."""
+        partition.attach(log)
+        self._open[partition] = None
+
+    @asynccontextmanager
+    async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
+        """Opens the logs of partitions, with `makes` those that are not there yet, and keeps them open.
+
+        A log that cannot be opened is reported, and raises its failure where it is used.
+        """
+        for partition in partitions:
+            partition.pin()
+        try:
+            await asyncio.gather(*(self._ready(each, makes=makes) for each in partitions))
+            yield
+        finally:
+            for partition in partitions:
+                partition.unpin()
+
+    async def _ready(self, partition: PartitionLog, *, makes: bool) -> None:
+        # What is being closed has to be opened again then.
+        while (task := self._tasks.get(partition)) is not None:
+            await asyncio.shield(task)
+        if partition.needs_opening(makes=makes) and not self.is_stopped:
+            await asyncio.shield(self._begin(partition, self._opened(partition)))
+
+    def _begin(self, partition: PartitionLog, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._tasks[partition] = self._loop.create_task(self._until_done(partition, work))
+        return task
+
+    async def _until_done(self, partition: PartitionLog, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        finally:
+            del self._tasks[partition]
+
+    async def _opened(self, partition: PartitionLog) -> None:
+        try:
+            log = await self._loop.run_in_executor(
+                self._pool, self._open_log, partition, partition.unopened
+            )
+        except ClosedError as failure:
+            partition.refuse_once(failure)  # its topic was deleted
+        except OffsetLogError as failure:
+            _log.error("%s-%d: not opened: %s", partition.topic, partition.number, failure)
+            self._unsound()
+            # A disk that was full, or a limit of open files, may not be so the next time.
+            is_damaged = isinstance(failure, CorruptionError)
+            (partition.refuse if is_damaged else partition.refuse_once)(failure)
+        else:
+            self.attach(partition, log)
+            self._close_some()
+
+    # ----------------------------------------------------------------------------------------- closing
+
+    def _close_some(self) -> None:
+        # What was used since it was last looked at has another chance.
+        for partition in list(islice(self._open, LOOKED_AT_MAX)):
+            if len(self._open) <= self.open_logs_max:
+                return
+            del self._open[partition]
+            if not self.close_unused(partition) and partition.log is not None:
+                self._open[partition] = None
+
+    def close_unused(self, partition: PartitionLog) -> bool:
+        """Begins to close the log of a partition if nobody uses it; whether it does."""
+        if self.is_stopped or partition in self._tasks or not partition.may_be_closed():
+            return False
+        self._open.pop(partition, None)
+        self._begin(partition, self._closed(partition, partition.set_aside()))
+        return True
+
+    async def _closed(self, partition: PartitionLog, log: TopicLog) -> None:
+        try:
+            partition.closed(await self._loop.run_in_executor(self._pool, self._close_log, log))
+        except OffsetLogError as failure:
+            _log.error("%s-%d: not closed cleanly: %s", partition.topic, partition.number, failure)
+            self._unsound()
+
+    async def settle(self, partitions: Collection[PartitionLog]) -> None:
+        """Returns when nothing is opened or closed of these; they count as open no more."""
+        tasks = [self._tasks[each] for each in partitions if each in self._tasks]
+        if tasks:
+            await asyncio.wait(tasks)
+        for partition in partitions:
+            self._open.pop(partition, None)
+
+    async def stop(self) -> None:
+        """Opens nothing any more, and returns when nothing is opened or closed."""
+        self.is_stopped = True
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+        self._pool.shutdown(wait=False)
