@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -83,11 +84,19 @@ def until(condition, step, seconds: float = 40.0) -> None:
         step()
 
 
+@contextmanager
+def new_reader(server):
+    made = Reader(server)
+    try:
+        yield made
+    finally:
+        made.consumer.close()
+
+
 @pytest.fixture
 def reader(server):
-    made = Reader(server)
-    yield made
-    made.consumer.close()
+    with new_reader(server) as made:
+        yield made
 
 
 def values(polled: dict) -> list[bytes]:
@@ -102,13 +111,15 @@ def offsets(server) -> dict[int, int]:
 # ------------------------------------------------------------------------------------------ confluent
 
 
-def test_a_consumer_survives_a_coordinator_that_loads(server, reader):
+def test_a_consumer_survives_a_coordinator_that_loads(server):
     produce(server, 10)
-    with server.faults.loading(GROUP) as loading:
+    # Before the consumer is there: it could join while something is produced.
+    with server.faults.loading(GROUP) as loading, new_reader(server) as reader:
         reader.until(lambda: loading.hits >= 2)
         assert not reader.assigned
-    assert len(reader.read(10)) == 10
-    reader.commit()
+        loading.release()
+        assert len(reader.read(10)) == 10
+        reader.commit()
     assert offsets(server) == {0: 5, 1: 5}
 
 
