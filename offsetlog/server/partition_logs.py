@@ -203,18 +203,20 @@ class PartitionLogs:
         return self._topics.get(topic.name, number)
 
     def unopened(self, wanted: Iterable[tuple[Topic, int]], *, makes: bool = False) -> list[PartitionLog]:
-        """Those of some partitions whose logs have to be opened before they are used.
+        """Some partitions if the log of one has to be opened before they are used; else none.
+
+        All of them, since the others have to stay open meanwhile.
 
         Args:
             wanted: topics and numbers of partitions; those that are not there are passed over.
             makes: whether logs that are not there yet are to be made.
         """
-        found = (
+        found = [
             self.writable(topic, number)
             for topic, number in wanted
             if topic.name != OFFSETS_TOPIC and not (makes and topic.is_internal) and 0 <= number < topic.partitions
-        )
-        return [each for each in found if each.needs_opening(makes=makes)]
+        ]
+        return found if any(each.needs_opening(makes=makes) for each in found) else []
 
     def use(
         self, partitions: Collection[PartitionLog], *, makes: bool = False

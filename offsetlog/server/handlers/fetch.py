@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
@@ -38,6 +38,8 @@ FULL_FETCH = (-1, 0)
 UNKNOWN = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID)
 
 Answer = FetchResponseResponsePartition
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +103,31 @@ class _Fetch:
     def begin(self) -> None:
         """Answers at once, or begins to wait; what the disk has is read on another thread."""
         if self._is_warm():
-            self._answer_or_wait(*self._read_enough())
+            self._answer_or_wait(self._read_enough())
         else:
-            self._node.disk.answer(self._exchange, self.begin_cold())
+            self._begin_reading(self._read_enough, self._answer_or_wait)
 
     async def begin_cold(self) -> None:
         """Reads on another thread; then as `begin`."""
-        with self._pinned():
-            found = await self._node.disk.run(self._read_enough)
-        self._answer_or_wait(*found)
+        self._pin()
+        await self._read_cold(self._read_enough, self._answer_or_wait)
+
+    def _begin_reading(self, read: Callable[[], Read], then: Callable[[Read], None]) -> None:
+        # Before the task begins to run, so that no log is closed meanwhile.
+        self._pin()
+        self._node.disk.answer(self._exchange, self._read_cold(read, then))
+
+    async def _read_cold(self, read: Callable[[], Read], then: Callable[[Read], None]) -> None:
+        try:
+            found = await self._node.disk.run(read)
+        finally:
+            for log in self._logs.values():
+                log.unpin()
+        then(found)
+
+    def _pin(self) -> None:
+        for log in self._logs.values():
+            log.pin()
 
     def _read_enough(self) -> tuple[list[list[Answer]], bool]:
         # The answers, and whether they can be given at once; on any thread.
@@ -117,7 +135,8 @@ class _Fetch:
         is_enough = size >= self._bytes_min or (size > 0 and self._has_enough())
         return answers, must_answer or is_enough
 
-    def _answer_or_wait(self, answers: list[list[Answer]], is_enough: bool) -> None:
+    def _answer_or_wait(self, read: tuple[list[list[Answer]], bool]) -> None:
+        answers, is_enough = read
         if is_enough or self._request.max_wait_ms <= 0 or not self._places:
             self._reply(answers)
         elif not self._exchange.is_abandoned:
@@ -165,12 +184,7 @@ class _Fetch:
         if self._is_warm():
             self._reply(self._read()[0])
         else:
-            self._node.disk.answer(self._exchange, self._finish_cold())
-
-    async def _finish_cold(self) -> None:
-        with self._pinned():
-            answers, _, _ = await self._node.disk.run(self._read)
-        self._reply(answers)
+            self._begin_reading(self._read, lambda read: self._reply(read[0]))
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -180,16 +194,6 @@ class _Fetch:
             for _, places in self._places
             for place in places
         )
-
-    @contextmanager
-    def _pinned(self) -> Iterator[None]:
-        for log in self._logs.values():
-            log.pin()
-        try:
-            yield
-        finally:
-            for log in self._logs.values():
-                log.unpin()
 
     def _end_of(self, log: ReadableLog) -> int:
         return log.last_stable_offset if self._is_committed_only else log.watermark

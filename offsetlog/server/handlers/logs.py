@@ -86,21 +86,30 @@ def list_offsets(node: NodeState, exchange: Exchange) -> None:
         node.disk.answer(exchange, _list_opened(node, exchange, unopened))
         return
     places = _places(node, exchange)
-    if any(isinstance(each, _TimeQuestion) for _, own in places for each in own):
-        node.disk.answer(exchange, _list_read(node, exchange, places))
+    logs = _pinned(places)
+    if logs:
+        node.disk.answer(exchange, _list_read(node, exchange, places, logs))
     else:
         exchange.reply(_response(places))
 
 
 async def _list_opened(node: NodeState, exchange: Exchange, unopened: list[PartitionLog]) -> None:
     async with node.logs.use(unopened):
-        await _list_read(node, exchange, _places(node, exchange))
+        places = _places(node, exchange)
+        await _list_read(node, exchange, places, _pinned(places))
 
 
-async def _list_read(node: NodeState, exchange: Exchange, places: Places) -> None:
+def _pinned(places: Places) -> list[ReadableLog]:
+    # The logs that are read, which are to stay open until then.
     logs = [each.log for _, own in places for each in own if isinstance(each, _TimeQuestion)]
     for log in logs:
         log.pin()
+    return logs
+
+
+async def _list_read(
+    node: NodeState, exchange: Exchange, places: Places, logs: list[ReadableLog]
+) -> None:
     try:
         response = await node.disk.run(partial(_response, places))
     finally:
