@@ -33,6 +33,10 @@ def client(server):
         yield connected
 
 
+def open_count(running: RunningServer) -> int:
+    return running.server.node.topics._openings.count
+
+
 def compact(running: RunningServer) -> None:
     running._run(running.server.topic_compaction.run())
 
@@ -322,3 +326,17 @@ def test_a_stop_ends_compaction_and_a_start_goes_on(tmp_path):
     with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
         compact(running)
         assert [each[0] for each in consumed(client)] == [28, 29]
+
+
+def test_a_log_that_is_not_open_is_compacted(tmp_path):
+    clock = ManualClock(NOW)
+    with RunningServer(tmp_path / "data", clock=clock) as running, Client(running.address) as client:
+        create(client, **EAGER)
+        send = Sender(client)
+        for value in (b"1", b"2", b"3"):
+            send((b"a", value))
+    with RunningServer(tmp_path / "data", clock=clock) as running, Client(running.address) as client:
+        assert open_count(running) == 0
+        compact(running)
+        assert open_count(running) == 0
+        assert [each[2] for each in consumed(client)] == [b"2", b"3"]
