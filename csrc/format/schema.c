@@ -41,17 +41,23 @@ static const uint8_t widths[] = {
 };
 
 /* The fewest bytes that a value can have. */
-static size_t size_min(const decoder *d, ol_field_kind kind, const ol_field *fields) {
-    if (kind == OL_FIELD_STRING) return d->flexible ? 1 : 2;
-    if (kind == OL_FIELD_BYTES || kind == OL_FIELD_ARRAY) return d->flexible ? 1 : 4;
+static size_t size_min(ol_field_kind kind, const ol_field *fields, int16_t version,
+                       bool flexible) {
+    if (kind == OL_FIELD_STRING) return flexible ? 1 : 2;
+    if (kind == OL_FIELD_BYTES || kind == OL_FIELD_ARRAY) return flexible ? 1 : 4;
     if (kind != OL_FIELD_STRUCT) return widths[kind];
-    size_t size = d->flexible;    /* the count of tags */
+    size_t size = flexible;    /* the count of tags */
     for (const ol_field *field = fields; field->name != NULL; field++) {
-        if (field->tagged || !ol_field_in_version(field, d->version)) continue;
+        if (field->tagged || !ol_field_in_version(field, version)) continue;
         bool presence_alone = field->kind == OL_FIELD_STRUCT && field->nullable;
-        size += presence_alone ? 1 : size_min(d, field->kind, field->fields);
+        size += presence_alone ? 1 : size_min(field->kind, field->fields, version, flexible);
     }
     return size > 0 ? size : 1;
+}
+
+size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version,
+                                  const ol_field *array) {
+    return size_min(array->element, array->fields, version, version >= schema->flexible_from);
 }
 
 /* The size of a string, of bytes or of an array, -1 for null.  Wide enough for any encoded
@@ -73,7 +79,8 @@ static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int6
     if (kind == OL_FIELD_STRING && *size > STRING_SIZE_MAX) {
         return refuse(d, field, "is longer than a string can be");
     }
-    size_t unit = kind == OL_FIELD_ARRAY ? size_min(d, field->element, field->fields) : 1;
+    size_t unit =
+        kind == OL_FIELD_ARRAY ? ol_schema_element_size_min(d->schema, d->version, field) : 1;
     if (*size > (int64_t)(left(d) / unit)) return refuse(d, field, "passes the end of the bytes");
     return OL_OK;
 }

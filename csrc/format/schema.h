@@ -67,6 +67,9 @@ static inline bool ol_field_may_be_null(const ol_field *field, int16_t version) 
     return field->nullable && version >= field->nullable_from;
 }
 
+/* The fewest bytes that an element of an array can have. */
+size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version, const ol_field *array);
+
 /* The decoder's events, in the order of the bytes.  A function may be NULL; one that does not
  * return OL_OK has filled the error and ends the walk with that status.  `field` is that of the
  * table: the array's for its elements, NULL for the outermost struct.  A tagged field is reported

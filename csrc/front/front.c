@@ -9,6 +9,7 @@
 
 enum {
     SIZE_BYTES = 4,
+    HEAD_MAX_BYTES = SIZE_BYTES + OL_RESPONSE_HEADER_MAX,
     ANSWERS_BYTES_MIN = 64 << 10,
     /* Small requests can ask for large answers: for the longest metadata again and again. */
     ANSWERS_BYTES_MAX = 64 << 20,
@@ -88,6 +89,16 @@ static void check_heartbeat(const ol_api *api) {
 
 /* ------------------------------------------------------------ life */
 
+static ol_front_api messages_of(int16_t key) {
+    const ol_api *api = ol_api_of_key(key);
+    return (ol_front_api){.request.schema = api->request, .answer.schema = api->response};
+}
+
+static void free_messages(ol_front_api *api) {
+    ol_forms_free(&api->request);
+    ol_forms_free(&api->answer);
+}
+
 int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_units_max,
                   uint64_t seed, size_t admissions_max, ol_error *error) {
     check_commit(ol_api_of_key(OL_API_OFFSET_COMMIT));
@@ -100,7 +111,10 @@ int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_unit
                                        .counts = {.seed = seed,
                                                   .limit = OL_FRONT_COUNTED_GROUPS_MAX}},
                         .topics.seed = seed,
-                        .pool.limit = OL_FRONT_VALUES_MAX};
+                        .pool.limit = OL_FRONT_VALUES_MAX,
+                        .commits = messages_of(OL_API_OFFSET_COMMIT),
+                        .fetches = messages_of(OL_API_OFFSET_FETCH),
+                        .heartbeats = messages_of(OL_API_HEARTBEAT)};
     front->is_led = calloc((size_t)partition_count, sizeof *front->is_led);
     if (front->is_led == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a front");
     return OL_OK;
@@ -110,6 +124,9 @@ void ol_front_free(ol_front *front) {
     ol_admissions_free(&front->admissions);
     ol_known_topics_free(&front->topics);
     ol_value_pool_free(&front->pool);
+    free_messages(&front->commits);
+    free_messages(&front->fetches);
+    free_messages(&front->heartbeats);
     free(front->is_led);
     free(front->items);
     *front = (ol_front){0};
@@ -147,12 +164,24 @@ bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body) {
     return true;
 }
 
+static ol_front_api *api_of(ol_front *front, const ol_request_header *header) {
+    switch (header->api_key) {
+        case OL_API_OFFSET_COMMIT: return &front->commits;
+        case OL_API_OFFSET_FETCH: return &front->fetches;
+        default: OL_ASSERT(header->api_key == OL_API_HEARTBEAT); return &front->heartbeats;
+    }
+}
+
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body) {
+    const ol_form *form;
     ol_value *message;
     ol_error ignored;
     ol_value_pool_clear(&front->pool);
-    int status = ol_message_read(header->api->request, header->api_version, body, &front->pool,
-                                 &message, NULL, &ignored);
+    int status =
+        ol_forms_get(&api_of(front, header)->request, header->api_version, &form, &ignored);
+    if (status == OL_OK) {
+        status = ol_message_read(form, body, &front->pool, &message, NULL, &ignored);
+    }
     return status == OL_OK ? message : NULL;
 }
 
@@ -175,18 +204,13 @@ void ol_answers_free(ol_answers *answers) {
     *answers = (ol_answers){0};
 }
 
-static size_t size_max_of(const ol_request_header *header, const ol_value *answer) {
-    return SIZE_BYTES + OL_RESPONSE_HEADER_MAX +
-           ol_message_size_max(header->api->response, header->api_version, answer);
-}
-
-bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
-                        const ol_value *answer) {
-    size_t needed = answers->size + size_max_of(header, answer);
+static bool reserve(ol_answers *answers, size_t size) {
+    size_t needed = answers->size + size;
     if (needed <= answers->capacity) return true;
     if (needed > ANSWERS_BYTES_MAX) return false;
     size_t capacity = needed + needed / 2;
     if (capacity < ANSWERS_BYTES_MIN) capacity = ANSWERS_BYTES_MIN;
+    if (capacity > ANSWERS_BYTES_MAX) capacity = ANSWERS_BYTES_MAX;
     uint8_t *bytes = realloc(answers->bytes, capacity);
     if (bytes == NULL) return false;
     answers->bytes = bytes;
@@ -194,14 +218,32 @@ bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
     return true;
 }
 
-void ol_answers_put(ol_answers *answers, const ol_request_header *header, const ol_value *answer) {
+/* As ol_front_write, into the room that there is; 0: there is too little. */
+static size_t write_answer(const ol_form *form, const ol_request_header *header,
+                           const ol_value *answer, const ol_answers *answers) {
+    size_t room = answers->capacity - answers->size, size;
+    if (room < HEAD_MAX_BYTES) return 0;
     uint8_t *start = answers->bytes + answers->size;
     size_t head = SIZE_BYTES + ol_response_header_write(header, start + SIZE_BYTES);
-    size_t size;
     ol_error error;
-    int status = ol_message_write(header->api->response, header->api_version, answer, start + head,
-                                  answers->capacity - answers->size - head, &size, &error);
-    OL_ASSERT(status == OL_OK);     /* the values are ours, and there is room */
+    int status = ol_message_write(form, answer, start + head, room - head, &size, &error);
+    if (status == OL_TOO_LARGE) return 0;
+    OL_ASSERT(status == OL_OK);     /* the values are ours */
     ol_store_i32(start, (int32_t)(head - SIZE_BYTES + size));
-    answers->size += head + size;
+    return head + size;
+}
+
+size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol_value *answer,
+                      ol_answers *answers) {
+    const ol_form *form;
+    ol_error ignored;
+    int status =
+        ol_forms_get(&api_of(front, header)->answer, header->api_version, &form, &ignored);
+    if (status != OL_OK) return 0;
+    size_t size = write_answer(form, header, answer, answers);
+    /* Rarely: how much room it needs is not known before it is asked for. */
+    if (size > 0 || !reserve(answers, HEAD_MAX_BYTES + ol_message_size_max(form, answer))) {
+        return size;
+    }
+    return write_answer(form, header, answer, answers);
 }

@@ -14,8 +14,8 @@
 #include "front/admissions.h"
 #include "front/known_topics.h"
 #include "partition/partition.h"
+#include "wire/form.h"
 #include "wire/header.h"
-#include "wire/value_pool.h"
 
 enum {
     OL_API_OFFSET_COMMIT = 8,
@@ -34,7 +34,16 @@ typedef struct ol_answers {
 
 void ol_answers_free(ol_answers *answers);
 
+/* The messages of one of the three APIs. */
+typedef struct ol_front_api {
+    ol_forms request;
+    ol_forms answer;
+} ol_front_api;
+
 typedef struct ol_front {
+    ol_front_api commits;
+    ol_front_api fetches;
+    ol_front_api heartbeats;
     ol_admissions admissions;
     ol_known_topics topics;
     ol_value_pool pool;
@@ -64,17 +73,18 @@ typedef struct ol_front_commit {
     size_t count;
     int32_t log_partition;
     ol_admission *admission;
-    const ol_value *answer;
+    size_t answer_size;         /* it is written, and counts once the commit has ended */
 } ol_front_commit;
 
-/* Reads an OffsetCommit, and makes room for its answer; `now` is the time of day in ms.  False:
- * declined.  The caller commits the items, and calls ol_front_end_commit when they are written. */
+/* Reads an OffsetCommit, and writes its answer after the others without counting it yet; `now` is
+ * the time of day in ms.  False: declined.  The caller commits the items, and calls
+ * ol_front_end_commit when they are written; another request may come in place of that. */
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Appends the answer, hears of the member at `at` (s), and counts the commit of its group. */
-void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
-                         ol_answers *answers);
+/* Appends the answer that was written, hears of the member at `at` (s), and counts the commit of its
+ * group. */
+void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
 /* Appends the answer of an OffsetFetch of one group; `partitions` are the log partitions by number,
  * NULL where nothing was ever written.  False: declined. */

@@ -50,11 +50,10 @@ const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, 
 /* `count` zeroed values of the pool; NULL: there are not so many. */
 ol_value *ol_front_values(ol_front *front, size_t count);
 
-/* Whether there is room for the answer now; there is none for more than 64 MiB at a time. */
-bool ol_answers_reserve(ol_answers *answers, const ol_request_header *header,
-                        const ol_value *answer);
-/* Appends the answer, for which there is room. */
-void ol_answers_put(ol_answers *answers, const ol_request_header *header, const ol_value *answer);
+/* Writes the answer after the others, without counting it; returns its size.  0: there is no memory
+ * for it, and none for more than 64 MiB at a time. */
+size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol_value *answer,
+                      ol_answers *answers);
 
 /* Whether the bytes are a text, which the general way would read. */
 bool ol_front_is_text(ol_slice name);

@@ -12,8 +12,9 @@ bool ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_sli
     ol_admission *admission = ol_admissions_find(&front->admissions, &key);
     if (admission == NULL) return false;
     static const ol_value alive[BEATEN_WIDTH];
-    if (!ol_answers_reserve(answers, header, alive)) return false;
+    size_t size = ol_front_write(front, header, alive, answers);
+    if (size == 0) return false;
     ol_admission_hear(admission, at);
-    ol_answers_put(answers, header, alive);
+    answers->size += size;
     return true;
 }

@@ -130,18 +130,18 @@ bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_
                     .expire_timestamp = retention < 0 ? -1 : now + retention,
                     .by_id = header->api_version >= WITH_TOPIC_IDS};
     front->requests++;
-    commit->answer = take_topics(&work, &request[COMMIT_TOPICS]);
-    if (commit->answer == NULL) return false;
-    if (!ol_answers_reserve(answers, header, commit->answer)) return false;
+    const ol_value *answer = take_topics(&work, &request[COMMIT_TOPICS]);
+    if (answer == NULL) return false;
+    commit->answer_size = ol_front_write(front, header, answer, answers);
+    if (commit->answer_size == 0) return false;
     commit->items = front->items;
     commit->count = work.count;
     commit->log_partition = ol_partition_for(work.group, front->partition_count);
     return true;
 }
 
-void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
-                         ol_answers *answers) {
+void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers) {
     ol_admission_hear(commit->admission, at);
     ol_admission_count_commit(commit->admission);
-    ol_answers_put(answers, header, commit->answer);
+    answers->size += commit->answer_size;
 }

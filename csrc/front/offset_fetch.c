@@ -131,9 +131,9 @@ static bool answer(asking *work, const ol_request_header *header, ol_answers *an
         }
     }
     const ol_value *answer = answer_of(work);
-    if (answer == NULL || !ol_answers_reserve(answers, header, answer)) return false;
-    ol_answers_put(answers, header, answer);
-    return true;
+    size_t size = answer != NULL ? ol_front_write(work->front, header, answer, answers) : 0;
+    answers->size += size;
+    return size > 0;
 }
 
 /* Whether there are records that do not count yet, for which a fetch of what is stable waits. */

@@ -4,13 +4,12 @@
  * version does not have holds its default after a read, and is passed over by a write; so code that
  * handles a message does not ask for its version (docs/format/wire.md §11.3).
  *
- * Locks: none.  A schema is one of wire/api.
+ * Locks: none.
  */
 #ifndef OL_WIRE_MESSAGE_H
 #define OL_WIRE_MESSAGE_H
 
-#include "format/schema.h"
-#include "wire/value_pool.h"
+#include "wire/form.h"
 
 /* How many values a struct with these fields has. */
 size_t ol_message_width(const ol_field *fields);
@@ -19,23 +18,24 @@ size_t ol_message_width(const ol_field *fields);
 int ol_message_defaults(const ol_field *fields, ol_value_pool *pool, ol_value **values,
                         ol_error *error) OL_NODISCARD;
 
-/* Reads the body of a message, whose header was read before.  The values borrow from `bytes`.
- * *used (may be NULL) is the size of the body; brokers ignore bytes after it, which is the caller's
- * decision.  Unknown tags are passed over.
+/* Reads the body of a message, whose header was read before.  The values borrow from `bytes`, and
+ * from the form where they are defaults of a struct.  *used (may be NULL) is the size of the body;
+ * brokers ignore bytes after it, which is the caller's decision.  Unknown tags are passed over.  No
+ * more is taken from the pool than the remaining bytes can hold.
  *
- * OL_UNSUPPORTED: the schema does not have the version.  OL_CORRUPT: cut, or null against the
- * schema.  OL_LIMIT: more values than the pool may give.  OL_NO_MEMORY. */
-int ol_message_read(const ol_schema *schema, int16_t version, ol_slice bytes, ol_value_pool *pool,
-                    ol_value **message, size_t *used, ol_error *error) OL_NODISCARD;
+ * OL_CORRUPT: cut, or null against the schema.  OL_LIMIT: more values than the pool may give.
+ * OL_NO_MEMORY. */
+int ol_message_read(const ol_form *form, ol_slice bytes, ol_value_pool *pool, ol_value **message,
+                    size_t *used, ol_error *error) OL_NODISCARD;
 
 /* A size that the body does not exceed. */
-size_t ol_message_size_max(const ol_schema *schema, int16_t version, const ol_value *message);
+size_t ol_message_size_max(const ol_form *form, const ol_value *message);
 
 /* Writes the body.  A tagged field that has its default is left out.
  *
  * OL_TOO_LARGE: does not fit `capacity`, or a string is too long.  OL_INVALID: an integer out of
- * its range, null where the version does not allow it.  OL_UNSUPPORTED: no such version. */
-int ol_message_write(const ol_schema *schema, int16_t version, const ol_value *message,
-                     uint8_t *bytes, size_t capacity, size_t *size, ol_error *error) OL_NODISCARD;
+ * its range, null where the version does not allow it. */
+int ol_message_write(const ol_form *form, const ol_value *message, uint8_t *bytes, size_t capacity,
+                     size_t *size, ol_error *error) OL_NODISCARD;
 
 #endif

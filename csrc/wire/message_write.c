@@ -41,9 +41,9 @@ static bool is_default(const ol_field *field, const ol_value *value) {
 
 /* ----------------------------------------------------------------------------------------- size */
 
-static size_t fields_size_max(const ol_field *fields, int16_t version, const ol_value *values);
+static size_t struct_size_max(const ol_struct_form *form, const ol_value *values);
 
-static size_t value_size_max(const ol_field *field, ol_field_kind kind, int16_t version,
+static size_t value_size_max(const ol_struct_form *inner, ol_field_kind kind,
                              const ol_value *value) {
     switch (kind) {
         case OL_FIELD_STRING:
@@ -51,224 +51,201 @@ static size_t value_size_max(const ol_field *field, ol_field_kind kind, int16_t 
         case OL_FIELD_UUID:
             return SIZE_MAX_BYTES + (value->number > 0 ? (size_t)value->number : 0);
         case OL_FIELD_STRUCT:
-            return 1 + (value->number != 0
-                            ? fields_size_max(field->fields, version, value->values)
-                            : 0);
+            return 1 + (value->number != 0 ? struct_size_max(inner, value->values) : 0);
         default: return INTEGER_MAX_BYTES;
     }
 }
 
-static size_t array_size_max(const ol_field *field, int16_t version, const ol_value *array) {
+static size_t array_size_max(const ol_step *step, const ol_value *array) {
     size_t size = SIZE_MAX_BYTES;
-    size_t width = field->element == OL_FIELD_STRUCT ? ol_message_width(field->fields) : 1;
+    const ol_struct_form *inner = step->inner;
     for (int64_t i = 0; i < array->number; i++) {
-        const ol_value *element = array->values + (size_t)i * width;
-        size += field->element == OL_FIELD_STRUCT
-                    ? fields_size_max(field->fields, version, element)
-                    : value_size_max(field, field->element, version, element);
+        size += inner != NULL ? struct_size_max(inner, array->values + (size_t)i * inner->width)
+                              : value_size_max(NULL, step->element, &array->values[i]);
     }
     return size;
 }
 
-static size_t fields_size_max(const ol_field *fields, int16_t version, const ol_value *values) {
+static size_t struct_size_max(const ol_struct_form *form, const ol_value *values) {
     size_t size = SIZE_MAX_BYTES;    /* the count of tags */
-    for (size_t i = 0; fields[i].name != NULL; i++) {
-        if (!ol_field_in_version(&fields[i], version)) continue;
-        if (fields[i].tagged) size += 2 * SIZE_MAX_BYTES;
-        size += fields[i].kind == OL_FIELD_ARRAY
-                    ? array_size_max(&fields[i], version, &values[i])
-                    : value_size_max(&fields[i], fields[i].kind, version, &values[i]);
+    for (uint16_t i = 0; i < form->tagged_end; i++) {
+        const ol_step *step = &form->steps[i];
+        const ol_value *value = &values[step->place];
+        if (i >= form->placed_end) size += 2 * SIZE_MAX_BYTES;
+        size += step->kind == OL_FIELD_ARRAY ? array_size_max(step, value)
+                                             : value_size_max(step->inner, step->kind, value);
     }
     return size;
 }
 
-size_t ol_message_size_max(const ol_schema *schema, int16_t version, const ol_value *message) {
-    return fields_size_max(schema->fields, version, message);
+size_t ol_message_size_max(const ol_form *form, const ol_value *message) {
+    return struct_size_max(form->outermost, message);
 }
 
 /* ---------------------------------------------------------------------------------------- bytes */
 
-/* An answer of many positions is thousands of values: they are written straight away, while the
- * encoder of events checks the order of what it is called with. */
-typedef struct output {
-    const ol_schema *schema;
-    uint8_t *p;
-    uint8_t *limit;
-    int16_t version;
-    bool flexible;
+/* A message in progress.  A function that puts takes the position and returns the next one; NULL:
+ * it failed, with `status`. */
+typedef struct writer {
+    const ol_form *form;
+    const uint8_t *limit;
+    int status;
     ol_error *error;
-} output;
+} writer;
 
-static int put_fields(output *o, const ol_field *fields, const ol_value *values);
-static int put_array(output *o, const ol_field *field, const ol_value *array);
+/* A field that is being written: a step, and the struct in whose table it stands. */
+typedef struct field_at {
+    const ol_struct_form *of;
+    const ol_step *step;
+} field_at;
 
-OL_NOINLINE static int refuse(const output *o, const ol_field *field, int status,
-                              const char *reason) {
-    return ol_fail(o->error, status, "%s version %d: %s %s", o->schema->name, o->version,
-                   field != NULL ? field->name : "it", reason);
+static uint8_t *put_struct(writer *w, const ol_struct_form *form, const ol_value *values,
+                           uint8_t *p);
+
+OL_NOINLINE static uint8_t *refuse(writer *w, field_at at, int status, const char *reason) {
+    const char *name = at.step != NULL ? at.of->fields[at.step->place].name : "it";
+    w->status = ol_fail(w->error, status, "%s version %d: %s %s", w->form->schema->name,
+                        w->form->version, name, reason);
+    return NULL;
 }
 
-static bool has_room(const output *o, size_t size) { return (size_t)(o->limit - o->p) >= size; }
-
-static int no_room(const output *o, const ol_field *field) {
-    return refuse(o, field, OL_TOO_LARGE, "does not fit the memory");
+static bool has_room(const writer *w, const uint8_t *p, size_t size) {
+    return (size_t)(w->limit - p) >= size;
 }
 
-static int put_integer(output *o, const ol_field *field, ol_field_kind kind, int64_t value) {
+OL_NOINLINE static uint8_t *no_room(writer *w, field_at at) {
+    return refuse(w, at, OL_TOO_LARGE, "does not fit the memory");
+}
+
+static inline uint8_t *put_integer(writer *w, field_at at, ol_field_kind kind, int64_t value,
+                                   uint8_t *p) {
     const ol_integer_form *form = &ol_integer_forms[kind];
     if (value < form->least || value > form->greatest) {
-        return refuse(o, field, OL_INVALID, "is out of range");
+        return refuse(w, at, OL_INVALID, "is out of range");
     }
-    if (!has_room(o, form->width)) return no_room(o, field);
-    o->p = ol_put_integer(o->p, form->width, value);
-    return OL_OK;
+    if (!has_room(w, p, form->width)) return no_room(w, at);
+    return ol_put_integer(p, form->width, value);
 }
 
-static int put_size(output *o, const ol_field *field, ol_field_kind kind, int64_t size) {
+static inline uint8_t *put_size(writer *w, field_at at, ol_field_kind kind, int64_t size,
+                                uint8_t *p) {
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
-        return refuse(o, field, OL_TOO_LARGE, "is longer than the format can say");
+        return refuse(w, at, OL_TOO_LARGE, "is longer than the format can say");
     }
-    if (!has_room(o, ol_size_width(o->flexible, kind, size))) return no_room(o, field);
-    o->p = ol_put_size(o->p, o->flexible, kind, size);
-    return OL_OK;
+    if (!has_room(w, p, ol_size_width(w->form->is_flexible, kind, size))) return no_room(w, at);
+    return ol_put_size(p, w->form->is_flexible, kind, size);
 }
 
-static int put_null(output *o, const ol_field *field) {
-    if (!ol_field_may_be_null(field, o->version)) {
-        return refuse(o, field, OL_INVALID, "cannot be null");
+static inline uint8_t *put_bytes(writer *w, field_at at, ol_field_kind kind, bool may_be_null,
+                                 const ol_value *value, uint8_t *p) {
+    if (value->number < 0) {
+        return may_be_null ? put_size(w, at, kind, -1, p)
+                           : refuse(w, at, OL_INVALID, "cannot be null");
     }
-    if (field->kind != OL_FIELD_STRUCT) return put_size(o, field, field->kind, -1);
-    if (!has_room(o, 1)) return no_room(o, field);
-    *o->p++ = field->tagged ? 0 : 0xff;
-    return OL_OK;
-}
-
-static int put_bytes(output *o, const ol_field *field, ol_field_kind kind, const ol_value *value) {
     size_t size = (size_t)value->number;
     if (kind == OL_FIELD_UUID) {
-        if (size != OL_SCHEMA_UUID_SIZE) return refuse(o, field, OL_INVALID, "has not 16 bytes");
+        if (size != OL_SCHEMA_UUID_SIZE) return refuse(w, at, OL_INVALID, "has not 16 bytes");
     } else {
-        int status = put_size(o, field, kind, value->number);
-        if (status != OL_OK) return status;
+        p = put_size(w, at, kind, value->number, p);
+        if (p == NULL) return NULL;
     }
-    if (!has_room(o, size)) return no_room(o, field);
-    if (size > 0) memcpy(o->p, value->bytes, size);
-    o->p += size;
-    return OL_OK;
-}
-
-static int put_struct(output *o, const ol_field *field, const ol_value *value) {
-    if (ol_field_may_be_null(field, o->version)) {
-        if (!has_room(o, 1)) return no_room(o, field);
-        *o->p++ = 1;
-    }
-    return put_fields(o, field->fields, value->values);
-}
-
-static bool is_null(const ol_field *field, const ol_value *value) {
-    if (field->kind == OL_FIELD_STRUCT) return value->number == 0;
-    return field->kind >= OL_FIELD_UUID && value->number < 0;
-}
-
-static int put_value(output *o, const ol_field *field, const ol_value *value) {
-    if (is_null(field, value)) return put_null(o, field);
-    switch (field->kind) {
-        case OL_FIELD_UUID:
-        case OL_FIELD_STRING:
-        case OL_FIELD_BYTES: return put_bytes(o, field, field->kind, value);
-        case OL_FIELD_ARRAY: return put_array(o, field, value);
-        case OL_FIELD_STRUCT: return put_struct(o, field, value);
-        default: return put_integer(o, field, field->kind, value->number);
-    }
+    if (!has_room(w, p, size)) return no_room(w, at);
+    if (size > 0) memcpy(p, value->bytes, size);
+    return p + size;
 }
 
 /* An element is never null. */
-static int put_element(output *o, const ol_field *field, const ol_value *value) {
-    switch (field->element) {
+static uint8_t *put_array(writer *w, field_at at, const ol_value *array, uint8_t *p) {
+    const ol_struct_form *inner = at.step->inner;
+    ol_field_kind kind = at.step->element;
+    if (array->number < 0 && !at.step->may_be_null) {
+        return refuse(w, at, OL_INVALID, "cannot be null");
+    }
+    p = put_size(w, at, OL_FIELD_ARRAY, array->number, p);
+    for (int64_t i = 0; i < array->number && p != NULL; i++) {
+        if (inner != NULL) {
+            p = put_struct(w, inner, array->values + (size_t)i * inner->width, p);
+        } else if (kind >= OL_FIELD_UUID) {
+            p = put_bytes(w, at, kind, false, &array->values[i], p);
+        } else {
+            p = put_integer(w, at, kind, array->values[i].number, p);
+        }
+    }
+    return p;
+}
+
+/* A struct that may be null begins with a byte. */
+static uint8_t *put_inner(writer *w, field_at at, const ol_value *value, uint8_t *p) {
+    if (!at.step->may_be_null) {
+        return value->number != 0 ? put_struct(w, at.step->inner, value->values, p)
+                                  : refuse(w, at, OL_INVALID, "cannot be null");
+    }
+    if (!has_room(w, p, 1)) return no_room(w, at);
+    bool is_tagged = at.of->fields[at.step->place].tagged;
+    *p = value->number != 0 ? 1 : is_tagged ? 0 : 0xff;
+    return value->number != 0 ? put_struct(w, at.step->inner, value->values, p + 1) : p + 1;
+}
+
+static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, uint8_t *p) {
+    switch (at.step->kind) {
         case OL_FIELD_UUID:
         case OL_FIELD_STRING:
         case OL_FIELD_BYTES:
-            if (value->number < 0) return refuse(o, field, OL_INVALID, "cannot be null");
-            return put_bytes(o, field, field->element, value);
-        case OL_FIELD_STRUCT: return put_fields(o, field->fields, value);
-        default: return put_integer(o, field, field->element, value->number);
+            return put_bytes(w, at, at.step->kind, at.step->may_be_null, value, p);
+        case OL_FIELD_ARRAY: return put_array(w, at, value, p);
+        case OL_FIELD_STRUCT: return put_inner(w, at, value, p);
+        default: return put_integer(w, at, at.step->kind, value->number, p);
     }
-}
-
-static int put_array(output *o, const ol_field *field, const ol_value *array) {
-    size_t width = field->element == OL_FIELD_STRUCT ? ol_message_width(field->fields) : 1;
-    int status = put_size(o, field, OL_FIELD_ARRAY, array->number);
-    for (int64_t i = 0; i < array->number && status == OL_OK; i++) {
-        status = put_element(o, field, array->values + (size_t)i * width);
-    }
-    return status;
 }
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The field with the least tag above `tag`; NULL: none is left to write. */
-static const ol_field *next_tag(const output *o, const ol_field *fields, int tag) {
-    const ol_field *next = NULL;
-    for (const ol_field *field = fields; field->name != NULL; field++) {
-        if (!field->tagged || field->tag <= tag) continue;
-        if (!ol_field_in_version(field, o->version)) continue;
-        if (next == NULL || field->tag < next->tag) next = field;
-    }
-    return next;
-}
-
 /* The size of a tag stands before its bytes, and its own size depends on it: they are moved. */
-static int put_tag(output *o, const ol_field *field, const ol_value *value) {
-    if (!has_room(o, ol_uvarint_size(field->tag))) return no_room(o, field);
-    o->p = ol_store_uvarint(o->p, field->tag);
-    uint8_t *start = o->p;
-    int status = put_value(o, field, value);
-    if (status != OL_OK) return status;
-    size_t size = (size_t)(o->p - start), width = ol_uvarint_size((uint32_t)size);
-    if (!has_room(o, width)) return no_room(o, field);
+static uint8_t *put_tag(writer *w, field_at at, const ol_value *value, uint8_t *p) {
+    if (!has_room(w, p, ol_uvarint_size(at.step->tag))) return no_room(w, at);
+    uint8_t *start = ol_store_uvarint(p, at.step->tag);
+    p = put_value(w, at, value, start);
+    if (p == NULL) return NULL;
+    size_t size = (size_t)(p - start), width = ol_uvarint_size((uint32_t)size);
+    if (!has_room(w, p, width)) return no_room(w, at);
     memmove(start + width, start, size);
     ol_store_uvarint(start, (uint32_t)size);
-    o->p += width;
-    return OL_OK;
+    return p + width;
 }
 
-static int put_tags(output *o, const ol_field *fields, const ol_value *values) {
+static bool is_written(field_at at, const ol_value *values) {
+    return !is_default(&at.of->fields[at.step->place], &values[at.step->place]);
+}
+
+static inline uint8_t *put_tags(writer *w, const ol_struct_form *form, const ol_value *values,
+                                uint8_t *p) {
     uint32_t count = 0;
-    const ol_field *field = next_tag(o, fields, -1);
-    for (const ol_field *each = field; each != NULL; each = next_tag(o, fields, each->tag)) {
-        count += !is_default(each, &values[each - fields]);
+    for (uint16_t i = form->placed_end; i < form->tagged_end; i++) {
+        count += is_written((field_at){form, &form->steps[i]}, values);
     }
-    if (!has_room(o, ol_uvarint_size(count))) return no_room(o, NULL);
-    o->p = ol_store_uvarint(o->p, count);
-    int status = OL_OK;
-    for (; field != NULL && status == OL_OK; field = next_tag(o, fields, field->tag)) {
-        const ol_value *value = &values[field - fields];
-        if (!is_default(field, value)) status = put_tag(o, field, value);
+    if (!has_room(w, p, ol_uvarint_size(count))) return no_room(w, (field_at){form, NULL});
+    p = ol_store_uvarint(p, count);
+    for (uint16_t i = form->placed_end; i < form->tagged_end && p != NULL; i++) {
+        field_at at = {form, &form->steps[i]};
+        if (is_written(at, values)) p = put_tag(w, at, &values[at.step->place], p);
     }
-    return status;
+    return p;
 }
 
-static int put_fields(output *o, const ol_field *fields, const ol_value *values) {
-    int status = OL_OK;
-    for (size_t i = 0; fields[i].name != NULL && status == OL_OK; i++) {
-        if (fields[i].tagged || !ol_field_in_version(&fields[i], o->version)) continue;
-        status = put_value(o, &fields[i], &values[i]);
+static uint8_t *put_struct(writer *w, const ol_struct_form *form, const ol_value *values,
+                           uint8_t *p) {
+    for (uint16_t i = 0; i < form->placed_end && p != NULL; i++) {
+        field_at at = {form, &form->steps[i]};
+        p = put_value(w, at, &values[at.step->place], p);
     }
-    return status == OL_OK && o->flexible ? put_tags(o, fields, values) : status;
+    return p != NULL && w->form->is_flexible ? put_tags(w, form, values, p) : p;
 }
 
-int ol_message_write(const ol_schema *schema, int16_t version, const ol_value *message,
-                     uint8_t *bytes, size_t capacity, size_t *size, ol_error *error) {
-    output o = {.schema = schema,
-                .p = bytes,
-                .limit = bytes + capacity,
-                .version = version,
-                .flexible = version >= schema->flexible_from,
-                .error = error};
-    if (version < schema->first_version || version > schema->last_version) {
-        return refuse(&o, NULL, OL_UNSUPPORTED, "has no such version");
-    }
-    int status = put_fields(&o, schema->fields, message);
-    if (status == OL_OK) *size = (size_t)(o.p - bytes);
-    return status;
+int ol_message_write(const ol_form *form, const ol_value *message, uint8_t *bytes, size_t capacity,
+                     size_t *size, ol_error *error) {
+    writer w = {.form = form, .limit = bytes + capacity, .error = error};
+    uint8_t *end = put_struct(&w, form->outermost, message, bytes);
+    if (end == NULL) return w.status;
+    *size = (size_t)(end - bytes);
+    return OL_OK;
 }

@@ -8,33 +8,37 @@ enum { BLOCK_VALUES = 1023 };    /* of 16 bytes; with its header a block has 16 
 
 struct ol_value_block {
     ol_value_block *older;
-    uint32_t used;
-    uint32_t capacity;
+    size_t capacity;
     ol_value values[];
 };
 
-static ol_value_block *block_with_room(ol_value_pool *pool, size_t count) {
-    ol_value_block *block = pool->blocks;
-    if (block != NULL && block->capacity - block->used >= count) return block;
-    size_t capacity = count > BLOCK_VALUES ? count : BLOCK_VALUES;
-    block = malloc(sizeof *block + capacity * sizeof block->values[0]);
-    if (block == NULL) return NULL;
-    *block = (ol_value_block){.older = pool->blocks, .capacity = (uint32_t)capacity};
+static void begin_block(ol_value_pool *pool, ol_value_block *block) {
     pool->blocks = block;
-    return block;
+    pool->next = block->values;
+    pool->left = block->capacity;
+}
+
+int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) {
+    if (count > pool->limit - pool->count) {
+        return ol_fail(error, OL_LIMIT, "a message has more than %zu values", pool->limit);
+    }
+    if (pool->next != NULL && count <= pool->left) return OL_OK;
+    size_t capacity = count > BLOCK_VALUES ? count : BLOCK_VALUES;
+    size_t size;
+    ol_value_block *block = NULL;
+    if (!__builtin_mul_overflow(capacity, sizeof block->values[0], &size)) {
+        block = malloc(sizeof *block + size);
+    }
+    if (block == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu values", count);
+    *block = (ol_value_block){.older = pool->blocks, .capacity = capacity};
+    begin_block(pool, block);
+    return OL_OK;
 }
 
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values, ol_error *error) {
-    if (count > pool->limit - pool->count || count > UINT32_MAX) {
-        return ol_fail(error, OL_LIMIT, "a message has more than %zu values", pool->limit);
-    }
-    ol_value_block *block = block_with_room(pool, count);
-    if (block == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu values", count);
-    *values = block->values + block->used;
-    memset(*values, 0, count * sizeof **values);
-    block->used += (uint32_t)count;
-    pool->count += count;
-    return OL_OK;
+    int status = ol_value_pool_take_unset(pool, count, values, error);
+    if (status == OL_OK) memset(*values, 0, count * sizeof **values);
+    return status;
 }
 
 void ol_value_pool_clear(ol_value_pool *pool) {
@@ -48,16 +52,16 @@ void ol_value_pool_clear(ol_value_pool *pool) {
             free(block);
         }
     }
-    if (kept != NULL) {
-        kept->older = NULL;
-        kept->used = 0;
-    }
-    pool->blocks = kept;
+    pool->next = NULL;
+    pool->left = 0;
     pool->count = 0;
+    if (kept == NULL) return;
+    kept->older = NULL;
+    begin_block(pool, kept);
 }
 
 void ol_value_pool_free(ol_value_pool *pool) {
     ol_value_pool_clear(pool);
     free(pool->blocks);
-    pool->blocks = NULL;
+    *pool = (ol_value_pool){.limit = pool->limit};
 }

@@ -32,6 +32,8 @@ typedef struct ol_value_block ol_value_block;
 
 typedef struct ol_value_pool {
     ol_value_block *blocks;     /* the newest, from which values are taken, first */
+    ol_value *next;             /* the next value of that block, and how many are left there */
+    size_t left;
     size_t count;               /* values taken since the last clear */
     size_t limit;               /* how many may be */
 } ol_value_pool;
@@ -40,6 +42,25 @@ typedef struct ol_value_pool {
  * the pool may give; OL_NO_MEMORY.  Nothing changed on failure. */
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
+
+/* Sees to it that the newest block has `count` more values, and that the pool may give them.
+ * Failures as of ol_value_pool_take. */
+int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) OL_NODISCARD;
+
+/* As ol_value_pool_take, but the caller sets the values. */
+OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, size_t count,
+                                                        ol_value **values, ol_error *error) {
+    if (OL_UNLIKELY(count > pool->left || count > pool->limit - pool->count ||
+                    pool->next == NULL)) {
+        int status = ol_value_pool_extend(pool, count, error);
+        if (status != OL_OK) return status;
+    }
+    *values = pool->next;
+    pool->next += count;
+    pool->left -= count;
+    pool->count += count;
+    return OL_OK;
+}
 
 /* Gives all values back; keeps one block of ordinary size for the next message. */
 void ol_value_pool_clear(ol_value_pool *pool);

@@ -1449,13 +1449,24 @@ cdef extern from "wire/value_pool.h" nogil:
     ol_value ol_value_bytes(ol_slice bytes) noexcept
 
 
+cdef extern from "wire/form.h" nogil:
+    ctypedef struct ol_form:
+        pass
+
+    ctypedef struct ol_forms:
+        const ol_schema *schema
+
+    int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form, ol_error *error) noexcept
+    void ol_forms_free(ol_forms *forms) noexcept
+
+
 cdef extern from "wire/message.h" nogil:
     size_t ol_message_width(const ol_field *fields) noexcept
-    int ol_message_read(const ol_schema *schema, int16_t version, ol_slice bytes, ol_value_pool *pool, ol_value **message,
-                        size_t *used, ol_error *error) noexcept
-    size_t ol_message_size_max(const ol_schema *schema, int16_t version, const ol_value *message) noexcept
-    int ol_message_write(const ol_schema *schema, int16_t version, const ol_value *message, uint8_t *bytes, size_t capacity,
-                         size_t *size, ol_error *error) noexcept
+    int ol_message_read(const ol_form *form, ol_slice bytes, ol_value_pool *pool, ol_value **message, size_t *used,
+                        ol_error *error) noexcept
+    size_t ol_message_size_max(const ol_form *form, const ol_value *message) noexcept
+    int ol_message_write(const ol_form *form, const ol_value *message, uint8_t *bytes, size_t capacity, size_t *size,
+                         ol_error *error) noexcept
 
 
 cdef extern from "wire/api.h" nogil:
@@ -1556,8 +1567,7 @@ cdef extern from "front/front.h" nogil:
     bint ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body) noexcept
     bint ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body, int64_t now,
                                ol_front_commit *commit, ol_answers *answers) noexcept
-    void ol_front_end_commit(const ol_front_commit *commit, const ol_request_header *header, double at,
-                             ol_answers *answers) noexcept
+    void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers) noexcept
     bint ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body, ol_partition *const *partitions,
                         ol_answers *answers) noexcept
     bint ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,

@@ -273,7 +273,7 @@ cdef class Front:
                 return False  # nothing was written: the handler tries again, and says what is wrong
         elif status != OL_OK:
             return False
-        ol_front_end_commit(&commit, header, at, &self.answers)
+        ol_front_end_commit(&commit, at, &self.answers)
         self.commits += 1
         self.counts.commits += 1
         self.counts.positions += <int64_t>commit.count

@@ -36,6 +36,10 @@ from offsetlog._native.csrc cimport (
     ol_error,
     ol_field,
     ol_field_kind,
+    ol_form,
+    ol_forms,
+    ol_forms_free,
+    ol_forms_get,
     ol_message_read,
     ol_message_size_max,
     ol_message_width,
@@ -97,9 +101,18 @@ cdef class _Shape:
 @cython.final
 cdef class _Message:
     # A request or a response.
-    cdef const ol_schema *schema
+    cdef ol_forms forms
     cdef const ol_api *api
     cdef _Shape shape
+
+    def __dealloc__(self):
+        ol_forms_free(&self.forms)
+
+    cdef const ol_form *form(self, int16_t version) except NULL:
+        cdef const ol_form *form = NULL
+        cdef ol_error error
+        check(ol_forms_get(&self.forms, version, &form, &error), &error)
+        return form
 
 
 def _attribute(name):
@@ -156,7 +169,7 @@ cdef dict _messages = {}    # class -> _Message
 
 cdef type _message_class(const ol_api *api, const ol_schema *schema):
     cdef _Message message = _Message.__new__(_Message)
-    message.schema = schema
+    message.forms.schema = schema
     message.api = api
     message.shape = _shape_of(schema.fields, schema.name.decode("ascii"), _shapes)
     _messages[message.shape.kind] = message
@@ -343,9 +356,10 @@ cdef object _read(_Message message, int16_t version, ol_slice body, size_t *used
     cdef ol_value_pool pool
     cdef ol_value *values = NULL
     cdef ol_error error
+    cdef const ol_form *form = message.form(version)
     (&pool)[0] = ol_value_pool(limit=<size_t>VALUES_MAX)
     try:
-        check(ol_message_read(message.schema, version, body, &pool, &values, used, &error), &error)
+        check(ol_message_read(form, body, &pool, &values, used, &error), &error)
         return _read_struct(message.shape, values)
     finally:
         ol_value_pool_free(&pool)
@@ -359,15 +373,16 @@ cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *
     cdef uint8_t *written = NULL
     cdef ol_error error
     cdef size_t size = 0, capacity, start = head_size + (4 if framed else 0)
+    cdef const ol_form *form = message.form(version)
     (&pool)[0] = ol_value_pool(limit=<size_t>VALUES_MAX)
     try:
         check(ol_value_pool_take(&pool, <size_t>message.shape.width, &values, &error), &error)
         _fill_struct(message.shape, row, values, &pool)
-        capacity = ol_message_size_max(message.schema, version, values)
+        capacity = ol_message_size_max(form, values)
         written = <uint8_t *>malloc(start + capacity)
         if written == NULL:
             raise CapacityError("no memory for a message")
-        check(ol_message_write(message.schema, version, values, written + start, capacity, &size, &error), &error)
+        check(ol_message_write(form, values, written + start, capacity, &size, &error), &error)
         if framed:
             ol_store_i32(written, <int32_t>(head_size + size))
         memcpy(written + start - head_size, head, head_size)
@@ -438,7 +453,7 @@ def encode_request(message, int version, int32_t correlation_id, client_id=None)
         version.to_bytes(2, "big", signed=True),
         correlation_id.to_bytes(4, "big", signed=True),
         name,
-        b"\0" if version >= request.schema.flexible_from else b"",
+        b"\0" if version >= request.forms.schema.flexible_from else b"",
     ))
     return _write(request, message, <int16_t>version, <const uint8_t *>PyBytes_AS_STRING(head),
                   <size_t>len(head), framed=True)
@@ -468,7 +483,7 @@ def decode_response(kind, int version, const uint8_t[::1] frame not None):
     if frame.shape[0] < 4:
         raise CorruptionError("a response is cut in its header")
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-    if response.api.key != 18 and version >= response.schema.flexible_from:
+    if response.api.key != 18 and version >= response.forms.schema.flexible_from:
         start += 1
     message, _ = decode(kind, version, frame, start)
     return correlation_id, message

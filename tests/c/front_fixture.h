@@ -170,7 +170,11 @@ static size_t make_frame(const asking *each, uint8_t *frame, size_t capacity) {
     frame[10] = 'c';
     size_t head = 11, size;
     if (each->version >= schema->flexible_from) frame[head++] = 0;
-    OL_CHECK_OK(ol_message_write(schema, each->version, values, frame + head, capacity - head, &size, &error), &error);
+    ol_forms forms = {.schema = schema};
+    const ol_form *form;
+    OL_CHECK_OK(ol_forms_get(&forms, each->version, &form, &error), &error);
+    OL_CHECK_OK(ol_message_write(form, values, frame + head, capacity - head, &size, &error), &error);
+    ol_forms_free(&forms);
     ol_value_pool_free(&pool);
     return head + size;
 }
@@ -184,7 +188,7 @@ static bool answer_commit(front_fixture *fixture, const ol_request_header *heade
     if (!ol_front_begin_commit(&fixture->front, header, body, fixture_now, &commit, &fixture->answers)) return false;
     OL_CHECK_INT(commit.log_partition, 0);
     if (ol_partition_commit(fixture->partition, commit.items, commit.count, -1, -1, &result, &error) != OL_OK) return false;
-    ol_front_end_commit(&commit, header, 1.0, &fixture->answers);
+    ol_front_end_commit(&commit, 1.0, &fixture->answers);
     fixture->commits++;
     return true;
 }
@@ -219,7 +223,12 @@ static ol_value *take_answer(front_fixture *fixture, const ol_request_header *as
     OL_CHECK_INT(ol_load_i32(fixture->answers.bytes), fixture->answers.size - 4);
     OL_CHECK_INT(ol_load_i32(fixture->answers.bytes + 4), asked->correlation_id);
     ol_slice body = ol_slice_of(fixture->answers.bytes + head, fixture->answers.size - head);
-    OL_CHECK_OK(ol_message_read(schema, asked->api_version, body, pool, &values, &used, &error), &error);
+    ol_forms forms = {.schema = schema};
+    const ol_form *form;
+    OL_CHECK_OK(ol_forms_get(&forms, asked->api_version, &form, &error), &error);
+    OL_CHECK_OK(ol_message_read(form, body, pool, &values, &used, &error), &error);
+    /* None of these answers has a struct in its place, whose defaults would be the form's. */
+    ol_forms_free(&forms);
     OL_CHECK_INT(used, body.size);
     fixture->answers.size = 0;
     return values;

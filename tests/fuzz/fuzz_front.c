@@ -52,7 +52,7 @@ static bool answer(ol_front *front, const ol_request_header *header, ol_slice bo
     }
     if (!ol_front_begin_commit(front, header, body, 1700000000000, &commit, answers)) return false;
     check_items(&commit);
-    ol_front_end_commit(&commit, header, 1.0, answers);
+    ol_front_end_commit(&commit, 1.0, answers);
     return true;
 }
 

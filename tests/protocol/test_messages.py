@@ -166,8 +166,8 @@ def test_a_tagged_struct_is_written_only_where_it_says_something():
         (COMMIT._replace(topics={}), 9, ArgumentTypeError, "{} is no array of struct"),
         (COMMIT._replace(topics=[None]), 9, ArgumentTypeError, "None is no OffsetCommitRequestTopic"),
         (COMMIT._replace(topics=[OffsetCommitRequestTopic(topic_id=b"short")]), 10, ArgumentTypeError, "is no uuid"),
-        (COMMIT, 11, UnsupportedVersionError, "OffsetCommitRequest version 11"),
-        (COMMIT, -1, UnsupportedVersionError, "OffsetCommitRequest version -1"),
+        (COMMIT, 11, UnsupportedVersionError, "OffsetCommitRequest has no version 11"),
+        (COMMIT, -1, UnsupportedVersionError, "OffsetCommitRequest has no version -1"),
         (("no", "message"), 1, ArgumentTypeError, "neither a request nor a response"),
     ],
 )

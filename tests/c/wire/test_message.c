@@ -3,6 +3,7 @@
 #include "wire/message.h"
 
 #include "base/bytes.h"
+#include "fault_memory.h"
 #include "ol_test.h"
 #include "wire/api.h"
 #include "wire/header.h"
@@ -10,6 +11,17 @@
 enum { BYTES_MAX = 1 << 16, VALUES_MAX = 1 << 16 };
 
 static ol_value_pool new_pool(void) { return (ol_value_pool){.limit = VALUES_MAX}; }
+
+/* Of `forms`, which the caller frees. */
+static const ol_form *form_of(ol_forms *forms, const ol_schema *schema, int16_t version) {
+    const ol_form *form, *again;
+    ol_error error;
+    *forms = (ol_forms){.schema = schema};
+    OL_CHECK_OK(ol_forms_get(forms, version, &form, &error), &error);
+    OL_CHECK_OK(ol_forms_get(forms, version, &again, &error), &error);
+    OL_CHECK(form == again && form->version == version);
+    return form;
+}
 
 /* ------------------------------------------------------------------------------------------------------------------ tables */
 
@@ -160,33 +172,36 @@ static bool equal_fields(const ol_field *fields, const ol_value *a, const ol_val
 static void check_one(const ol_schema *schema, int16_t version) {
     static uint8_t written[BYTES_MAX], again[BYTES_MAX];
     ol_value_pool pool = new_pool(), other = new_pool();
+    ol_forms forms;
+    const ol_form *form = form_of(&forms, schema, version);
     ol_value *message, *read;
     ol_error error;
     size_t size, used, size_again;
     OL_CHECK_OK(ol_message_defaults(schema->fields, &pool, &message, &error), &error);
     draw_fields(schema->fields, version, &pool, message);
-    size_t size_max = ol_message_size_max(schema, version, message);
+    size_t size_max = ol_message_size_max(form, message);
     OL_CHECK(size_max <= BYTES_MAX);
-    OL_CHECK_OK(ol_message_write(schema, version, message, written, size_max, &size, &error), &error);
+    OL_CHECK_OK(ol_message_write(form, message, written, size_max, &size, &error), &error);
 
     uint8_t *exact = malloc(size ? size : 1);
     memcpy(exact, written, size);
-    OL_CHECK_OK(ol_message_read(schema, version, ol_slice_of(exact, size), &other, &read, &used, &error), &error);
+    OL_CHECK_OK(ol_message_read(form, ol_slice_of(exact, size), &other, &read, &used, &error), &error);
     OL_CHECK_INT(used, size);
     OL_CHECK(equal_fields(schema->fields, message, read));
-    OL_CHECK_OK(ol_message_write(schema, version, read, again, BYTES_MAX, &size_again, &error), &error);
+    OL_CHECK_OK(ol_message_write(form, read, again, BYTES_MAX, &size_again, &error), &error);
     OL_CHECK_INT(size_again, size);
     OL_CHECK(memcmp(again, exact, size) == 0);
     free(exact);
     for (size_t less = 0; less < size; less += 1 + ol_test_below(1 + size / 16)) {
         uint8_t *cut = malloc(less ? less : 1);
         memcpy(cut, written, less);
-        OL_CHECK_INT(ol_message_write(schema, version, message, cut, less, &size_again, &error), OL_TOO_LARGE);
+        OL_CHECK_INT(ol_message_write(form, message, cut, less, &size_again, &error), OL_TOO_LARGE);
         memcpy(cut, written, less);
         ol_value_pool_clear(&other);
-        OL_CHECK_INT(ol_message_read(schema, version, ol_slice_of(cut, less), &other, &read, &used, &error), OL_CORRUPT);
+        OL_CHECK_INT(ol_message_read(form, ol_slice_of(cut, less), &other, &read, &used, &error), OL_CORRUPT);
         free(cut);
     }
+    ol_forms_free(&forms);
     ol_value_pool_free(&other);
     ol_value_pool_free(&pool);
 }
@@ -206,6 +221,21 @@ OL_TEST(every_message_of_every_version_is_read_as_it_was_written) {
 
 /* ------------------------------------------------------------------------------------------------------ hostile messages */
 
+/* The decoder of events (format/schema) walks the same tables: it accepts the same bytes, and refuses the others in the same words. */
+static void check_general_decoder_agrees(const ol_schema *schema, int16_t version, ol_slice bytes, int status, size_t used,
+                                         const ol_error *error) {
+    static const ol_schema_visitor nobody;
+    ol_error other_error;
+    size_t other_used;
+    if (status == OL_LIMIT) return;
+    OL_CHECK_INT(ol_schema_decode(schema, version, bytes, &nobody, &other_used, &other_error), status);
+    if (status == OL_OK) {
+        OL_CHECK_INT(other_used, used);
+    } else {
+        OL_CHECK(strcmp(other_error.reason, error->reason) == 0);
+    }
+}
+
 OL_TEST(mutated_messages_are_read_or_refused) {
     static uint8_t bytes[BYTES_MAX];
     int64_t rounds = ol_test_depth(100000, 5000000);
@@ -213,24 +243,48 @@ OL_TEST(mutated_messages_are_read_or_refused) {
         const ol_api *api = ol_api_at(ol_test_below(ol_api_count()));
         const ol_schema *schema = ol_test_below(2) ? api->request : api->response;
         int16_t version = (int16_t)(schema->first_version + ol_test_below((uint64_t)(schema->last_version - schema->first_version + 1)));
+        ol_forms forms;
+        const ol_form *form = form_of(&forms, schema, version);
         ol_value_pool pool = new_pool();
         ol_value *message;
         ol_error error;
         size_t size, used;
         OL_CHECK_OK(ol_message_defaults(schema->fields, &pool, &message, &error), &error);
         draw_fields(schema->fields, version, &pool, message);
-        OL_CHECK_OK(ol_message_write(schema, version, message, bytes, BYTES_MAX, &size, &error), &error);
+        OL_CHECK_OK(ol_message_write(form, message, bytes, BYTES_MAX, &size, &error), &error);
         for (uint64_t changes = 1 + ol_test_below(3); changes > 0 && size > 0; changes--) {
             bytes[ol_test_below(size)] = (uint8_t)(ol_test_below(2) ? 0xffu >> ol_test_below(8) : ol_test_random());
         }
         uint8_t *exact = malloc(size ? size : 1);
         memcpy(exact, bytes, size);
         ol_value_pool_clear(&pool);
-        int status = ol_message_read(schema, version, ol_slice_of(exact, size), &pool, &message, &used, &error);
+        int status = ol_message_read(form, ol_slice_of(exact, size), &pool, &message, &used, &error);
         OL_CHECK(status == OL_OK || status == OL_CORRUPT || status == OL_LIMIT);
+        check_general_decoder_agrees(schema, version, ol_slice_of(exact, size), status, used, &error);
         free(exact);
+        ol_forms_free(&forms);
         ol_value_pool_free(&pool);
     }
+}
+
+OL_TEST(a_form_that_finds_no_memory_is_made_later) {
+    ol_forms forms = {.schema = ol_api_of_key(1)->response};
+    const ol_form *form;
+    ol_error error;
+    bool has_failed = true;
+    for (int64_t at = 1; has_failed; at++) {
+        fault_memory_at(at);
+        int status = ol_forms_get(&forms, 12, &form, &error);
+        has_failed = fault_memory_calls() >= at;
+        fault_memory_at(0);
+        OL_CHECK_INT(status, has_failed ? OL_NO_MEMORY : OL_OK);
+        OL_CHECK(at > 1 || has_failed);
+    }
+    OL_CHECK_INT(ol_forms_get(&forms, 3, &form, &error), OL_UNSUPPORTED);
+    OL_CHECK(strcmp(error.reason, "FetchResponse has no version 3") == 0);
+    OL_CHECK_INT(ol_forms_get(&forms, 99, &form, &error), OL_UNSUPPORTED);
+    OL_CHECK_INT(ol_forms_get(&forms, -1, &form, &error), OL_UNSUPPORTED);
+    ol_forms_free(&forms);
 }
 
 OL_TEST(a_count_is_judged_before_memory_is_taken) {
@@ -240,10 +294,12 @@ OL_TEST(a_count_is_judged_before_memory_is_taken) {
     ol_value_pool pool = new_pool();
     ol_value *message;
     ol_error error;
-    const ol_schema *schema = ol_api_of_key(8)->request;
-    OL_CHECK_INT(ol_message_read(schema, 2, ol_slice_of(bytes, sizeof bytes), &pool, &message, NULL, &error), OL_CORRUPT);
+    ol_forms forms;
+    const ol_form *form = form_of(&forms, ol_api_of_key(8)->request, 2);
+    OL_CHECK_INT(ol_message_read(form, ol_slice_of(bytes, sizeof bytes), &pool, &message, NULL, &error), OL_CORRUPT);
     OL_CHECK(strstr(error.reason, "OffsetCommitRequest version 2: topics passes the end") != NULL);
     OL_CHECK(pool.count < 64);
+    ol_forms_free(&forms);
     ol_value_pool_free(&pool);
 }
 
@@ -310,7 +366,8 @@ OL_TEST(vectors_are_read_and_written) {
         uint8_t header[64], body[256], again[256];
         size_t header_size = from_hex(vectors[i].header, header), body_size = from_hex(vectors[i].body, body);
         const ol_api *api = ol_api_of_key(vectors[i].api);
-        const ol_schema *schema = vectors[i].is_request ? api->request : api->response;
+        ol_forms forms;
+        const ol_form *form = form_of(&forms, vectors[i].is_request ? api->request : api->response, vectors[i].version);
         ol_value_pool pool = new_pool();
         ol_value *message;
         ol_error error;
@@ -327,11 +384,12 @@ OL_TEST(vectors_are_read_and_written) {
             OL_CHECK_INT(ol_response_header_write(&request, again), header_size);
             OL_CHECK(memcmp(again, header, header_size) == 0);
         }
-        OL_CHECK_OK(ol_message_read(schema, vectors[i].version, ol_slice_of(body, body_size), &pool, &message, &used, &error), &error);
+        OL_CHECK_OK(ol_message_read(form, ol_slice_of(body, body_size), &pool, &message, &used, &error), &error);
         OL_CHECK_INT(used, body_size);
-        OL_CHECK_OK(ol_message_write(schema, vectors[i].version, message, again, sizeof again, &size, &error), &error);
+        OL_CHECK_OK(ol_message_write(form, message, again, sizeof again, &size, &error), &error);
         OL_CHECK_INT(size, body_size);
         OL_CHECK(memcmp(again, body, size) == 0);
+        ol_forms_free(&forms);
         ol_value_pool_free(&pool);
     }
 }

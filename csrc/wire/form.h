@@ -1,0 +1,64 @@
+/* wire/form: a message in one of its versions, prepared to be read and written again and again.
+ *
+ * The tables (format/schema) describe all versions at once.  A form is what they say about one of
+ * them: its fields as steps in the order of the bytes, the defaults of those that it does not have,
+ * and the sizes that follow from both.
+ *
+ * Ownership: ol_forms owns its forms, which do not move until it is freed; zeroed memory with a
+ * schema has made none yet.  Locks: none; forms are constant once made, and ol_forms belongs to one
+ * thread.
+ */
+#ifndef OL_WIRE_FORM_H
+#define OL_WIRE_FORM_H
+
+#include "format/schema.h"
+#include "wire/value_pool.h"
+
+typedef struct ol_struct_form ol_struct_form;
+
+/* One field of a struct. */
+typedef struct ol_step {
+    uint8_t kind;               /* ol_field_kind, as is `element` */
+    uint8_t element;
+    uint8_t tag;
+    bool may_be_null;
+    uint16_t place;             /* of its value in the struct, and of its field in the table */
+    uint32_t element_size_min;  /* of an array, in bytes */
+    const ol_struct_form *inner;    /* of a struct or an array of structs; else NULL */
+} ol_step;
+
+struct ol_struct_form {
+    const ol_field *fields;     /* its table */
+    const ol_value *defaults;   /* of all fields of the table */
+    uint16_t width;             /* fields of the table */
+    /* The ends of the steps: of the fields in their places, then of those that are tagged, the
+     * least tag first, then of the fields that this version does not have. */
+    uint16_t placed_end;
+    uint16_t tagged_end;
+    ol_step steps[];
+};
+
+typedef struct ol_form {
+    const ol_schema *schema;
+    const ol_struct_form *outermost;
+    int16_t version;
+    bool is_flexible;
+} ol_form;
+
+enum { OL_FORM_VERSIONS_MAX = 20 };     /* of a schema, from 0 on */
+
+typedef struct ol_forms {
+    const ol_schema *schema;
+    ol_form *made[OL_FORM_VERSIONS_MAX];    /* by version; NULL: not asked for yet */
+} ol_forms;
+
+/* The form of a version.  OL_UNSUPPORTED: the schema does not have it.  OL_NO_MEMORY. */
+int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form,
+                 ol_error *error) OL_NODISCARD;
+void ol_forms_free(ol_forms *forms);
+
+/* The value of a field that is not there.  That of a struct which is neither tagged nor nullable
+ * has no values yet: those of its fields are for the caller to set. */
+ol_value ol_field_default(const ol_field *field);
+
+#endif
