@@ -63,16 +63,20 @@ static size_t record_size(const ol_commit_run *run, const ol_position_row *row, 
                           (int64_t)ol_offset_value_3_size(row->value.metadata), 0, 0);
 }
 
-/* Fills rows and runs; false: some item is of another kind, or its pair is new. */
+/* Whether the item is a position without a condition, whose value is of version 3. */
+static bool is_plain(const ol_item *item, bool writes_topic_ids) {
+    return item->kind == OL_ITEM_POSITION && item->condition == OL_CONDITION_NONE &&
+           item->expire_timestamp == -1 && (item->topic_id == NULL || !writes_topic_ids);
+}
+
+/* Fills rows and runs; false: some item is not plain, or its pair is new. */
 static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t count) {
     const ol_table *table = work->partition->state.table;
+    bool writes_topic_ids = ol_commit_writes_topic_ids(work->partition);
     to->size = OL_BATCH_OVERHEAD;
     for (size_t i = 0; i < count; i++) {
         const ol_item *item = &items[i];
-        if (item->kind != OL_ITEM_POSITION || item->condition != OL_CONDITION_NONE ||
-            item->expire_timestamp != -1 || item->topic_id != NULL) {
-            return false;
-        }
+        if (!is_plain(item, writes_topic_ids)) return false;
         OL_ASSERT(item->group.size <= OL_STRING_SIZE_MAX && item->topic.size <= OL_STRING_SIZE_MAX);
         if (i == 0 || !is_of_run(item, item - 1)) {
             if (!begin_run(work, to, item->group, item->topic,

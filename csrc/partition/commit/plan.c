@@ -82,7 +82,7 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     return ol_pending_has(inflight->written.pending, &name, planned->item->partition);
 }
 
-static bool is_value_v4_allowed(const ol_partition *partition) {
+bool ol_commit_writes_topic_ids(const ol_partition *partition) {
     if (partition->options.write_value_v4) return true;
     /* A loader changes the state without a lock. */
     return !partition->load_runs && partition->state.value_version_max >= 4;
@@ -149,7 +149,7 @@ static void plan_sizes(ol_commit *work, ol_planned *planned) {
     if (item->kind == OL_ITEM_POSITION) {
         ol_offset_value value = ol_commit_encoded_value(work, item);
         planned->value_version =
-            ol_offset_value_version(&value, is_value_v4_allowed(work->partition));
+            ol_offset_value_version(&value, ol_commit_writes_topic_ids(work->partition));
         planned->value_size = (int64_t)ol_offset_value_size(&value, planned->value_version);
     }
 }

@@ -4,6 +4,7 @@
 
 enum { GROUPS = 3, TOPICS = 3, PARTITIONS = 40, ITEMS_MAX = 60 };
 
+static const char topic_ids[TOPICS][OL_TOPIC_ID_SIZE] = {"the first id", "the second id", "the third id"};
 static const char *const groups[GROUPS] = {"a", "billing", "another group"}, *const topics[TOPICS] = {"t", "orders", "payments"};
 
 /* What should stand at each position. */
@@ -38,6 +39,7 @@ static void commit_random(ol_partition *partition, expected *model, commit_way w
     size_t count = ol_test_below(3) == 0 ? 1 + ol_test_below(4) : 1 + ol_test_below(ITEMS_MAX);
     int g = (int)ol_test_below(GROUPS), t = (int)ol_test_below(TOPICS), p = (int)ol_test_below(PARTITIONS);
     bool changes_metadata = ol_test_below(4) == 0, is_special = ol_test_below(6) == 0;
+    bool has_ids = way != COMMIT_ROWS && ol_test_below(2) == 0;
     for (size_t i = 0; i < count; i++, p = (p + 1 + (int)ol_test_below(3)) % PARTITIONS) {
         if (ol_test_below(12) == 0) t = (int)ol_test_below(TOPICS);
         if (ol_test_below(20) == 0) g = (int)ol_test_below(GROUPS);
@@ -45,6 +47,7 @@ static void commit_random(ol_partition *partition, expected *model, commit_way w
         const char *own = changes_metadata ? metadata[ol_test_below(8)] : model->metadata[g][t][p];
         items[i] = position_item(groups[g], topics[t], p, (int64_t)ol_test_below(1u << 30));
         items[i].leader_epoch = (int32_t)ol_test_below(4) - 1;
+        if (has_ids) items[i].topic_id = (const uint8_t *)topic_ids[t];
         if (is_special && ol_test_below(5) == 0) items[i].expire_timestamp = 12345;
         if (is_special && ol_test_below(5) == 0) items[i].commit_timestamp = 99;
         memmove(model->metadata[g][t][p], own, strlen(own) + 1);
@@ -65,7 +68,9 @@ static void commit_random(ol_partition *partition, expected *model, commit_way w
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), result.end_offset);
 }
 
-static void check_model(ol_partition *partition, const expected *model) {
+/* Returns how many positions have the id of their topic. */
+static int check_model(ol_partition *partition, const expected *model) {
+    int with_id = 0;
     const ol_state *state;
     ol_error error;
     OL_CHECK_OK(ol_partition_lock_state(partition, &state, &error), &error);
@@ -77,10 +82,14 @@ static void check_model(ol_partition *partition, const expected *model) {
                 bool found = ol_table_get(state->table, &name, p, &value);
                 OL_CHECK_INT(found ? value.offset : -1, model->offset[g][t][p]);
                 if (found) OL_CHECK(ol_slice_equal(value.metadata, text(model->metadata[g][t][p])));
+                if (!found || value.topic_id == NULL) continue;
+                OL_CHECK(memcmp(value.topic_id, topic_ids[t], OL_TOPIC_ID_SIZE) == 0);
+                with_id++;
             }
         }
     }
     ol_partition_unlock_state(partition);
+    return with_id;
 }
 
 /* Every batch of the log from its bytes through the one apply; also how many batches carry the flushed note. */
@@ -113,7 +122,7 @@ static ol_digest digest_of_bytes(ol_partition *partition, int *notes) {
     return digest;
 }
 
-static void run(commit_way way) {
+static void run(commit_way way, bool writes_topic_ids) {
     static expected model;
     ol_error error;
     memset(&model, 0, sizeof model);
@@ -121,12 +130,13 @@ static void run(commit_way way) {
     ol_partition_options options = fixture_options(fresh_directory());
     options.log.config.segment_bytes = 8 << 20;       /* no roll, and no flush that comes with it */
     options.batch_bytes_max = 8 << 20;
+    options.write_value_v4 = writes_topic_ids;
     ol_partition *partition = open_partition(&options, true);
     int flushes = 0, notes;
     for (int i = 0; i < 1500; i++) {
         commit_random(partition, &model, way);
         fixture_now += (int64_t)ol_test_below(3);
-        if (i % 50 == 0) check_model(partition, &model);
+        if (i % 50 == 0) (void)check_model(partition, &model);
         if (ol_test_below(9) == 0) {
             int64_t flushed;
             OL_CHECK_OK(ol_log_flush(ol_partition_log(partition), &flushed, &error), &error);
@@ -135,6 +145,7 @@ static void run(commit_way way) {
         if (ol_test_below(40) == 0) ol_log_prepare(ol_partition_log(partition));
     }
     commit_random(partition, &model, way);
+    OL_CHECK((check_model(partition, &model) > 0) == writes_topic_ids);
     ol_digest live = digest_of(partition);
     check_same_digest(live, digest_of_bytes(partition, &notes));
     OL_CHECK_INT(notes, flushes + 1);       /* the first batch tells what was flushed when the log was opened */
@@ -147,9 +158,13 @@ static void run(commit_way way) {
     remove_fixture();
 }
 
-OL_TEST(commits_of_every_shape_are_written_and_applied_alike) { run(COMMIT_ITEMS); }
-OL_TEST(so_are_those_that_never_wait) { run(COMMIT_TRY); }
-OL_TEST(so_are_rows) { run(COMMIT_ROWS); }
+OL_TEST(commits_of_every_shape_are_written_and_applied_alike) { run(COMMIT_ITEMS, false); }
+OL_TEST(so_are_those_that_never_wait) { run(COMMIT_TRY, false); }
+OL_TEST(so_are_rows) { run(COMMIT_ROWS, false); }
+OL_TEST(so_are_those_whose_topics_keep_their_ids) {
+    run(COMMIT_ITEMS, true);
+    run(COMMIT_TRY, true);
+}
 
 /* Nothing to write is nothing written, whether or not there is a note to take. */
 OL_TEST(a_commit_of_nothing_writes_nothing) {
