@@ -185,12 +185,6 @@ const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, 
     return status == OL_OK ? message : NULL;
 }
 
-ol_value *ol_front_values(ol_front *front, size_t count) {
-    ol_value *values;
-    ol_error ignored;
-    return ol_value_pool_take(&front->pool, count, &values, &ignored) == OL_OK ? values : NULL;
-}
-
 bool ol_front_is_text(ol_slice name) {
     bool valid;
     (void)ol_utf16_units(name, &valid);

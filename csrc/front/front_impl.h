@@ -47,8 +47,13 @@ enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
  * or too large; the general way says what is wrong. */
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
 
-/* `count` zeroed values of the pool; NULL: there are not so many. */
-ol_value *ol_front_values(ol_front *front, size_t count);
+/* `count` values of the pool, which the caller sets; NULL: there are not so many. */
+static inline ol_value *ol_front_values(ol_front *front, size_t count) {
+    ol_value *values;
+    ol_error ignored;
+    int status = ol_value_pool_take_unset(&front->pool, count, &values, &ignored);
+    return status == OL_OK ? values : NULL;
+}
 
 /* Writes the answer after the others, without counting it; returns its size.  0: there is no memory
  * for it, and none for more than 64 MiB at a time. */

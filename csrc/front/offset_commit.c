@@ -72,8 +72,9 @@ static bool answer_topic(reading *work, const ol_value *topic, ol_value *answer)
     ol_value *partitions = ol_front_values(work->front, count * COMMITTED_WIDTH);
     if (partitions == NULL) return false;
     for (size_t i = 0; i < count; i++) {
-        partitions[i * COMMITTED_WIDTH + COMMITTED_INDEX] =
-            asked->values[i * COMMIT_WIDTH + COMMIT_INDEX];
+        ol_value *partition = &partitions[i * COMMITTED_WIDTH];
+        partition[COMMITTED_INDEX] = asked->values[i * COMMIT_WIDTH + COMMIT_INDEX];
+        partition[COMMITTED_ERROR] = ol_value_integer(0);
     }
     answer[COMMITTED_TOPIC_NAME] = topic[COMMIT_TOPIC_NAME];
     answer[COMMITTED_TOPIC_ID] = topic[COMMIT_TOPIC_ID];
@@ -93,19 +94,19 @@ static bool take_topic(reading *work, const ol_value *topic, ol_value *answer) {
     return answer_topic(work, topic, answer);
 }
 
-static const ol_value *take_topics(reading *work, const ol_value *topics) {
-    ol_value *answer = ol_front_values(work->front, COMMITTED_ANSWER_WIDTH);
+/* The items of all topics, and their answers. */
+static bool take_topics(reading *work, const ol_value *topics, ol_value *answer) {
     ol_value *answered =
         ol_front_values(work->front, (size_t)topics->number * COMMITTED_TOPIC_WIDTH);
-    if (answer == NULL || answered == NULL) return NULL;
+    if (answered == NULL) return false;
     for (int64_t i = 0; i < topics->number; i++) {
         if (!take_topic(work, &topics->values[i * COMMIT_TOPIC_WIDTH],
                         &answered[i * COMMITTED_TOPIC_WIDTH])) {
-            return NULL;
+            return false;
         }
     }
-    answer[COMMITTED_TOPICS] = (ol_value){.number = topics->number, .values = answered};
-    return answer;
+    *answer = (ol_value){.number = topics->number, .values = answered};
+    return true;
 }
 
 static ol_admission *admission_of(const ol_front *front, const ol_value *request) {
@@ -130,8 +131,8 @@ bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_
                     .expire_timestamp = retention < 0 ? -1 : now + retention,
                     .by_id = header->api_version >= WITH_TOPIC_IDS};
     front->requests++;
-    const ol_value *answer = take_topics(&work, &request[COMMIT_TOPICS]);
-    if (answer == NULL) return false;
+    ol_value answer[COMMITTED_ANSWER_WIDTH] = {0};
+    if (!take_topics(&work, &request[COMMIT_TOPICS], &answer[COMMITTED_TOPICS])) return false;
     commit->answer_size = ol_front_write(front, header, answer, answers);
     if (commit->answer_size == 0) return false;
     commit->items = front->items;

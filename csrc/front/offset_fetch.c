@@ -79,32 +79,30 @@ static bool answer_topic(const asking *work, const ol_value *topic, ol_value *an
     return true;
 }
 
-static ol_value *answer_topics(const asking *work) {
+static bool answer_topics(const asking *work, ol_value *answer) {
     size_t count = (size_t)work->topics->number;
     size_t width = work->of_groups ? FETCHED_TOPICS_WIDTH : FETCHED_TOPIC_WIDTH;
     ol_value *answers = ol_front_values(work->front, count * width);
-    for (size_t i = 0; i < count && answers != NULL; i++) {
+    if (answers == NULL) return false;
+    for (size_t i = 0; i < count; i++) {
         if (!answer_topic(work, &work->topics->values[i * width_of(work)], &answers[i * width])) {
-            return NULL;
+            return false;
         }
     }
-    return answers;
+    *answer = (ol_value){.number = work->topics->number, .values = answers};
+    return true;
 }
 
-static const ol_value *answer_of(const asking *work) {
-    ol_value *topics = answer_topics(work);
-    ol_value *answer = ol_front_values(work->front, FETCHED_ANSWER_WIDTH);
-    ol_value *group = ol_front_values(work->front, FETCHED_GROUP_WIDTH);
-    if (topics == NULL || answer == NULL || group == NULL) return NULL;
-    ol_value all = {.number = work->topics->number, .values = topics};
-    if (!work->of_groups) {
-        answer[FETCHED_TOPICS] = all;
-        return answer;
+static size_t write_answer(const asking *work, const ol_request_header *header,
+                           ol_answers *answers) {
+    ol_value answer[FETCHED_ANSWER_WIDTH] = {0}, group[FETCHED_GROUP_WIDTH] = {0};
+    if (work->of_groups) {
+        group[FETCHED_GROUP_ID] = ol_value_bytes(work->group);
+        answer[FETCHED_GROUPS] = (ol_value){.number = 1, .values = group};
     }
-    group[FETCHED_GROUP_ID] = ol_value_bytes(work->group);
-    group[FETCHED_GROUP_TOPICS] = all;
-    answer[FETCHED_GROUPS] = (ol_value){.number = 1, .values = group};
-    return answer;
+    ol_value *topics = work->of_groups ? &group[FETCHED_GROUP_TOPICS] : &answer[FETCHED_TOPICS];
+    if (!answer_topics(work, topics)) return 0;
+    return ol_front_write(work->front, header, answer, answers);
 }
 
 /* The one group that is asked for, and its topics; all topics are a list of their own, which is
@@ -130,8 +128,7 @@ static bool answer(asking *work, const ol_request_header *header, ol_answers *an
             return false;
         }
     }
-    const ol_value *answer = answer_of(work);
-    size_t size = answer != NULL ? ol_front_write(work->front, header, answer, answers) : 0;
+    size_t size = write_answer(work, header, answers);
     answers->size += size;
     return size > 0;
 }

@@ -5,6 +5,8 @@
 
 #include "wire/message.h"
 
+enum { FIELDS_END = 128 };      /* of a struct; a count of tags has one byte */
+
 ol_value ol_field_default(const ol_field *field) {
     static const uint8_t zero[16];
     switch (field->kind) {
@@ -93,7 +95,7 @@ static ol_struct_form *make_struct(const ol_schema *schema, int16_t version,
     form->placed_end = add_steps(schema, version, form, 0, PLACED);
     form->tagged_end = add_steps(schema, version, form, form->placed_end, TAGGED);
     uint16_t end = add_steps(schema, version, form, form->tagged_end, ABSENT);
-    OL_ASSERT(end == width);
+    OL_ASSERT(end == width && width < FIELDS_END);
     if (make_inner(schema, version, form, defaults)) return form;
     free_struct(form);
     return NULL;
@@ -105,7 +107,12 @@ static int no_memory(const ol_schema *schema, ol_error *error) {
     return ol_fail(error, OL_NO_MEMORY, "no memory for the form of %s", schema->name);
 }
 
-static int make(const ol_schema *schema, int16_t version, ol_form **made, ol_error *error) {
+int ol_forms_make(ol_forms *forms, int16_t version, ol_error *error) {
+    const ol_schema *schema = forms->schema;
+    if (version < schema->first_version || version > schema->last_version) {
+        return ol_fail(error, OL_UNSUPPORTED, "%s has no version %d", schema->name, version);
+    }
+    OL_ASSERT(version < OL_FORM_VERSIONS_MAX);      /* the tables are ours */
     ol_form *form = malloc(sizeof *form);
     if (form == NULL) return no_memory(schema, error);
     *form = (ol_form){.schema = schema,
@@ -116,21 +123,7 @@ static int make(const ol_schema *schema, int16_t version, ol_form **made, ol_err
         free(form);
         return no_memory(schema, error);
     }
-    *made = form;
-    return OL_OK;
-}
-
-int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form, ol_error *error) {
-    const ol_schema *schema = forms->schema;
-    if (version < schema->first_version || version > schema->last_version) {
-        return ol_fail(error, OL_UNSUPPORTED, "%s has no version %d", schema->name, version);
-    }
-    OL_ASSERT(version < OL_FORM_VERSIONS_MAX);      /* the tables are ours */
-    if (forms->made[version] == NULL) {
-        int status = make(schema, version, &forms->made[version], error);
-        if (status != OL_OK) return status;
-    }
-    *form = forms->made[version];
+    forms->made[version] = form;
     return OL_OK;
 }
 

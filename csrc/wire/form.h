@@ -52,9 +52,21 @@ typedef struct ol_forms {
     ol_form *made[OL_FORM_VERSIONS_MAX];    /* by version; NULL: not asked for yet */
 } ol_forms;
 
-/* The form of a version.  OL_UNSUPPORTED: the schema does not have it.  OL_NO_MEMORY. */
-int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form,
-                 ol_error *error) OL_NODISCARD;
+/* Makes the form of a version.  OL_UNSUPPORTED: the schema does not have it.  OL_NO_MEMORY. */
+int ol_forms_make(ol_forms *forms, int16_t version, ol_error *error) OL_NODISCARD;
+
+/* The form of a version, which is made when it is first asked for; failures as of ol_forms_make. */
+OL_NODISCARD static inline int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form,
+                                            ol_error *error) {
+    if (OL_UNLIKELY(version < 0 || version >= OL_FORM_VERSIONS_MAX ||
+                    forms->made[version] == NULL)) {
+        int status = ol_forms_make(forms, version, error);
+        if (status != OL_OK) return status;
+    }
+    *form = forms->made[version];
+    return OL_OK;
+}
+
 void ol_forms_free(ol_forms *forms);
 
 /* The value of a field that is not there.  That of a struct which is neither tagged nor nullable

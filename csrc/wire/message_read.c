@@ -216,15 +216,15 @@ static inline const uint8_t *read_tags(reader *r, const ol_struct_form *form, ol
 
 static const uint8_t *read_struct(reader *r, const ol_struct_form *form, ol_value *values,
                                   const uint8_t *p) {
-    for (uint16_t i = form->placed_end; i < form->width; i++) {
-        uint16_t place = form->steps[i].place;
-        values[place] = form->defaults[place];
+    const ol_step *step = form->steps, *placed_end = step + form->placed_end;
+    for (; step != placed_end; step++) {
+        p = read_value(r, (field_at){form, step}, p, &values[step->place]);
+        if (OL_UNLIKELY(p == NULL)) return NULL;
     }
-    for (uint16_t i = 0; i < form->placed_end && p != NULL; i++) {
-        field_at at = {form, &form->steps[i]};
-        p = read_value(r, at, p, &values[at.step->place]);
+    for (const ol_step *end = form->steps + form->width; step != end; step++) {
+        values[step->place] = form->defaults[step->place];
     }
-    return p != NULL && r->form->is_flexible ? read_tags(r, form, values, p) : p;
+    return r->form->is_flexible ? read_tags(r, form, values, p) : p;
 }
 
 int ol_message_read(const ol_form *form, ol_slice bytes, ol_value_pool *pool, ol_value **message,

@@ -8,6 +8,7 @@
 enum {
     SIZE_MAX_BYTES = 5,         /* of a size, a count or a tag */
     INTEGER_MAX_BYTES = 8,
+    UVARINT_1_END = 0x80,       /* below it a varint has one byte */
 };
 
 /* ------------------------------------------------------------------------------------- defaults */
@@ -120,15 +121,19 @@ OL_NOINLINE static uint8_t *no_room(writer *w, field_at at) {
 static inline uint8_t *put_integer(writer *w, field_at at, ol_field_kind kind, int64_t value,
                                    uint8_t *p) {
     const ol_integer_form *form = &ol_integer_forms[kind];
-    if (value < form->least || value > form->greatest) {
+    if (OL_UNLIKELY(value < form->least || value > form->greatest)) {
         return refuse(w, at, OL_INVALID, "is out of range");
     }
-    if (!has_room(w, p, form->width)) return no_room(w, at);
+    if (OL_UNLIKELY(!has_room(w, p, form->width))) return no_room(w, at);
     return ol_put_integer(p, form->width, value);
 }
 
 static inline uint8_t *put_size(writer *w, field_at at, ol_field_kind kind, int64_t size,
                                 uint8_t *p) {
+    if (OL_LIKELY(w->form->is_flexible && size < UVARINT_1_END - 1 && p != w->limit)) {
+        *p = (uint8_t)(size + 1);
+        return p + 1;
+    }
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
         return refuse(w, at, OL_TOO_LARGE, "is longer than the format can say");
     }
@@ -194,6 +199,10 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
             return put_bytes(w, at, at.step->kind, at.step->may_be_null, value, p);
         case OL_FIELD_ARRAY: return put_array(w, at, value, p);
         case OL_FIELD_STRUCT: return put_inner(w, at, value, p);
+        /* By name where they are many: the compiler knows their form. */
+        case OL_FIELD_I16: return put_integer(w, at, OL_FIELD_I16, value->number, p);
+        case OL_FIELD_I32: return put_integer(w, at, OL_FIELD_I32, value->number, p);
+        case OL_FIELD_I64: return put_integer(w, at, OL_FIELD_I64, value->number, p);
         default: return put_integer(w, at, at.step->kind, value->number, p);
     }
 }
@@ -223,8 +232,9 @@ static inline uint8_t *put_tags(writer *w, const ol_struct_form *form, const ol_
     for (uint16_t i = form->placed_end; i < form->tagged_end; i++) {
         count += is_written((field_at){form, &form->steps[i]}, values);
     }
-    if (!has_room(w, p, ol_uvarint_size(count))) return no_room(w, (field_at){form, NULL});
-    p = ol_store_uvarint(p, count);
+    /* There are fewer than 128 of a struct, so that the count is one byte. */
+    if (OL_UNLIKELY(!has_room(w, p, 1))) return no_room(w, (field_at){form, NULL});
+    *p++ = (uint8_t)count;
     for (uint16_t i = form->placed_end; i < form->tagged_end && p != NULL; i++) {
         field_at at = {form, &form->steps[i]};
         if (is_written(at, values)) p = put_tag(w, at, &values[at.step->place], p);
@@ -234,11 +244,12 @@ static inline uint8_t *put_tags(writer *w, const ol_struct_form *form, const ol_
 
 static uint8_t *put_struct(writer *w, const ol_struct_form *form, const ol_value *values,
                            uint8_t *p) {
-    for (uint16_t i = 0; i < form->placed_end && p != NULL; i++) {
-        field_at at = {form, &form->steps[i]};
-        p = put_value(w, at, &values[at.step->place], p);
+    const ol_step *end = form->steps + form->placed_end;
+    for (const ol_step *step = form->steps; step != end; step++) {
+        p = put_value(w, (field_at){form, step}, &values[step->place], p);
+        if (OL_UNLIKELY(p == NULL)) return NULL;
     }
-    return p != NULL && w->form->is_flexible ? put_tags(w, form, values, p) : p;
+    return w->form->is_flexible ? put_tags(w, form, values, p) : p;
 }
 
 int ol_message_write(const ol_form *form, const ol_value *message, uint8_t *bytes, size_t capacity,
