@@ -3,9 +3,13 @@
 
 #include <stdlib.h>
 
-#include "wire/message.h"
-
 enum { FIELDS_END = 128 };      /* of a struct; a count of tags has one byte */
+
+size_t ol_message_width(const ol_field *fields) {
+    size_t width = 0;
+    while (fields[width].name != NULL) width++;
+    return width;
+}
 
 ol_value ol_field_default(const ol_field *field) {
     static const uint8_t zero[16];

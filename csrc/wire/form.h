@@ -69,6 +69,9 @@ OL_NODISCARD static inline int ol_forms_get(ol_forms *forms, int16_t version, co
 
 void ol_forms_free(ol_forms *forms);
 
+/* How many values a struct with these fields has. */
+size_t ol_message_width(const ol_field *fields);
+
 /* The value of a field that is not there.  That of a struct which is neither tagged nor nullable
  * has no values yet: those of its fields are for the caller to set. */
 ol_value ol_field_default(const ol_field *field);

@@ -11,13 +11,6 @@
 
 #include "wire/form.h"
 
-/* How many values a struct with these fields has. */
-size_t ol_message_width(const ol_field *fields);
-
-/* The fields of a struct with their defaults, into memory of the pool. */
-int ol_message_defaults(const ol_field *fields, ol_value_pool *pool, ol_value **values,
-                        ol_error *error) OL_NODISCARD;
-
 /* Reads the body of a message, whose header was read before.  The values borrow from `bytes`, and
  * from the form where they are defaults of a struct.  *used (may be NULL) is the size of the body;
  * brokers ignore bytes after it, which is the caller's decision.  Unknown tags are passed over.  No

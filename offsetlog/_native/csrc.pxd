@@ -1458,10 +1458,10 @@ cdef extern from "wire/form.h" nogil:
 
     int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form, ol_error *error) noexcept
     void ol_forms_free(ol_forms *forms) noexcept
+    size_t ol_message_width(const ol_field *fields) noexcept
 
 
 cdef extern from "wire/message.h" nogil:
-    size_t ol_message_width(const ol_field *fields) noexcept
     int ol_message_read(const ol_form *form, ol_slice bytes, ol_value_pool *pool, ol_value **message, size_t *used,
                         ol_error *error) noexcept
     size_t ol_message_size_max(const ol_form *form, const ol_value *message) noexcept

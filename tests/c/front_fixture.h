@@ -5,8 +5,8 @@
 
 #include "base/bytes.h"
 #include "front/front.h"
+#include "message_defaults.h"
 #include "partition_fixture.h"
-#include "wire/message.h"
 
 enum { FRAME_MAX = 1 << 12, FIXTURE_PARTITIONS = 3, FIXTURE_GENERATION = 4, FIXTURE_SEED = 99, METADATA_UNITS_MAX = 10 };
 
@@ -92,8 +92,7 @@ static ol_value *array_of(ol_value_pool *pool, const ol_field *fields, ol_value 
     OL_CHECK_OK(ol_value_pool_take(pool, count * width, &array->values, &error), &error);
     array->number = (int64_t)count;
     for (size_t i = 0; i < count; i++) {
-        ol_value *defaults;
-        OL_CHECK_OK(ol_message_defaults(fields, pool, &defaults, &error), &error);
+        ol_value *defaults = message_defaults(fields, pool);
         memcpy(&array->values[i * width], defaults, width * sizeof *defaults);
     }
     return array->values;
@@ -156,7 +155,7 @@ static size_t make_frame(const asking *each, uint8_t *frame, size_t capacity) {
     ol_value_pool pool = {.limit = SIZE_MAX};
     ol_value *values;
     ol_error error;
-    OL_CHECK_OK(ol_message_defaults(schema->fields, &pool, &values, &error), &error);
+    values = message_defaults(schema->fields, &pool);
     if (each->key != OL_API_OFFSET_FETCH || each->version < 8) {
         *field_of(schema->fields, values, "groupId") = text_or_null(each->group);
     }

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "fault_memory.h"
+#include "message_defaults.h"
 #include "ol_test.h"
 #include "wire/api.h"
 #include "wire/header.h"
@@ -96,7 +97,7 @@ static void draw_value(const ol_field *field, ol_field_kind kind, bool may_be_nu
             value->number = 0;
             return;
         }
-        OL_CHECK_OK(ol_message_defaults(field->fields, pool, &value->values, &error), &error);
+        value->values = message_defaults(field->fields, pool);
         draw_fields(field->fields, version, pool, value->values);
     } else if (may_be_null && ol_test_below(3) == 0) {
         *value = (ol_value){.number = -1};
@@ -110,8 +111,7 @@ static void draw_value(const ol_field *field, ol_field_kind kind, bool may_be_nu
                 draw_value(field, field->element, false, version, pool, element);
                 continue;
             }
-            ol_value *defaults;
-            OL_CHECK_OK(ol_message_defaults(field->fields, pool, &defaults, &error), &error);
+            ol_value *defaults = message_defaults(field->fields, pool);
             memcpy(element, defaults, width * sizeof *element);
             draw_fields(field->fields, version, pool, element);
         }
@@ -137,9 +137,7 @@ static bool equal_values(const ol_field *field, ol_field_kind kind, const ol_val
     if (kind == OL_FIELD_STRUCT && field->tagged && !field->nullable) {
         /* One that is there with its defaults is not written. */
         ol_value_pool pool = new_pool();
-        ol_value *defaults;
-        ol_error error;
-        OL_CHECK_OK(ol_message_defaults(field->fields, &pool, &defaults, &error), &error);
+        ol_value *defaults = message_defaults(field->fields, &pool);
         bool equal = equal_fields(field->fields, a->number ? a->values : defaults, b->number ? b->values : defaults);
         ol_value_pool_free(&pool);
         return equal;
@@ -177,7 +175,7 @@ static void check_one(const ol_schema *schema, int16_t version) {
     ol_value *message, *read;
     ol_error error;
     size_t size, used, size_again;
-    OL_CHECK_OK(ol_message_defaults(schema->fields, &pool, &message, &error), &error);
+    message = message_defaults(schema->fields, &pool);
     draw_fields(schema->fields, version, &pool, message);
     size_t size_max = ol_message_size_max(form, message);
     OL_CHECK(size_max <= BYTES_MAX);
@@ -249,7 +247,7 @@ OL_TEST(mutated_messages_are_read_or_refused) {
         ol_value *message;
         ol_error error;
         size_t size, used;
-        OL_CHECK_OK(ol_message_defaults(schema->fields, &pool, &message, &error), &error);
+        message = message_defaults(schema->fields, &pool);
         draw_fields(schema->fields, version, &pool, message);
         OL_CHECK_OK(ol_message_write(form, message, bytes, BYTES_MAX, &size, &error), &error);
         for (uint64_t changes = 1 + ol_test_below(3); changes > 0 && size > 0; changes--) {
