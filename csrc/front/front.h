@@ -82,8 +82,8 @@ typedef struct ol_front_commit {
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Appends the answer that was written, hears of the member at `at` (s), and counts the commit of its
- * group. */
+/* Appends the answer that was written, hears of the member at `at` (s), and counts the commit of
+ * its group. */
 void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
 /* Appends the answer of an OffsetFetch of one group; `partitions` are the log partitions by number,
