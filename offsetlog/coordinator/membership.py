@@ -54,6 +54,9 @@ SYNC_WITH_PROTOCOL = 5
 EMPTY_RETRY_SECONDS = 1.0
 #: There is no generation after this one.
 GENERATION_MAX = 2**31 - 1
+#: A rebalance for which only absent static members could come is not looked at more often than
+#: this, whatever timeout they named.
+ABSENT_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +376,8 @@ class Membership:
             return self._store_empty(group)
         if not group.elect_joined_leader():
             # Static members alone, and none of them is here yet: their sessions end, or they come.
-            self._timers.set(Timer(group.group_id, "join"), now + group.rebalance_timeout / 1000)
+            seconds = max(group.rebalance_timeout / 1000, ABSENT_RETRY_SECONDS)
+            self._timers.set(Timer(group.group_id, "join"), now + seconds)
             return None
         group.begin_generation()
         for member in group.members.values():

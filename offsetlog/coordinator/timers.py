@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Hashable, Iterator
 
 
@@ -50,21 +51,35 @@ class Timers:
     def due(self, now: float) -> Iterator[Hashable]:
         """The keys whose deadline has come, in order of their deadlines; they are set no more.
 
-        Deadlines that are set meanwhile count as well.
+        Each key comes at most once.  One whose deadline is set meanwhile comes with the next call,
+        even if that is due already: whoever sets it again each time does not keep the caller.
         """
+        come: deque[tuple[float, Hashable]] = deque()
         while self._heap and self._heap[0][0] <= now:
             time, _, key = heapq.heappop(self._heap)
-            if self._queued.get(key) != time:
-                continue  # an earlier entry of the key has replaced this one
-            del self._queued[key]
-            deadline = self._deadlines.get(key)
-            if deadline is None:
-                continue
-            if deadline > now:
-                self._push(key, deadline)
-                continue
-            del self._deadlines[key]
-            yield key
+            come.append((time, key))
+        try:
+            while come:
+                time, key = come.popleft()
+                if self._takes(time, key, now):
+                    yield key
+        finally:
+            for time, key in come:    # the caller has stopped before the end
+                heapq.heappush(self._heap, (time, next(self._numbers), key))
+
+    def _takes(self, time: float, key: Hashable, now: float) -> bool:
+        # Whether an entry of the heap stands for a deadline that has come, which is set no more.
+        if self._queued.get(key) != time:
+            return False    # an earlier entry of the key has replaced this one
+        del self._queued[key]
+        deadline = self._deadlines.get(key)
+        if deadline is None:
+            return False
+        if deadline > now:
+            self._push(key, deadline)
+            return False
+        del self._deadlines[key]
+        return True
 
     def _push(self, key: Hashable, deadline: float) -> None:
         self._queued[key] = deadline

@@ -6,6 +6,7 @@ import pytest
 
 from offsetlog.coordinator.classic_group import GroupState
 from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.protocol.messages import LeaveGroupRequest, LeaveGroupRequestMember
 
 from .driver import Driver
 from .requests import GROUP, heartbeat, join, sync
@@ -187,6 +188,29 @@ def test_static_members_keep_their_place_through_a_rebalance():
     assert set(members.group.static_members) == {"one", "two"}
     # It has not joined, so that another one leads.
     assert driver.answers[call].leader == driver.answers[call].member_id
+
+
+@pytest.mark.parametrize("rebalance", [1, 0, -2, -(2**31)])
+def test_an_absent_static_member_that_allows_no_time_keeps_nobody_busy(rebalance):
+    members = Members(initial_rebalance_delay=0)
+    driver = members.driver
+    one = join(instance="one", session=10_000, rebalance=rebalance)
+    driver.send(one, 3)
+    first = members.group.static_members["one"]
+    members.sync_all([first])
+    call = driver.send(join(), 3)
+    driver.send(one._replace(member_id=first), 3)
+    other = driver.answers[call].member_id
+    members.sync_all([first, other])
+    driver.send(LeaveGroupRequest(GROUP, members=(LeaveGroupRequestMember(other),)), 5)
+    assert members.group.state is GroupState.PREPARING_REBALANCE
+    driver.now += 0.01
+    driver.coordinator.tick(driver.now)
+    deadline = driver.coordinator.next_deadline()
+    assert deadline is not None
+    assert deadline >= driver.now + 0.9
+    driver.advance(20)
+    assert members.group.state is GroupState.EMPTY
 
 
 def test_a_rebalance_of_absent_static_members_goes_on_until_their_sessions_end():
