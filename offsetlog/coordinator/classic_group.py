@@ -14,7 +14,7 @@ from offsetlog._native.records import decode_subscription
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.group_record import Expiry, GroupRecord, MemberRecord
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import CorruptionError, UnsupportedVersionError
+from offsetlog.errors import CorruptionError, InternalError, UnsupportedVersionError
 
 #: The protocol type of consumers, whose subscriptions can be read.
 CONSUMER = "consumer"
@@ -65,9 +65,9 @@ class Member:
         """What it sent for a protocol; b"" where it does not offer that."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def vote(self, candidates: frozenset[str]) -> str:
-        """The first of its protocols that is among the candidates."""
-        return next(name for name, _ in self.protocols if name in candidates)
+    def vote(self, candidates: frozenset[str]) -> str | None:
+        """The first of its protocols that is among the candidates; None: it has none of them."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -218,9 +218,11 @@ class ClassicGroup:
     # -------------------------------------------------------------------------------------- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols may join."""
+        """Whether a member with these protocols may join; one without any never."""
+        if not protocols:
+            return False
         if self.state is GroupState.EMPTY:
-            return bool(protocol_type and protocols)
+            return bool(protocol_type)
         if protocol_type != self.protocol_type:
             return False
         common = self.candidates()
@@ -232,12 +234,19 @@ class ClassicGroup:
         return frozenset(set.intersection(*offered)) if offered else frozenset()
 
     def elected_protocol(self) -> str:
-        """The protocol with the most votes; of several the one that was voted for first."""
+        """The protocol with the most votes; of several the one that was voted for first.
+
+        Raises:
+            InternalError: the members have none in common, with which `supports` let no one join.
+        """
         candidates = self.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = member.vote(candidates)
-            votes[vote] = votes.get(vote, 0) + 1
+            if vote is not None:
+                votes[vote] = votes.get(vote, 0) + 1
+        if not votes:
+            raise InternalError(f"group {self.group_id!r}: its members have no protocol in common")
         return max(votes, key=lambda name: votes[name])
 
     def _read_subscriptions(self) -> frozenset[str] | None:

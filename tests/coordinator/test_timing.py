@@ -6,6 +6,7 @@ import pytest
 
 from offsetlog.coordinator.classic_group import GroupState
 from offsetlog.coordinator.coordinator import CoordinatorConfig
+from offsetlog.errors import InternalError
 from offsetlog.protocol.messages import LeaveGroupRequest, LeaveGroupRequestMember
 
 from .driver import Driver
@@ -249,3 +250,26 @@ def test_a_loaded_group_above_the_limit_rebalances():
     members.driver.advance(60)
     errors = sorted(members.driver.answers[each].error_code for each in answers)
     assert errors == [0, 0, 81]
+
+
+def test_a_member_without_protocols_joins_no_group_that_has_lost_its_members():
+    members = Members()
+    driver = members.driver
+    first = members.new_id()
+    driver.send(join(first), 9)
+    driver.send(LeaveGroupRequest(GROUP, members=(LeaveGroupRequestMember(first),)), 5)
+    assert members.group.state is GroupState.PREPARING_REBALANCE
+    assert not members.group.members
+    assert driver.ask(join()._replace(protocols=()), 3).error_code == 23
+    call = driver.send(join(), 3)
+    driver.advance(10)
+    assert driver.answers[call].error_code == 0
+
+
+def test_members_without_a_protocol_in_common_are_an_error_and_no_end_of_an_iteration():
+    members = Members()
+    members.stable(2)
+    last = list(members.group.members.values())[-1]
+    last.protocols = (("other", b""),)
+    with pytest.raises(InternalError, match="no protocol in common"):
+        members.group.elected_protocol()
