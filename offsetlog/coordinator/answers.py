@@ -23,6 +23,8 @@ from offsetlog.protocol.messages import (
 
 #: From this version on a LeaveGroup names any number of members.
 LEAVE_OF_MEMBERS = 3
+#: Of a name, in UTF-8.
+NAME_BYTES_MAX = 2**15 - 1
 #: Calls with the answer that each gets if it has to be given an error.
 Refusals = list[tuple[Call, Any]]
 
@@ -36,6 +38,23 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
     """In ms; version 0 has none, and means the session's."""
     timeout = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout == -1 else timeout
+
+
+def is_unwritable(name: str) -> bool:
+    """Whether a name is too long for a record and for old versions of answers.
+
+    Bytes that are no UTF-8 are read as characters of three bytes, so that a name that was short
+    enough may be longer than that.
+    """
+    is_short = len(name) * 4 <= NAME_BYTES_MAX
+    return not is_short and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX
+
+
+def has_unwritable_name(request: JoinGroupRequest, call: Call) -> bool:
+    """Whether a join brings a name that no record of its group could hold."""
+    names = (request.group_id, request.protocol_type, request.group_instance_id, call.client_id)
+    offered = (each.name for each in request.protocols)
+    return any(is_unwritable(each) for each in (*names, *offered) if each)
 
 
 def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:

@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from offsetlog import error_codes
-from offsetlog.coordinator.answers import Refusals, join_refusal, leave_answer, leaving
+from offsetlog.coordinator.answers import (
+    Refusals,
+    has_unwritable_name,
+    join_refusal,
+    leave_answer,
+    leaving,
+)
 from offsetlog.coordinator.call import Call
 from offsetlog.coordinator.classic_group import CONSUMER, ClassicGroup, GroupState
 from offsetlog.coordinator.group_record import Expiry, Fence, GroupRecord
@@ -87,6 +93,9 @@ class Ports(Protocol):
 
 #: From this version on a commit to a group that is not there says so.
 COMMIT_WITH_MISSING_GROUP = 9
+
+#: A deadline whose handling failed comes again after this time.
+FAILED_RETRY_SECONDS = 5.0
 
 #: A request, or a deadline, that waits for a record of its group.
 Step = Callable[[float], Write | None]
@@ -253,7 +262,7 @@ class Coordinator:
 
     def join(self, request: JoinGroupRequest, call: Call, now: float) -> None:
         """Handles a JoinGroup."""
-        error = self._join_refusal(request)
+        error = self._join_refusal(request, call)
         if error is not None:
             self._answer(call, join_refusal(call, error, request.member_id))
             return
@@ -268,12 +277,14 @@ class Coordinator:
             now,
         )
 
-    def _join_refusal(self, request: JoinGroupRequest) -> ErrorCode | None:
+    def _join_refusal(self, request: JoinGroupRequest, call: Call) -> ErrorCode | None:
         if not request.group_id:
             return error_codes.INVALID_GROUP_ID
         refusal = self.refusal(request.group_id)
         if refusal is not None:
             return refusal
+        if has_unwritable_name(request, call):
+            return error_codes.UNKNOWN_SERVER_ERROR
         config = self._config
         session = request.session_timeout_ms
         if not config.min_session_timeout <= session <= config.max_session_timeout:
@@ -521,15 +532,21 @@ class Coordinator:
             self._membership.heard(group, member_id, at)
 
     def _take(self, slot: _Slot, write: Write | None, now: float) -> None:
-        # What waits goes on until a step needs a record.
+        # What waits goes on until a step needs a record; one that fails keeps nothing after it.
+        failures: list[Exception] = []
         while write is None and slot.waiting:
-            write = slot.waiting.popleft().step(now)
+            waiting = slot.waiting.popleft()
+            try:
+                write = waiting.step(now)
+            except Exception as failure:
+                failures.append(failure)
+                self._refuse(waiting.refusals(error_codes.UNKNOWN_SERVER_ERROR))
         slot.in_flight = write
-        if write is None:
-            return
-        group_id = slot.group.group_id
-        self._timers.set(Timer(group_id, "write"), now + self._config.commit_timeout / 1000)
-        self._ports.append(self._partition_for(group_id), group_id, write.record)
+        if write is not None:
+            group_id = slot.group.group_id
+            self._timers.set(Timer(group_id, "write"), now + self._config.commit_timeout / 1000)
+            self._ports.append(self._partition_for(group_id), group_id, write.record)
+        _raise_all(failures)
 
     def written(
         self,
@@ -557,7 +574,13 @@ class Coordinator:
             del self._partitions[partition][group_id]
             self._others[partition].pop(group_id, None)
             self._membership.end(slot.group, error_codes.COORDINATOR_NOT_AVAILABLE)
-        self._take(slot, write.done(error, now), now)
+        try:
+            following = write.done(error, now)
+        except BaseException:
+            self._refuse(write.refusals(error_codes.UNKNOWN_SERVER_ERROR))
+            self._take(slot, None, now)
+            raise
+        self._take(slot, following, now)
         if isinstance(write.record, Expiry | Fence) and slot.is_bare and self._slot(group_id) is slot:
             # It was only there to keep the group from changing meanwhile.
             del self._partitions[partition][group_id]
@@ -587,13 +610,25 @@ class Coordinator:
         return len(self._timers)
 
     def tick(self, now: float) -> None:
-        """Handles the deadlines that have come."""
+        """Handles the deadlines that have come.
+
+        Raises:
+            ExceptionGroup: some failed, and come again later; all others are handled.
+        """
+        failures: list[Exception] = []
         for key in self._timers.due(now):
             assert isinstance(key, Timer)
-            partition = self._partition_for(key.group_id)
-            slot = self._partitions.get(partition, {}).get(key.group_id)
-            if slot is not None:
-                self._on_timer(slot, key, now)
+            try:
+                self._on_deadline(key, now)
+            except Exception as failure:
+                failures.append(failure)
+                self._timers.postpone(key, now + FAILED_RETRY_SECONDS)
+        _raise_all(failures)
+
+    def _on_deadline(self, timer: Timer, now: float) -> None:
+        slot = self._partitions.get(self._partition_for(timer.group_id), {}).get(timer.group_id)
+        if slot is not None:
+            self._on_timer(slot, timer, now)
 
     def _on_timer(self, slot: _Slot, timer: Timer, now: float) -> None:
         if timer.kind == "write":
@@ -629,6 +664,11 @@ class Coordinator:
             self._refuse(each.refusals(error))
         slot.waiting.clear()
         self._timers.cancel(Timer(slot.group.group_id, "write"))
+
+
+def _raise_all(failures: list[Exception]) -> None:
+    if failures:
+        raise ExceptionGroup("steps of groups failed", failures)
 
 
 def _member_refusal(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode | None:

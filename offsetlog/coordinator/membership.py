@@ -16,6 +16,7 @@ from offsetlog.coordinator.answers import (
     assignment_of,
     awaited_syncs,
     differs,
+    is_unwritable,
     join_refusal,
     leave_answer,
     leave_refusal,
@@ -155,6 +156,9 @@ class Membership:
     ) -> Write | None:
         instance_id = request.group_instance_id
         member_id = f"{call.client_id if instance_id is None else instance_id}-{self._new_id()}"
+        if is_unwritable(member_id):
+            self._refuse_join(call, error_codes.UNKNOWN_SERVER_ERROR, "")
+            return None
         old_id = None if instance_id is None else group.static_members.get(instance_id)
         if old_id is not None:
             return self._replace_static(group, old_id, member_id, request, call, now)

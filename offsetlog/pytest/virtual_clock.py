@@ -119,8 +119,10 @@ class VirtualClock:
 
     def _ring(self) -> None:
         self._alarm = None
-        self._call_due()
-        self._arm()
+        try:
+            self._call_due()
+        finally:
+            self._arm()    # whatever one of them has failed with, the others come
 
     def _call_due(self) -> None:
         # The event loop may be early by the resolution of its clock; what is due now is called.

@@ -18,7 +18,7 @@ from offsetlog._native.frame_stream import (
 )
 from offsetlog._native.front import Place
 from offsetlog.errors import OffsetLogError, UnsupportedVersionError
-from offsetlog.protocol import decode_request, encode_response
+from offsetlog.protocol import Request, decode_request, encode_response
 from offsetlog.server.answer_errors import first_error
 from offsetlog.server.connection_limits import OpenConnections
 from offsetlog.server.exchange import Exchange
@@ -190,9 +190,9 @@ class Connection(FrameStream, asyncio.Protocol):
         began = time.perf_counter()
 
         def send(message: Any) -> None:
-            answer = b""
-            if message is not None:
-                answer = encode_response(message, request.api_version, request.correlation_id)
+            answer = self._encoded(message, request)
+            if answer is None:
+                return
             seconds = time.perf_counter() - began
             self._node.metrics.answered(request.api_key, seconds, first_error(message))
             self.answered(place, answer)
@@ -212,6 +212,19 @@ class Connection(FrameStream, asyncio.Protocol):
             fields = {"client": self._host, "api": request.api_key}
             _log.exception("%s: API %d", self._host, request.api_key, extra=fields)
             self.end("a handler failed")
+
+    def _encoded(self, message: Any, request: Request) -> bytes | None:
+        # None: it cannot be written, which ends this connection and nobody else's.  The answer may
+        # be given in another client's turn, or in that of a timer.
+        if message is None:
+            return b""
+        try:
+            return encode_response(message, request.api_version, request.correlation_id)
+        except OffsetLogError as failure:
+            fields = {"client": self._host, "api": request.api_key}
+            _log.warning("%s: an answer cannot be written: %s", self._host, failure, extra=fields)
+            self.end("its answer cannot be written")
+            return None
 
     def _refuse_version(self, frame: bytes, place: Place, reason: str) -> None:
         if int.from_bytes(frame[:2], "big") != API_VERSIONS:

@@ -28,6 +28,7 @@ from offsetlog.errors import (
     OffsetLogError,
     PartitionFailedError,
     StorageError,
+    StringTooLongError,
     TooLargeError,
     UnsupportedVersionError,
 )
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 def write_error(failure: OffsetLogError) -> ErrorCode:
     """The error of a request whose record could not be written (docs/format/coordinator.md §5.0)."""
-    if isinstance(failure, TooLargeError):
+    if isinstance(failure, TooLargeError | StringTooLongError):
         return UNKNOWN_SERVER_ERROR
     if isinstance(failure, NotCoordinatorError | PartitionFailedError | StorageError):
         return NOT_COORDINATOR
@@ -87,10 +88,16 @@ class GroupHost:
         self._timer_at = 0.0
         self.failed_loads: dict[int, str] = {}
         self.failed_writes: dict[int, str] = {}
-        self.coordinator = Coordinator(config, self, manager.partition_for)
+        self.coordinator = Coordinator(config, self, self._partition_for)
         self.expiry = GroupExpiry(manager, self, loop, clock)
         manager.group_expiry.leave_to(self.expiry)
         manager.group_log.leave_fences_to(GroupFences(self, loop))
+
+    def _partition_for(self, group_id: str) -> int:
+        try:
+            return self._manager.partition_for(group_id)
+        except StringTooLongError:
+            return 0    # no log has a group of this name, as any of them says
 
     # ----------------------------------------------------------------------------------------- leading
 
@@ -128,32 +135,38 @@ class GroupHost:
         self, exchange: Exchange, handle: Callable[[Any, Call, float], None]
     ) -> None:
         """Has the coordinator handle a request, whose answer may come later."""
-        self._replies[exchange.call] = exchange.reply
-        handle(exchange.request.message, exchange.call, self._clock.time())
-        self._arm()
+        exchange.on_abandoned(partial(self._forget, exchange.call))
+        self._ask(exchange.call, exchange.reply, partial(handle, exchange.request.message))
 
     def delete(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
         """Deletes a group without members; `finished` is called with the error, or None."""
-        call = Call(0)
-        self._replies[call] = finished
-        self.coordinator.delete(group_id, call, self._clock.time())
-        self._arm()
+        self._ask(Call(0), finished, partial(self.coordinator.delete, group_id))
 
     def expire(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
         """Deletes what has expired of a group; `finished` is called with the error, or None."""
-        call = Call(0)
-        self._replies[call] = finished
-        self.coordinator.expire(group_id, call, self._clock.time())
-        self._arm()
+        self._ask(Call(0), finished, partial(self.coordinator.expire, group_id))
 
     def fence(
         self, group_id: str, order: FenceOrder, finished: Callable[[ErrorCode | int], None]
     ) -> None:
         """Ends a group's generation; `finished` is called with the new one, or the error."""
-        call = Call(0)
-        self._replies[call] = finished
-        self.coordinator.fence(group_id, order, call, self._clock.time())
-        self._arm()
+        self._ask(Call(0), finished, partial(self.coordinator.fence, group_id, order))
+
+    def _ask(
+        self, call: Call, reply: Callable[[Any], None], handle: Callable[[Call, float], None]
+    ) -> None:
+        self._replies[call] = reply
+        try:
+            handle(call, self._clock.time())
+        except BaseException:
+            self._forget(call)
+            raise
+        finally:
+            self._arm()
+
+    def _forget(self, call: Call) -> None:
+        # Nobody waits for its answer any more.
+        self._replies.pop(call, None)
 
     def _arm(self) -> None:
         deadline = self.coordinator.next_deadline()
@@ -168,8 +181,12 @@ class GroupHost:
 
     def _tick(self) -> None:
         self._timer = None
-        self.coordinator.tick(self._clock.time())
-        self._arm()
+        try:
+            self.coordinator.tick(self._clock.time())
+        except ExceptionGroup:
+            _log.exception("deadlines of groups could not be handled; they come again")
+        finally:
+            self._arm()
 
     def close(self) -> None:
         """Ends the timers, and answers what waits: another coordinator may take over."""
@@ -183,7 +200,9 @@ class GroupHost:
 
     def answer(self, call: Call, message: Any) -> None:
         """See Ports."""
-        self._replies.pop(call)(message)
+        reply = self._replies.pop(call, None)
+        if reply is not None:
+            reply(message)
 
     def append(
         self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None
@@ -245,8 +264,10 @@ class GroupHost:
     ) -> None:
         self.end_work()
         now = self._clock.time()
-        self.coordinator.written(partition, group_id, error, now, is_gone=is_gone)
-        self._arm()
+        try:
+            self.coordinator.written(partition, group_id, error, now, is_gone=is_gone)
+        finally:
+            self._arm()
 
     def begin_work(self) -> None:
         """Has `settle` wait for something; `end_work` ends that."""
@@ -298,6 +319,8 @@ class GroupHost:
         """See Ports."""
         try:
             return self._manager.group_log.has_offsets(group_id)
+        except StringTooLongError:
+            return False    # no record can hold the name
         except OffsetLogError:
             return True    # nobody can say; what is written next says what is wrong with the log
 

@@ -156,3 +156,21 @@ def test_the_executor_is_ahead_as_well():
         executor.stop()
 
     in_a_loop(work)
+
+
+def test_a_callback_that_fails_keeps_no_other():
+    async def work(clock: VirtualClock) -> None:
+        met = asyncio.Event()
+        failures: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+
+        def fail() -> None:
+            raise ValueError("a failure")
+
+        clock.call_later(0.001, fail)
+        clock.call_later(0.002, met.set)
+        await asyncio.wait_for(met.wait(), 20)
+        assert [type(each) for each in failures] == [ValueError]
+
+    in_a_loop(work)
