@@ -222,6 +222,10 @@ class Membership:
         member.protocols = protocols_of(request)
         member.session_timeout = request.session_timeout_ms
         member.rebalance_timeout = rebalance_timeout_of(request)
+        if member.awaiting_join is not None:
+            # Its client has given up on that request, or another one uses its id.
+            error = error_codes.REBALANCE_IN_PROGRESS
+            self._refuse_join(member.awaiting_join, error, member.member_id)
         member.awaiting_join = call
 
     def _joined(self, group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -425,6 +429,10 @@ class Membership:
         if group.state is GroupState.STABLE:
             self._answer(call, assignment_of(group, member))
             return None
+        # As with joins: one request of a member waits.
+        self._answer_sync(
+            member, SyncGroupResponse(error_code=error_codes.REBALANCE_IN_PROGRESS.code)
+        )
         member.awaiting_sync = call
         if group.leader != member.member_id:
             return None

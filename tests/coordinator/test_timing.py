@@ -273,3 +273,25 @@ def test_members_without_a_protocol_in_common_are_an_error_and_no_end_of_an_iter
     last.protocols = (("other", b""),)
     with pytest.raises(InternalError, match="no protocol in common"):
         members.group.elected_protocol()
+
+
+def test_a_join_that_is_sent_again_is_answered_when_the_later_one_comes(members):
+    members.stable()
+    driver = members.driver
+    newcomer = members.new_id()
+    calls = [driver.send(join(newcomer), 9) for _ in range(3)]
+    assert [driver.answers[each].error_code for each in calls[:-1]] == [27, 27]
+    assert driver.answers[calls[0]].member_id == newcomer
+    driver.advance(60)
+    assert driver.answers[calls[-1]].error_code == 0
+
+
+def test_so_is_a_sync(members):
+    leader, follower = members.stable(2)
+    driver = members.driver
+    for each in (leader, follower):
+        driver.send(join(each), 9)
+    calls = [driver.send(sync(follower, 2), 5) for _ in range(2)]
+    assert driver.answers[calls[0]].error_code == 27
+    driver.send(sync(leader, 2, (leader, follower)), 5)
+    assert driver.answers[calls[1]].assignment == b"for " + follower.encode()
