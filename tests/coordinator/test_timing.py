@@ -295,3 +295,17 @@ def test_so_is_a_sync(members):
     assert driver.answers[calls[0]].error_code == 27
     driver.send(sync(leader, 2, (leader, follower)), 5)
     assert driver.answers[calls[1]].assignment == b"for " + follower.encode()
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_static_member_that_comes_back_keeps_its_client_id_and_host(synced):
+    members = Members(initial_rebalance_delay=0)
+    driver = members.driver
+    driver.send(join(instance="one"), 5, "before")
+    if synced:
+        members.sync_all([members.group.static_members["one"]])
+    assert driver.answers[driver.send(join(instance="one"), 5, "after")].error_code == 0
+    (member,) = members.group.members.values()
+    assert member.client_id == "before"
+    if synced:
+        assert [each.client_id for each in driver.log[-1][1].members] == ["before"]
