@@ -63,11 +63,15 @@ class Ports(Protocol):
         """Sends the answer of a call; once for each."""
 
     def append(
-        self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None
+        self,
+        partition: int,
+        group_id: str,
+        record: GroupRecord | Expiry | Fence | None,
+        token: object,
     ) -> None:
         """Appends the record of a group, deletes all of it, or what has expired of it.
 
-        `Coordinator.written` is called when that is done.
+        `Coordinator.written` is called with the token when that is done.
         """
 
     def admit(
@@ -545,7 +549,7 @@ class Coordinator:
         if write is not None:
             group_id = slot.group.group_id
             self._timers.set(Timer(group_id, "write"), now + self._config.commit_timeout / 1000)
-            self._ports.append(self._partition_for(group_id), group_id, write.record)
+            self._ports.append(self._partition_for(group_id), group_id, write.record, write)
         _raise_all(failures)
 
     def written(
@@ -555,17 +559,20 @@ class Coordinator:
         error: ErrorCode | None,
         now: float,
         *,
+        token: object,
         is_gone: bool = False,
     ) -> None:
         """The record of a group is below W, or failed with an error.
 
-        `is_gone`: what expired was the last of the group, and its records are deleted.
+        `token`: of its append.  `is_gone`: what expired was the last of the group, and its records
+        are deleted.
         """
         slot = self._partitions.get(partition, {}).get(group_id)
-        if slot is None or slot.in_flight is None:
-            return    # resigned meanwhile: all that waited was answered
+        write = None if slot is None else slot.in_flight
+        if slot is None or write is None or write is not token:
+            return    # of a leadership that has ended: all that waited for it was answered
         self._take_heard(slot)
-        write, slot.in_flight = slot.in_flight, None
+        slot.in_flight = None
         self._timers.cancel(Timer(group_id, "write"))
         record = write.record.record if isinstance(write.record, Fence) else write.record
         if error is None and isinstance(record, GroupRecord):

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._native.completion import Completion
 from offsetlog.coordinator.group_record import Expiry
@@ -22,6 +22,12 @@ _log = logging.getLogger(__name__)
 
 #: So many groups are kept from changing at a time, while their positions expire.
 GROUPS_AT_ONCE = 256
+
+
+class _Frozen(NamedTuple):
+    # A group that does not change, and by what the coordinator knows the end of that.
+    group: GroupToExpire
+    token: object
 
 
 class GroupExpiry:
@@ -57,7 +63,7 @@ class GroupExpiry:
         self._is_closed = False
         # The check that runs: its time, the groups to write for, and what came of it.
         self._now = 0
-        self._frozen: dict[int, list[GroupToExpire]] = {}
+        self._frozen: dict[int, list[_Frozen]] = {}
         self._deleted = 0
         self.expired_positions = 0
         self._failures: list[OffsetLogError] = []
@@ -161,20 +167,22 @@ class GroupExpiry:
 
     # ------------------------------------------------------------------------------------ for one batch
 
-    def take(self, partition: int, group_id: str, expiry: Expiry) -> None:
+    def take(self, partition: int, group_id: str, expiry: Expiry, token: object) -> None:
         """Takes a group that does not change until `GroupHost.expired` is called for it."""
         if not self._frozen:
             self._loop.call_soon(self._write)
         frozen = self._frozen.setdefault(partition, [])
-        frozen.append(GroupToExpire(group_id, expiry.subscribed))
+        frozen.append(_Frozen(GroupToExpire(group_id, expiry.subscribed), token))
 
     def _write(self) -> None:
         frozen, self._frozen = self._frozen, {}
         for partition, groups in frozen.items():
             self._keep(self._loop.create_task(self._write_in(partition, groups)))
 
-    async def _write_in(self, partition: int, groups: list[GroupToExpire]) -> None:
+    async def _write_in(self, partition: int, frozen: list[_Frozen]) -> None:
         expire = self._manager.group_expiry.expire
+        tokens = {each.group.group: each.token for each in frozen}
+        groups = [each.group for each in frozen]
         try:
             results = await self._loop.run_in_executor(None, expire, partition, groups, self._now)
         except Exception as failure:
@@ -188,7 +196,7 @@ class GroupExpiry:
             self.expired_positions += each.positions
             if each.failure is not None:
                 self._failures.append(each.failure)
-            self._groups.expired(partition, each)
+            self._groups.expired(partition, each, tokens[each.group])
 
 
 def _batches(names: Iterable[str]) -> Iterator[list[str]]:

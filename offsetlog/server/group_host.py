@@ -205,23 +205,28 @@ class GroupHost:
             reply(message)
 
     def append(
-        self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None
+        self,
+        partition: int,
+        group_id: str,
+        record: GroupRecord | Expiry | Fence | None,
+        token: object,
     ) -> None:
         """See Ports."""
         self.begin_work()
         if isinstance(record, Expiry):
-            self.expiry.take(partition, group_id, record)
+            self.expiry.take(partition, group_id, record, token)
             return
+        finished = partial(self._written, partition, group_id, token)
         try:
             pending = self._begin_write(group_id, record)
         except OffsetLogError as failure:
             text = "group %r: its record could not be written: %s"
             _log.warning(text, group_id, failure, extra={"partition": partition, "group": group_id})
             error = write_error(failure)
-            self._loop.call_soon(self._written, partition, group_id, error)
+            self._loop.call_soon(finished, error)
             return
         pending.add_done_callback(
-            lambda done: self._loop.call_soon_threadsafe(self._appended, partition, group_id, done)
+            lambda done: self._loop.call_soon_threadsafe(self._appended, group_id, done, finished)
         )
 
     def _begin_write(self, group_id: str, record: GroupRecord | Fence | None) -> Pending[int]:
@@ -236,17 +241,19 @@ class GroupHost:
         order: FenceOrder = record.order
         return order.written_by(partial(write, offsets=order.offsets))
 
-    def _appended(self, partition: int, group_id: str, pending: Pending[int]) -> None:
+    def _appended(
+        self, group_id: str, pending: Pending[int], finished: Callable[[ErrorCode | None], None]
+    ) -> None:
         error = None
         try:
             pending.result(0)
         except OffsetLogError as failure:
             error = self.write_failed(group_id, failure)
-        self._written(partition, group_id, error)
+        finished(error)
 
     def write_failed(self, group_id: str, failure: OffsetLogError) -> ErrorCode:
         """Returns the error for a write of a group, and keeps and logs what made its log fail."""
-        partition = self._manager.partition_for(group_id)
+        partition = self._partition_for(group_id)
         is_final = isinstance(failure, PartitionFailedError | StorageError)
         if is_final and partition not in self.failed_writes:
             self.failed_writes[partition] = str(failure)
@@ -254,18 +261,26 @@ class GroupHost:
             _log.error("log partition %d: a write failed: %s", partition, failure, extra=fields)
         return write_error(failure)
 
-    def expired(self, partition: int, result: Expired) -> None:
+    def expired(self, partition: int, result: Expired, token: object) -> None:
         """What has expired of a group is deleted."""
         error = None if result.failure is None else write_error(result.failure)
-        self._written(partition, result.group, error, is_gone=result.is_gone)
+        self._written(partition, result.group, token, error, is_gone=result.is_gone)
 
     def _written(
-        self, partition: int, group_id: str, error: ErrorCode | None, *, is_gone: bool = False
+        self,
+        partition: int,
+        group_id: str,
+        token: object,
+        error: ErrorCode | None,
+        *,
+        is_gone: bool = False,
     ) -> None:
         self.end_work()
         now = self._clock.time()
         try:
-            self.coordinator.written(partition, group_id, error, now, is_gone=is_gone)
+            self.coordinator.written(
+                partition, group_id, error, now, token=token, is_gone=is_gone
+            )
         finally:
             self._arm()
 

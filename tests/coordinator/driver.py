@@ -49,6 +49,8 @@ class Driver:
         self.log: list[tuple[str, GroupRecord | Expiry | None]] = []
         #: Records that are not below W yet.
         self.above: list[tuple[str, GroupRecord | Expiry | Fence | None]] = []
+        #: By which the coordinator knows these.
+        self.tokens: list[object] = []
         self.offsets: set[str] = set()
         #: When records passed W last.
         self.settled_at = 0.0
@@ -63,6 +65,7 @@ class Driver:
         self.admitted.clear()
         self.log += [(name, logged(record)) for name, record in self.above[:kept]]
         self.above = []
+        self.tokens = []
         coordinator = Coordinator(self.config, self, lambda group_id: PARTITION)
         coordinator.begin_load(PARTITION)
         newest = {name: record for name, record in self.log if record is not None}
@@ -78,11 +81,18 @@ class Driver:
         assert call not in self.answers
         self.answers[call] = message
 
-    def append(self, partition: int, group_id: str, record: GroupRecord | Expiry | Fence | None) -> None:
+    def append(
+        self,
+        partition: int,
+        group_id: str,
+        record: GroupRecord | Expiry | Fence | None,
+        token: object,
+    ) -> None:
         assert partition == PARTITION
         group = logged(record)
         assert not isinstance(group, GroupRecord) or GroupRecord.from_value(group.to_value()) == group
         self.above.append((group_id, record))
+        self.tokens.append(token)
 
     def admit(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> None:
         key = (generation, member_id, group_instance_id)
@@ -121,11 +131,14 @@ class Driver:
             self.settled_at = self.now
         while self.above:
             group_id, record = self.above.pop(0)
+            token = self.tokens.pop(0)
             is_expiry = isinstance(record, Expiry)
             is_gone = is_expiry and group_id in self.gone
             if error is None and (is_gone or not is_expiry):
                 self.log.append((group_id, None if is_gone else logged(record)))
-            self.coordinator.written(PARTITION, group_id, error, self.now, is_gone=is_gone)
+            self.coordinator.written(
+                PARTITION, group_id, error, self.now, token=token, is_gone=is_gone
+            )
 
     def _go_on(self) -> None:
         if self.at_once:

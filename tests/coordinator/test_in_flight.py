@@ -143,6 +143,24 @@ def test_what_waits_is_answered_when_the_partition_goes(driver):
     driver.settle()    # the record that passes W later belongs to nobody here
 
 
+@pytest.mark.parametrize("error", [None, error_codes.NOT_COORDINATOR])
+def test_a_record_of_an_ended_leadership_is_not_taken_for_one_of_the_next(driver, error):
+    driver.send(sync(driver.member, 1, (driver.member,)), 5)
+    (late,) = driver.tokens
+    driver.coordinator.resign(0)
+    driver.above.clear()
+    driver.tokens.clear()
+    driver.coordinator.begin_load(0)
+    driver.coordinator.loaded(0, [], driver.now)
+    call = driver.send(join(), 3)
+    assert len(driver.above) == 1
+    driver.coordinator.written(0, GROUP, error, driver.now, token=late)
+    assert call not in driver.answers
+    assert not group_of(driver).has_record
+    driver.settle()
+    assert group_of(driver).has_record
+
+
 def test_requests_are_answered_while_the_partition_loads(driver):
     driver.coordinator.resign(0)
     driver.coordinator.begin_load(0)
