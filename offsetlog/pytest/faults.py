@@ -246,6 +246,9 @@ class FaultMenu:
     ) -> Fault:
         """A request is handled late, also where its client has given up by then.
 
+        The next requests of its connection wait, as a broker handles those of one connection in
+        their order.
+
         Args:
             seconds: of the server's clock: `advance` makes them pass.
             api: the request; None for any.
@@ -264,6 +267,9 @@ class FaultMenu:
         def replace(handler: Handler) -> Handler:
             def handle_later(node: NodeState, exchange: Exchange) -> None:
                 self._clock.call_later(seconds, lambda: _handle(handler, node, exchange))
+                exchange.wait()
+                # Of a connection that ends meanwhile nobody takes the answer.
+                exchange.on_abandoned(lambda: exchange.divert(lambda message: None))
 
             return handle_later
 

@@ -422,6 +422,28 @@ def test_a_slow_answer_comes_when_time_goes_ahead(server, client):
     assert offsets(server, "billing") == {ORDERS: 9}
 
 
+def test_later_requests_of_its_connection_do_not_overtake_a_slow_one(server, client):
+    with server.faults.slow(3600, "OffsetCommit", times=1) as slow:
+        client.send(
+            encode_request(commit_of("billing", 5), 9, 7, "test")
+            + encode_request(commit_of("billing", 6), 9, 8, "test")
+        )
+        slow.wait()
+        assert server.committed("billing") == {}
+        server.advance(3600)
+        answers = [client.receive() for _ in range(2)]
+    assert [int.from_bytes(each[:4], "big") for each in answers] == [7, 8]
+    assert offsets(server, "billing") == {ORDERS: 6}
+
+
+def test_a_server_that_stops_does_not_wait_for_a_slow_request(server, client):
+    with server.faults.slow(3600, "OffsetCommit") as slow:
+        client.send(encode_request(commit_of("billing", 5), 9, 7, "test"))
+        slow.wait()
+        server.stop()
+    assert client.receive() is None
+
+
 def test_a_slow_request_is_handled_although_its_client_is_gone(server):
     with (
         server.faults.slow(3600, "OffsetCommit") as slow,
