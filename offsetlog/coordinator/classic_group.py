@@ -7,6 +7,7 @@ which requests come.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass, field
 
 from offsetlog import error_codes
@@ -61,6 +62,11 @@ class Member:
         """Whether it keeps its place when it is restarted."""
         return self.group_instance_id is not None
 
+    @property
+    def protocol_names(self) -> set[str]:
+        """The protocols that it offers, each once."""
+        return {name for name, _ in self.protocols}
+
     def metadata(self, protocol: str | None) -> bytes:
         """What it sent for a protocol; b"" where it does not offer that."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -85,6 +91,8 @@ class ClassicGroup:
         new_member_added: whether a member came while the first rebalance waits for more.
         remaining_delay, last_delay: for how many ms that rebalance may yet be put off, and for how
             many it was put off last.
+        awaiting_join: how many members wait for the rebalance to complete.  It is counted, as is
+            how many offer each protocol: groups of thousands would look at all of them in each join.
     """
 
     group_id: str
@@ -104,6 +112,11 @@ class ClassicGroup:
     remaining_delay: int = 0
     last_delay: int = 0
     has_record: bool = False
+    awaiting_join: int = field(init=False)
+    _offered: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._count_members()
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -127,11 +140,6 @@ class ClassicGroup:
     def rebalance_timeout(self) -> int:
         """The longest that any member allows, in ms."""
         return max((each.rebalance_timeout for each in self.members.values()), default=0)
-
-    @property
-    def awaiting_join(self) -> int:
-        """How many members wait for the rebalance to complete."""
-        return sum(each.awaiting_join is not None for each in self.members.values())
 
     @property
     def has_all_members_joined(self) -> bool:
@@ -162,6 +170,7 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
+        self._count(member, 1)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         self.pending_ids.discard(member.member_id)
@@ -171,6 +180,8 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         self.pending_ids.discard(member_id)
         self.pending_sync.discard(member_id)
+        if member is not None:
+            self._count(member, -1)
         if member is not None and member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -198,12 +209,47 @@ class ClassicGroup:
             (member.member_id if each == old_id else each): (member if each == old_id else kept)
             for each, kept in self.members.items()
         }
+        self._count(old, -1)
+        self._count(member, 1)
         self.static_members[member.group_instance_id] = member.member_id
         if old_id in self.pending_sync:
             self.pending_sync.remove(old_id)
             self.pending_sync.add(member.member_id)
         if self.leader == old_id:
             self.leader = member.member_id
+
+    def await_join(self, member: Member, call: Call) -> Call | None:
+        """Has a join of a member wait for the rebalance; the one that has waited until now."""
+        before = self.take_join(member)
+        member.awaiting_join = call
+        self.awaiting_join += 1
+        return before
+
+    def take_join(self, member: Member) -> Call | None:
+        """The join of a member that waits for the rebalance, and does so no more; None: there is none."""
+        call, member.awaiting_join = member.awaiting_join, None
+        if call is not None:
+            self.awaiting_join -= 1
+        return call
+
+    def offer(self, member: Member, protocols: Protocols) -> None:
+        """Has a member offer other protocols."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in member.protocol_names:
+            self._offered[name] += by
+            if not self._offered[name]:
+                del self._offered[name]
+        if member.awaiting_join is not None:
+            self.awaiting_join += by
+
+    def _count_members(self) -> None:
+        self.awaiting_join, self._offered = 0, Counter()
+        for each in self.members.values():
+            self._count(each, 1)
 
     def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
         """Why a request of this member is refused; None: it is not."""
@@ -225,13 +271,12 @@ class ClassicGroup:
             return bool(protocol_type)
         if protocol_type != self.protocol_type:
             return False
-        common = self.candidates()
-        return not self.members or any(name in common for name, _ in protocols)
+        return any(self._offered[name] == len(self.members) for name, _ in protocols)
 
     def candidates(self) -> frozenset[str]:
         """The protocols that all members support."""
-        offered = [{name for name, _ in each.protocols} for each in self.members.values()]
-        return frozenset(set.intersection(*offered)) if offered else frozenset()
+        everybody = len(self.members)
+        return frozenset(name for name, count in self._offered.items() if count == everybody > 0)
 
     def elected_protocol(self) -> str:
         """The protocol with the most votes; of several the one that was voted for first.
@@ -331,6 +376,7 @@ class ClassicGroup:
             member.assignment = each.assignment
             members[each.member_id] = member
         self.members = members
+        self._count_members()
         self.static_members = {
             each.group_instance_id: each.member_id
             for each in members.values()

@@ -198,7 +198,7 @@ class Membership:
         if group.state is GroupState.STABLE and is_same and not is_leader:
             self._answer(call, self._joined(group, member))
             return None
-        self._update(member, request, call)
+        self._update(group, member, request, call)
         return self._rebalance_or_complete(group, now)
 
     def _add(
@@ -218,15 +218,16 @@ class Membership:
         self._set_session(group, member_id, self._config.new_member_join_timeout, now)
         return self._rebalance_or_complete(group, now)
 
-    def _update(self, member: Member, request: JoinGroupRequest, call: Call) -> None:
-        member.protocols = protocols_of(request)
+    def _update(
+        self, group: ClassicGroup, member: Member, request: JoinGroupRequest, call: Call
+    ) -> None:
+        group.offer(member, protocols_of(request))
         member.session_timeout = request.session_timeout_ms
         member.rebalance_timeout = rebalance_timeout_of(request)
-        if member.awaiting_join is not None:
+        before = group.await_join(member, call)
+        if before is not None:
             # Its client has given up on that request, or another one uses its id.
-            error = error_codes.REBALANCE_IN_PROGRESS
-            self._refuse_join(member.awaiting_join, error, member.member_id)
-        member.awaiting_join = call
+            self._refuse_join(before, error_codes.REBALANCE_IN_PROGRESS, member.member_id)
 
     def _joined(self, group: ClassicGroup, member: Member) -> JoinGroupResponse:
         is_leader = group.leader == member.member_id
@@ -267,12 +268,12 @@ class Membership:
 
     def _keeps_protocol(self, group: ClassicGroup, old: Member, member: Member) -> bool:
         kept = old.protocols
-        old.protocols = member.protocols
+        group.offer(old, member.protocols)
         try:
             candidates = group.candidates()
             return bool(candidates) and group.elected_protocol() == group.protocol
         finally:
-            old.protocols = kept
+            group.offer(old, kept)
 
     def _store_replacement(
         self, group: ClassicGroup, old: Member, member: Member, call: Call, now: float
@@ -298,7 +299,7 @@ class Membership:
             self._fence(group, old)
             self._timers.cancel(Timer(group.group_id, "member", old.member_id))
             applied = group.members[member.member_id]
-            applied.protocols = member.protocols
+            group.offer(applied, member.protocols)
             self._set_session(group, member.member_id, member.session_timeout, now)
             self._answer(call, self._came_back(group, applied, former_leader, call))
             return
@@ -321,11 +322,9 @@ class Membership:
         return answer._replace(members=members, skip_assignment=is_leader)
 
     def _fence(self, group: ClassicGroup, member: Member) -> None:
-        if member.awaiting_join is not None:
-            self._refuse_join(
-                member.awaiting_join, error_codes.FENCED_INSTANCE_ID, member.member_id
-            )
-            member.awaiting_join = None
+        call = group.take_join(member)
+        if call is not None:
+            self._refuse_join(call, error_codes.FENCED_INSTANCE_ID, member.member_id)
         self._answer_sync(member, SyncGroupResponse(error_code=error_codes.FENCED_INSTANCE_ID.code))
 
     # -------------------------------------------------------------------------------------- rebalance
@@ -396,7 +395,7 @@ class Membership:
         return None
 
     def _answer_join(self, group: ClassicGroup, member: Member, now: float) -> None:
-        call, member.awaiting_join = member.awaiting_join, None
+        call = group.take_join(member)
         member.is_new = False
         self._set_session(group, member.member_id, member.session_timeout, now)
         if call is not None:
@@ -671,9 +670,9 @@ class Membership:
         for kind in ("join", "sync"):
             self._timers.cancel(Timer(group.group_id, kind))
         for member in group.members.values():
-            if member.awaiting_join is not None:
-                self._refuse_join(member.awaiting_join, error, member.member_id)
-                member.awaiting_join = None
+            call = group.take_join(member)
+            if call is not None:
+                self._refuse_join(call, error, member.member_id)
             self._answer_sync(member, SyncGroupResponse(error_code=error.code))
         group.transition_to(GroupState.DEAD)
 

@@ -270,7 +270,7 @@ def test_members_without_a_protocol_in_common_are_an_error_and_no_end_of_an_iter
     members = Members()
     members.stable(2)
     last = list(members.group.members.values())[-1]
-    last.protocols = (("other", b""),)
+    members.group.offer(last, (("other", b""),))
     with pytest.raises(InternalError, match="no protocol in common"):
         members.group.elected_protocol()
 
@@ -309,3 +309,30 @@ def test_a_static_member_that_comes_back_keeps_its_client_id_and_host(synced):
     assert member.client_id == "before"
     if synced:
         assert [each.client_id for each in driver.log[-1][1].members] == ["before"]
+
+
+def test_a_join_does_not_look_at_all_members():
+    looks = 0
+
+    class Looked(dict):
+        def values(self):
+            nonlocal looks
+            looks += 1
+            return super().values()
+
+    members = Members()
+    driver = members.driver
+    calls = [driver.send(join(), 3)]
+    members.group.members = Looked(members.group.members)
+    calls += [driver.send(join(), 3) for _ in range(50)]
+    assert looks == 0
+    while calls[-1] not in driver.answers:
+        driver.advance(1)
+    assert {driver.answers[each].error_code for each in calls} == {0}
+    ids = list(members.group.members)
+    members.sync_all(ids)
+    members.group.members = Looked(members.group.members)
+    for each in ids:
+        driver.send(join(each), 3)
+    # When the rebalance begins, and when it ends.
+    assert looks < 20
