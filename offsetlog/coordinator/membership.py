@@ -348,7 +348,8 @@ class Membership:
             group.last_delay = delay
             self._timers.set(join, now + delay / 1000)
             return None
-        if group.has_all_members_joined:
+        # Ids that were given out are waited for as long as a member allows, of whom there is none.
+        if group.has_all_members_joined or not group.members:
             return self._complete_join(group, now)
         self._timers.set(join, now + group.rebalance_timeout / 1000)
         return None

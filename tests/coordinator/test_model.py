@@ -34,7 +34,7 @@ from .driver import Driver, logged
 from .requests import GROUP, heartbeat, join, sync
 
 SEED = first_seed(14)
-EXAMPLES = by_depth(gate=150, long=5000)
+EXAMPLES = by_depth(gate=300, long=5000)
 STEPS = by_depth(gate=60, long=120)
 #: Of every member, in seconds.
 SESSION = 10

@@ -336,3 +336,16 @@ def test_a_join_does_not_look_at_all_members():
         driver.send(join(each), 3)
     # When the rebalance begins, and when it ends.
     assert looks < 20
+
+
+def test_the_last_member_leaves_an_empty_group_although_an_id_is_given_out(members):
+    (leader,) = members.stable()
+    members.new_id()
+    driver = members.driver
+    driver.at_once = False
+    call = driver.send(LeaveGroupRequest(GROUP, members=(LeaveGroupRequestMember(leader),)), 5)
+    assert call not in driver.answers
+    assert len(driver.above) == 1
+    driver.settle()
+    assert driver.answers[call].members[0].error_code == 0
+    assert members.group.state is GroupState.EMPTY

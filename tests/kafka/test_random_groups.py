@@ -1,7 +1,8 @@
 """Three clients ask what a seed draws of one group, of Kafka 4.3.0 and of the server: both answer the same.
 
 Every difference but these would be found: a member that sends a join or a sync while one of its own waits
-(Kafka never answers the first), and a group that never had members and has lost its positions.  They are not drawn.
+(Kafka never answers the first), a group that never had members and has lost its positions, and a protocol that has
+as many votes as another (Kafka takes that of a hash map).  They are not drawn.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ class Sequence:
         return DescribeGroupsRequest((self.group,)), 5
 
     def join(self, member_id: str, instance: str | None) -> JoinGroupRequest:
-        names = self.draw.choice([("range",)] * 3 + [("range", "rr"), ("rr",), ("rr", "range"), ()])
+        names = self.draw.choice([("range",)] * 3 + [("range", "rr"), ("rr",), ()])
         topics = self.draw.choice([TOPICS[:1], TOPICS])
         offered = tuple(JoinGroupRequestProtocol(each, subscription(topics)) for each in names)
         kind = self.draw.choice(["consumer"] * 9 + ["x"])
