@@ -228,6 +228,8 @@ cdef class FrameStream:
     def answered(self, Place place not None, bytes frame not None):
         """Takes the answer of a place, b"" for none; it is sent when those before it are."""
         place.answer = frame
+        # With it goes the request, though its answer may still wait for those before it.
+        place.exchange = None
         self.unsent += len(frame)
         self.settled()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import time
+from functools import partial
 from typing import Any, cast
 
 from offsetlog._native.frame_stream import (
@@ -188,30 +189,32 @@ class Connection(FrameStream, asyncio.Protocol):
 
         # Not the loop's time, which stands still within a turn of it.
         began = time.perf_counter()
-
-        def send(message: Any) -> None:
-            answer = self._encoded(message, request)
-            if answer is None:
-                return
-            seconds = time.perf_counter() - began
-            self._node.metrics.answered(request.api_key, seconds, first_error(message))
-            self.answered(place, answer)
-            if self._waiting is place:
-                self._waiting = None
-                self.release(WAITING)
-
-        place.exchange = Exchange(request, self._host, send, self.end)
+        # Not the request, which is as large as its client made it.
+        header = request._replace(message=None)
+        send = partial(self._send_answer, place, header, began)
+        exchange = place.exchange = Exchange(request, self._host, send, self.end)
         if self._node.faults is not None:
-            handler = self._node.faults.around(handler, place.exchange)
+            handler = self._node.faults.around(handler, exchange)
         try:
-            handler(self._node, place.exchange)
-            if place.exchange.is_waiting:
+            handler(self._node, exchange)
+            if exchange.is_waiting:
                 self._waiting = place
                 self.hold(WAITING)
         except Exception:
             fields = {"client": self._host, "api": request.api_key}
             _log.exception("%s: API %d", self._host, request.api_key, extra=fields)
             self.end("a handler failed")
+
+    def _send_answer(self, place: Place, header: Request, began: float, message: Any) -> None:
+        answer = self._encoded(message, header)
+        if answer is None:
+            return
+        seconds = time.perf_counter() - began
+        self._node.metrics.answered(header.api_key, seconds, first_error(message))
+        self.answered(place, answer)
+        if self._waiting is place:
+            self._waiting = None
+            self.release(WAITING)
 
     def _encoded(self, message: Any, request: Request) -> bytes | None:
         # None: it cannot be written, which ends this connection and nobody else's.  The answer may

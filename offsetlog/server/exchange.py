@@ -13,7 +13,7 @@ class Exchange:
     """A request, and the one answer that its handler gives, at once or later.
 
     Attributes:
-        request: with its header.
+        request: with its header; its message is None after `drop_message`.
         call: the request as the coordinator knows it.
     """
 
@@ -38,8 +38,8 @@ class Exchange:
     ) -> None:
         self.request = request
         self.call = Call(request.api_version, request.client_id, f"/{host}")
-        self._send = send
-        self._end = end
+        self._send: Callable[[Any], None] | None = send
+        self._end: Callable[[str], None] | None = end
         self._abandoned: Callable[[], None] | None = None
         self._is_answered = False
         self._is_waiting = False
@@ -52,19 +52,31 @@ class Exchange:
         return self.request.api_version
 
     def reply(self, message: Any) -> None:
-        """Answers; once."""
-        self._abandoned = None
+        """Answers; once.  Nothing is done if the connection has ended."""
         self._is_answered = True
-        self._send(message)
+        send, self._send, self._abandoned = self._send, None, None
+        try:
+            if send is not None:
+                send(message)
+        finally:
+            self._finish()
 
     def reply_nothing(self) -> None:
         """Says that the client waits for no answer; in place of `reply`."""
-        self._is_answered = True
-        self._send(None)
+        self.reply(None)
 
     def end(self, reason: str) -> None:
-        """Ends the connection; in place of `reply`."""
-        self._end(reason)
+        """Ends the connection when what was asked before is answered; in place of `reply`."""
+        end = self._end
+        self._finish()
+        if end is not None:
+            end(reason)
+
+    def _finish(self) -> None:
+        # The callables lead back to this exchange: kept, they would keep request and answer until
+        # the garbage collector looks for cycles.
+        self._is_answered = True
+        self._abandoned = self._send = self._end = None
 
     def wait(self, *, ends_soon: bool = False) -> None:
         """Holds the next requests of the connection until the answer, if there is none yet.
@@ -93,6 +105,10 @@ class Exchange:
         """Whether the next requests of the connection are held."""
         return self._is_waiting and not self._is_answered
 
+    def drop_message(self) -> None:
+        """Keeps the header of the request alone: one that waits shall not hold what it brought."""
+        self.request = self.request._replace(message=None)
+
     def divert(self, take: Callable[[Any], None]) -> None:
         """Has the answer go to a function in place of the client."""
         self._send = take
@@ -104,6 +120,7 @@ class Exchange:
     def abandon(self) -> None:
         """The connection has ended."""
         self._is_abandoned = True
-        stop, self._abandoned = self._abandoned, None
+        stop = self._abandoned
+        self._finish()
         if stop is not None:
             stop()

@@ -125,13 +125,16 @@ def _produce(node: NodeState, exchange: Exchange, refusal: ErrorCode | None) -> 
         _answer_nobody(exchange, places)
         return
     waiting = [each for topic in places for each in topic if not each.is_done()]
+    topics = [(topic.name, topic.topic_id) for topic in request.topic_data]
 
     def reply() -> None:
-        exchange.reply(_response(request, places))
+        exchange.reply(_response(topics, places))
 
     if request.acks == LEADER or not waiting:
         reply()
         return
+    # The records are in their logs; in memory they would count nowhere.
+    exchange.drop_message()
     _wait(waiting, request.timeout_ms, reply)
 
 
@@ -256,13 +259,11 @@ def _wait(waiting: list[_Place], timeout_ms: int, reply: Callable[[], None]) -> 
         partition.watch(look)
 
 
-def _response(request: ProduceRequest, places: list[list[_Place]]) -> ProduceResponse:
+def _response(topics: list[tuple[str, bytes]], places: list[list[_Place]]) -> ProduceResponse:
     return ProduceResponse(
         responses=tuple(
-            ProduceResponseResponse(
-                topic.name, topic.topic_id, tuple(each.answer for each in answers)
-            )
-            for topic, answers in zip(request.topic_data, places, strict=True)
+            ProduceResponseResponse(name, topic_id, tuple(each.answer for each in answers))
+            for (name, topic_id), answers in zip(topics, places, strict=True)
         )
     )
 

@@ -1,0 +1,106 @@
+"""What answered requests, waiting ones, and answers that nobody reads hold of a server's memory."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+
+import pytest
+
+from offsetlog.protocol import encode_request
+from offsetlog.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsRequestTopic,
+    DescribeClusterRequest,
+    FetchRequest,
+    FetchRequestTopic,
+    FetchRequestTopicPartition,
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
+)
+from offsetlog.server.exchange import Exchange
+from offsetlog.topics.flushing import Flushing
+
+from .batches import produced_batch
+from .running import Client, RunningServer
+from .test_connection_limits import wait_until
+
+MIB = 1 << 20
+
+
+def produce(records: bytes, acks: int = -1) -> ProduceRequest:
+    data = ProduceRequestTopicDataPartitionData(0, records)
+    topic = ProduceRequestTopicData("orders", partition_data=(data,))
+    return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=(topic,))
+
+
+def megabyte() -> bytes:
+    return produced_batch(10, timestamp=int(time.time() * 1000), value=bytes(100_000))
+
+
+def make_topic(client: Client) -> None:
+    client.ask(CreateTopicsRequest((CreateTopicsRequestTopic("orders", 1, 1),), 1000), 7)
+
+
+@pytest.fixture
+def no_collector():
+    """Only what nothing refers to is freed."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def exchanges() -> int:
+    return sum(type(each) is Exchange for each in gc.get_objects())
+
+
+def test_an_answered_request_is_freed_without_the_collector_of_cycles(tmp_path, no_collector):
+    partition = FetchRequestTopicPartition(0, -1, 0, partition_max_bytes=MIB)
+    topic = FetchRequestTopic("orders", partitions=(partition,))
+    fetch = FetchRequest(max_wait_ms=10, min_bytes=1, session_epoch=-1, topics=(topic,))
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        make_topic(client)
+        for _ in range(20):
+            client.ask(DescribeClusterRequest(), 0)
+            # One that waits for its time to end.
+            client.ask(fetch, 11)
+            assert client.ask(produce(b""), 9).responses[0].partition_responses[0].error_code
+        wait_until(lambda: exchanges() == 0)
+
+
+def test_requests_of_a_connection_that_ends_are_freed(tmp_path, no_collector):
+    with RunningServer(tmp_path / "data") as server:
+        for _ in range(10):
+            with Client(server.address) as client:
+                client.send(encode_request(DescribeClusterRequest(), 0, 1) * 20)
+        wait_until(lambda: exchanges() == 0)
+
+
+def test_a_produce_that_waits_for_the_flush_does_not_keep_its_records(tmp_path, monkeypatch):
+    may_flush = threading.Event()
+    flush = Flushing._flush
+
+    def flush_later(self, *given):
+        may_flush.wait()
+        return flush(self, *given)
+
+    monkeypatch.setattr(Flushing, "_flush", flush_later)
+    with RunningServer(tmp_path / "data", durability="disk") as server, Client(server.address) as client:
+        try:
+            make_topic(client)
+            request = encode_request(produce(megabyte()), 9, 1)
+            (connection,) = server.server._connections._open
+            tracemalloc.start()
+            for _ in range(30):
+                client.send(request)
+            wait_until(lambda: connection.in_flight == 30)
+            held, _ = tracemalloc.get_traced_memory()
+            assert held < 10 * MIB
+        finally:
+            tracemalloc.stop()
+            may_flush.set()
+        assert all(client.receive() is not None for _ in range(30))
