@@ -36,7 +36,8 @@ cdef class FrameStream:
     * ``handle(frame, place)``: a request that the front does not answer, without its size; `answered` is called with the
       place, now or later;
     * ``refuse_size(size)``: a frame of this size is not taken; it ends the connection;
-    * ``expect(size)``: a frame of this size, which is not small, has begun and is not whole yet; it may `hold` the connection;
+    * ``expect(arrived)``: so many bytes have arrived of a frame that is not small and not whole yet; it may `hold` the
+      connection;
     * ``taken()``: a frame that is not small was handled;
     * ``parked(size)``: frames of this size in all, which the front has answered, are kept until their commits are safe; it
       may `hold` the connection;
@@ -149,7 +150,7 @@ cdef class FrameStream:
             end = at + SIZE_BYTES + length
             if end > size:
                 if length > SMALL_REQUEST_BYTES_C:
-                    self.expect(length)
+                    self.expect(size - at)
                 break
             self.last_request = now
             if self.front is not None and self.front.answer(bytes_ + at + SIZE_BYTES, <size_t>length, now):

@@ -57,8 +57,8 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections = connections
         self._host = ""
         self._waiting: Place | None = None
-        self._memory_taken = 0
-        self._awaited_memory = 0
+        # When a request above 64 KiB began to arrive; None: none is arriving.
+        self._arriving_since: float | None = None
         self._parked_bytes = 0
 
     # ------------------------------------------------------------------------------------- the socket
@@ -86,7 +86,6 @@ class Connection(FrameStream, asyncio.Protocol):
             if place.exchange is not None:
                 place.exchange.abandon()
         self._connections.remove(self)
-        self._connections.memory.leave(self._take_awaited_memory)
         self.taken()
 
     def pause_writing(self) -> None:
@@ -98,9 +97,9 @@ class Connection(FrameStream, asyncio.Protocol):
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no request has been whole since then, and none waits for its answer."""
+        """Whether no request has been whole since then, and none waits for memory or its answer."""
         is_waiting = bool(self.places) and not self.held & SLOW_READER
-        return self.last_request < since and not is_waiting
+        return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 
     def close(self) -> None:
         """Takes no more requests, and ends the connection when those that it has are answered.
@@ -136,25 +135,26 @@ class Connection(FrameStream, asyncio.Protocol):
         """See FrameStream."""
         self.end(f"a request of {size} bytes")
 
-    def expect(self, size: int) -> None:
+    def expect(self, arrived: int) -> None:
         """See FrameStream."""
-        if self._memory_taken:
-            return
-        if self._connections.memory.take(size, self._take_awaited_memory):
-            self._memory_taken = size
-        else:
-            self._awaited_memory = size
+        if self._arriving_since is None:
+            self._arriving_since = self._node.groups.now()
+        if not self._connections.memory.arrived(self, arrived):
             self.hold(NO_MEMORY)
 
-    def _take_awaited_memory(self) -> None:
-        self._memory_taken, self._awaited_memory = self._awaited_memory, 0
+    def read_on(self) -> None:
+        """See Arriving."""
         self.release(NO_MEMORY)
+
+    def is_slow(self, since: float) -> bool:
+        """See Arriving."""
+        return self._arriving_since is not None and self._arriving_since < since
 
     def taken(self) -> None:
         """See FrameStream."""
-        taken, self._memory_taken = self._memory_taken, 0
-        if taken:
-            self._connections.memory.give_back(taken)
+        if self._arriving_since is not None:
+            self._arriving_since = None
+            self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
         """See FrameStream: no more is read than what waits for the flush, while memory is short."""

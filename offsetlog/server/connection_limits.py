@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +14,8 @@ from offsetlog.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 MIB = 1 << 20
+#: Taken for a request that may be read on, before more of it arrives.
+ADVANCE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +25,16 @@ class ConnectionLimits:
     Attributes:
         request_bytes_max: of one request (``socket.request.max.bytes``); a larger one ends its
             connection before it is read.
-        queued_request_bytes_max: of all requests that have begun to arrive
-            (``queued.max.request.bytes``), but for the first 64 KiB of each, and of all commits that
-            wait for a flush; the others are read when there is room.
+        queued_request_bytes_max: of what has arrived of requests above 64 KiB that are not whole
+            (``queued.max.request.bytes``), and of commits that wait for a flush; when there is no
+            more, only the request that began first is read on.
         connections_max: of all clients (``max.connections``); one more is closed at once.
         connections_per_host_max: of one address (``max.connections.per.ip``); likewise.
         idle_seconds: after this time without a whole request and without one that waits for its
             answer, a connection is closed (``connections.max.idle.ms``).
         requests_in_flight_max: of one connection; more are read when some are answered.
+        request_seconds: while requests wait for memory, those that are not whole after this time
+            end their connections, the oldest first.
 
     Raises:
         ConfigError: one of them is not above 0.
@@ -43,6 +46,7 @@ class ConnectionLimits:
     connections_per_host_max: int = 20_000
     idle_seconds: float = 600.0
     requests_in_flight_max: int = 1000
+    request_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -51,31 +55,56 @@ class ConnectionLimits:
                 raise ConfigError(f"{name} must be above 0, and is {value}")
 
 
-class RequestMemory:
-    """The memory for requests that have begun to arrive; who finds none waits in line.
+class Arriving(Protocol):
+    """A connection of which a request has begun to arrive."""
 
-    As in Kafka, a request is let in while anything is left, and may take more than that: so the
-    largest one is never kept out, and all together hold less than the limit and one request more.
+    def read_on(self) -> None:
+        """Reads on: there is memory for the rest, or for a part of it."""
+
+    def is_slow(self, since: float) -> bool:
+        """Whether the request began before that time, and is not whole."""
+
+    def end(self, reason: str) -> None:
+        """Ends the connection at once."""
+
+
+class RequestMemory:
+    """The memory for requests that arrive, and for others that are held; those that find none wait.
+
+    A request takes what has arrived of it.  Once nothing is left, only the one that began first is
+    read on: so each is whole some day, the largest too, and all together hold less than the limit
+    and one request more, besides what is read of a connection at a time.
     Not thread-safe: it belongs to one event loop.
     """
 
     def __init__(self, limit: int) -> None:
         self._left = limit
-        # Ordered as they came.
-        self._waiting: dict[Callable[[], None], int] = {}
+        # Both ordered: by when the requests began, and by when they began to wait.
+        self._taken: dict[Arriving, int] = {}
+        self._waiting: dict[Arriving, None] = {}
 
     @property
     def left(self) -> int:
-        """In bytes; below 0 where the last request took more than was left."""
+        """In bytes; below 0 where the last one took more than was left."""
         return self._left
 
-    def take(self, size: int, later: Callable[[], None]) -> bool:
-        """Takes `size` bytes, or calls `later` when they have been taken for it."""
-        if self._left > 0 and not self._waiting:
-            self._left -= size
+    def arrived(self, request: Arriving, size: int) -> bool:
+        """Takes `size` bytes for a request in all; False if it is to be read on when it is called."""
+        taken = self._taken.setdefault(request, 0)
+        if size <= taken:
+            return True  # it was let in for more than has come since
+        self._taken[request] = size
+        self._left -= size - taken
+        if self._left > 0 or next(iter(self._taken)) is request:
             return True
-        self._waiting[later] = size
+        self._waiting[request] = None
         return False
+
+    def release(self, request: Arriving) -> None:
+        """Gives back what a request has taken: it was handled, or its connection has ended."""
+        self._waiting.pop(request, None)
+        if request in self._taken:
+            self.give_back(self._taken.pop(request))
 
     def add(self, size: int) -> bool:
         """Takes `size` bytes that are held already; returns whether anything is left then."""
@@ -85,24 +114,34 @@ class RequestMemory:
     def give_back(self, size: int) -> None:
         """Gives back what was taken, to the next in line."""
         self._left += size
+        first = next(iter(self._taken), None)
+        if first is not None and first in self._waiting:
+            self._let_in(first)
         while self._waiting and self._left > 0:
-            later = next(iter(self._waiting))
-            self._left -= self._waiting.pop(later)
-            later()
+            self._let_in(next(iter(self._waiting)))
 
-    def leave(self, later: Callable[[], None]) -> None:
-        """Waits no longer."""
-        self._waiting.pop(later, None)
+    def end_slow(self, since: float, reason: str) -> None:
+        """Ends requests that began before that time, the oldest first, until none waits."""
+        for request in list(self._taken):
+            if not self._waiting:
+                return
+            if request.is_slow(since):
+                request.end(reason)
+                self.release(request)
+
+    def _let_in(self, request: Arriving) -> None:
+        # With some bytes in advance: else any number would be let in while one byte is left.
+        del self._waiting[request]
+        self._taken[request] += ADVANCE_BYTES
+        self._left -= ADVANCE_BYTES
+        request.read_on()
 
 
-class Closable(Protocol):
+class Closable(Arriving, Protocol):
     """A connection, as far as its limits go."""
 
     def is_idle(self, since: float) -> bool:
         """Whether nothing has happened since that time."""
-
-    def end(self, reason: str) -> None:
-        """Ends it at once."""
 
     def close(self) -> None:
         """Ends it when what was asked is answered."""
@@ -154,10 +193,16 @@ class OpenConnections:
             self._all_gone.set()
 
     def end_idle(self, now: float) -> None:
-        """Ends the connections that have been idle for too long; `now` in seconds."""
+        """Ends the connections that have been idle, or kept memory from others, for too long.
+
+        `now` in seconds.
+        """
         since = now - self.limits.idle_seconds
         for connection in [each for each in self._open if each.is_idle(since)]:
             connection.end(f"idle for {self.limits.idle_seconds:g} s")
+        seconds = self.limits.request_seconds
+        reason = f"others wait for memory, and a request was not whole after {seconds:g} s"
+        self.memory.end_slow(now - seconds, reason)
 
     async def close_all(self, seconds: float) -> None:
         """Closes all when what they have asked is answered, and after so many seconds at once."""

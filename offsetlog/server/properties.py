@@ -177,7 +177,7 @@ PROPERTIES: dict[str, Property] = {
         "the largest request", "104857600", ("limits.request_bytes_max",), 1
     ),
     "queued.max.request.bytes": Property(
-        "bytes of all requests that have begun to arrive, and of commits that wait for a flush",
+        "bytes that have arrived of requests that are not whole, and those of commits that wait for a flush",
         "536870912",
         ("limits.queued_request_bytes_max",),
         1,

@@ -297,7 +297,8 @@ class Server:
 
     def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         self._connections.end_idle(loop.time())
-        again = min(SWEEP_SECONDS, self._settings.limits.idle_seconds / 2)
+        limits = self._settings.limits
+        again = min(SWEEP_SECONDS, limits.idle_seconds / 2, limits.request_seconds / 2)
         self._sweep = loop.call_later(again, self._end_idle, loop)
 
     def _keep_checkpoints(self, loop: asyncio.AbstractEventLoop) -> None:

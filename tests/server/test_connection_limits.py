@@ -21,7 +21,12 @@ from offsetlog.protocol.messages import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections, RequestMemory
+from offsetlog.server.connection_limits import (
+    ADVANCE_BYTES,
+    ConnectionLimits,
+    OpenConnections,
+    RequestMemory,
+)
 from offsetlog.server.handlers import HANDLERS
 
 from .running import SECONDS, Client, RunningServer
@@ -64,54 +69,138 @@ def test_a_limit_that_lets_nothing_through_is_refused(name, value):
 # ------------------------------------------------------------------------------------------------- memory
 
 
-def test_memory_is_given_in_the_order_of_the_asking():
-    memory = RequestMemory(100)
-    given = []
-    assert memory.take(60, lambda: given.append("never"))
+class _Request:
+    """Is let in when there is memory."""
+
+    def __init__(self, log: list, name: str) -> None:
+        self._log, self._name = log, name
+
+    def read_on(self) -> None:
+        self._log.append(self._name)
+
+    def end(self, reason: str) -> None:
+        self._log.append(f"{self._name} ends: {reason}")
+
+    def is_slow(self, since: float) -> bool:
+        return since > 0
+
+
+def requests_of(count: int) -> tuple[list, list[_Request]]:
+    let_in: list[str] = []
+    return let_in, [_Request(let_in, str(number)) for number in range(count)]
+
+
+def test_memory_is_taken_for_what_has_arrived_and_given_in_order():
+    memory = RequestMemory(10 * ADVANCE_BYTES)
+    let_in, (first, second, third, fourth) = requests_of(4)
+    assert memory.arrived(first, 4)
+    assert memory.arrived(second, 4 * ADVANCE_BYTES)
+    assert memory.left == 6 * ADVANCE_BYTES - 4
     # It is let in while anything is left.
-    assert memory.take(70, lambda: given.append("never"))
-    assert memory.left == -30
-    first, second, third = (lambda name=name: given.append(name) for name in ("first", "second", "third"))
-    assert not memory.take(50, first)
-    assert not memory.take(1, second)
-    assert not memory.take(1, third)
-    memory.give_back(30)
-    assert given == []
-    memory.leave(second)
-    memory.give_back(40)
-    assert given == ["first"]
-    memory.give_back(60)
-    assert given == ["first", "third"]
-    memory.give_back(50 + 1)
-    assert memory.left == 100
+    assert not memory.arrived(third, 7 * ADVANCE_BYTES)
+    assert not memory.arrived(fourth, 1)
+    assert memory.left == -ADVANCE_BYTES - 5
+    # The one that began first is read on.
+    assert memory.arrived(first, ADVANCE_BYTES)
+    assert not memory.arrived(second, 5 * ADVANCE_BYTES)
+    assert let_in == []
+    memory.release(first)
+    # And so is its successor, which waits after others.
+    assert let_in == ["1"]
+    assert memory.arrived(second, 5 * ADVANCE_BYTES)
+    memory.release(second)
+    assert let_in == ["1", "2", "3"]
+    assert memory.arrived(fourth, 2)
+    memory.release(fourth)
+    memory.release(third)
+    memory.release(third)
+    assert memory.left == 10 * ADVANCE_BYTES
 
 
-def test_one_that_comes_later_does_not_overtake():
+def test_only_as_many_are_let_in_as_there_is_memory_for():
+    memory = RequestMemory(ADVANCE_BYTES)
+    let_in, (first, *others) = requests_of(10)
+    assert memory.arrived(first, 2 * ADVANCE_BYTES)
+    assert not any(memory.arrived(each, 10) for each in others)
+    memory.release(first)
+    assert let_in == ["1"]
+    memory.release(others[8])
+    memory.release(others[0])
+    assert let_in == ["1", "2"]
+
+
+def test_slow_requests_end_the_oldest_first_until_none_waits():
     memory = RequestMemory(10)
-    assert memory.take(20, lambda: None)
-    assert not memory.take(20, lambda: None)
-    memory.give_back(20)
-    assert memory.left == -10
-    assert not memory.take(1, lambda: None)
+    ended, (first, second, third) = requests_of(3)
+    assert memory.arrived(first, 9)
+    memory.end_slow(1.0, "nobody waits")
+    assert not memory.arrived(second, 9)
+    assert not memory.arrived(third, 1)
+    memory.end_slow(0.0, "none is so old")
+    assert ended == []
+    memory.end_slow(1.0, "slow")
+    # The second is the next one that is read on, and leaves no memory for the third, which it is then ended for.
+    assert ended == ["0 ends: slow", "1", "1 ends: slow", "2"]
+    memory.end_slow(1.0, "nobody waits")
+    assert len(ended) == 4
 
 
 def test_requests_that_find_no_memory_wait_for_it(tmp_path):
-    with serving(tmp_path, queued_request_bytes_max=len(LARGE_FRAME) // 2) as server:
+    limit = len(LARGE_FRAME) // 2
+    with serving(tmp_path, queued_request_bytes_max=limit) as server:
         memory = server.server._connections.memory
         with Client(server.address) as first, Client(server.address) as second:
-            first.send(LARGE_FRAME[:100_000])
+            first.send(LARGE_FRAME[:150_000])
             wait_until(lambda: memory.left < 0)
-            second.send(LARGE_FRAME)
+            second.send(LARGE_FRAME[:100_000])
+            wait_until(lambda: memory._waiting)
+            second.send(LARGE_FRAME[100_000:])
             second.socket.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 second.receive()
             # Small ones need none.
             assert_serves(server)
-            first.send(LARGE_FRAME[100_000:])
+            first.send(LARGE_FRAME[150_000:])
             second.socket.settimeout(SECONDS)
             for each in (first, second):
                 assert len(decode_response(MetadataResponse, 9, each.receive())[1].topics) == 1000
-        wait_until(lambda: memory.left == len(LARGE_FRAME) // 2)
+        wait_until(lambda: memory.left == limit)
+
+
+def test_sizes_that_are_announced_take_no_memory(tmp_path):
+    with serving(tmp_path, queued_request_bytes_max=1 << 20) as server:
+        stalled = [Client(server.address) for _ in range(20)]
+        try:
+            for each in stalled:
+                each.send((100 << 20).to_bytes(4, "big"))
+            wait_until(lambda: len(server.server._connections.memory._taken) == 20)
+            with Client(server.address) as other:
+                assert len(other.ask(LARGE, 9).topics) == 1000
+        finally:
+            for each in stalled:
+                each.close()
+
+
+def test_requests_that_stall_end_while_others_wait_for_their_memory(tmp_path):
+    limits = {"queued_request_bytes_max": 1000, "idle_seconds": 1.0, "request_seconds": 0.4}
+    with serving(tmp_path, **limits) as server:
+        stalled = [Client(server.address) for _ in range(3)]
+        try:
+            for each in stalled:
+                each.send(LARGE_FRAME[:100_000])
+            memory = server.server._connections.memory
+            wait_until(lambda: len(memory._taken) == 3)
+            with Client(server.address) as other:
+                # It waits for longer than a connection may be idle.
+                other.send(LARGE_FRAME[:100])
+                wait_until(lambda: len(memory._taken) == 4)
+                other.send(LARGE_FRAME[100:])
+                assert len(decode_response(MetadataResponse, 9, other.receive())[1].topics) == 1000
+            assert all(each.receive() is None for each in stalled)
+            assert memory.left == 1000
+        finally:
+            for each in stalled:
+                each.close()
 
 
 def test_clients_that_leave_give_back_what_they_had_or_are_given(tmp_path):
@@ -124,8 +213,9 @@ def test_clients_that_leave_give_back_what_they_had_or_are_given(tmp_path):
                 with Client(server.address) as second:
                     second.send(LARGE_FRAME[:100])
                     wait_until(lambda: len(memory._waiting) == 1)
-                    third.send(LARGE_FRAME)
+                    third.send(LARGE_FRAME[:100])
                     wait_until(lambda: len(memory._waiting) == 2)
+                    third.send(LARGE_FRAME[100:])
                 # Those in line are not read from, so that nobody sees that the second has left: its turn passes.
             assert third.receive() is not None
         wait_until(lambda: memory.left == 1)
