@@ -35,7 +35,7 @@ cdef class FrameStream:
 
     * ``handle(frame, place)``: a request that the front does not answer, without its size; `answered` is called with the
       place, now or later;
-    * ``refuse_size(size)``: a frame of this size is not taken; it ends the connection;
+    * ``refuse_size(size)``: a frame of this size is not taken; the connection is `CLOSING` then;
     * ``expect(arrived)``: so many bytes have arrived of a frame that is not small and not whole yet; it may `hold` the
       connection;
     * ``taken()``: a frame that is not small was handled;

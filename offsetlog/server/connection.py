@@ -123,17 +123,35 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def end(self, reason: str) -> None:
         """Ends the connection at once."""
-        fields = {"client": self._host, "reason": reason}
-        _log.info("%s: closed: %s", self._host, reason, extra=fields)
+        self._log_end(reason)
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
+
+    def _log_end(self, reason: str) -> None:
+        fields = {"client": self._host, "reason": reason}
+        _log.info("%s: closed: %s", self._host, reason, extra=fields)
 
     # ----------------------------------------------------------------------------------------- frames
 
     def refuse_size(self, size: int) -> None:
         """See FrameStream."""
-        self.end(f"a request of {size} bytes")
+        self._log_end(f"a request of {size} bytes")
+        self.hold(CLOSING)
+
+    def refuse(self, place: Place, reason: str) -> None:
+        """Ends the connection in place of an answer, when the requests before it are answered.
+
+        At once where others follow it: their answers would come in its place.
+        """
+        if self.transport is None:
+            return
+        if self.places[-1] is not place:
+            self.end(reason)
+            return
+        self._log_end(reason)
+        self.hold(CLOSING)
+        self.answered(place, b"")
 
     def expect(self, arrived: int) -> None:
         """See FrameStream."""
@@ -180,11 +198,11 @@ class Connection(FrameStream, asyncio.Protocol):
             self._refuse_version(frame, place, str(failure))
             return
         except OffsetLogError as failure:
-            self.end(str(failure))
+            self.refuse(place, str(failure))
             return
         handler = HANDLERS.get(request.api_key)
         if handler is None:
-            self.end(f"API {request.api_key} is not served")
+            self.refuse(place, f"API {request.api_key} is not served")
             return
 
         # Not the loop's time, which stands still within a turn of it.
@@ -192,7 +210,8 @@ class Connection(FrameStream, asyncio.Protocol):
         # Not the request, which is as large as its client made it.
         header = request._replace(message=None)
         send = partial(self._send_answer, place, header, began)
-        exchange = place.exchange = Exchange(request, self._host, send, self.end)
+        end = partial(self.refuse, place)
+        exchange = place.exchange = Exchange(request, self._host, send, end)
         if self._node.faults is not None:
             handler = self._node.faults.around(handler, exchange)
         try:
@@ -203,7 +222,7 @@ class Connection(FrameStream, asyncio.Protocol):
         except Exception:
             fields = {"client": self._host, "api": request.api_key}
             _log.exception("%s: API %d", self._host, request.api_key, extra=fields)
-            self.end("a handler failed")
+            self.refuse(place, "a handler failed")
 
     def _send_answer(self, place: Place, header: Request, began: float, message: Any) -> None:
         answer = self._encoded(message, header)
@@ -231,7 +250,7 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def _refuse_version(self, frame: bytes, place: Place, reason: str) -> None:
         if int.from_bytes(frame[:2], "big") != API_VERSIONS:
-            self.end(reason)
+            self.refuse(place, reason)
             return
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         self.answered(place, encode_response(unsupported_api_versions(), 0, correlation_id))

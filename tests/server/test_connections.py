@@ -12,18 +12,24 @@ from offsetlog.protocol import APIS, decode_response, encode_request
 from offsetlog.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeClusterRequest,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     MetadataRequest,
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitRequestTopicPartition,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from offsetlog.server.handlers import HANDLERS
 from tests.depth import by_depth, first_seed
 from tests.protocol.drawn_messages import drawn
 
 from .running import Client, RunningServer
+from .test_life import commit, made
 
 ASK = ApiVersionsRequest("test", "1.0")
 
@@ -108,6 +114,44 @@ def test_software_names_that_are_none_are_refused(client, name):
 )
 def test_what_is_no_request_ends_the_connection_and_no_other(server, client, data):
     client.send(data)
+    assert client.receive() is None
+    assert_serves(server)
+
+
+@pytest.mark.parametrize("durability", ["process", "disk"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\x7f\xff\xff\xff", id="a request of 2 GiB"),
+        pytest.param(b"\x00\x00\x00\x03abc", id="a cut request"),
+        pytest.param(b"\x00\x00\x00\x0a\x03\xe7\x00\x00\x00\x00\x00\x01\xff\xff", id="an unknown API"),
+        pytest.param(b"\x00\x00\x00\x0a\x00\x08\x00\x0b\x00\x00\x00\x01\xff\xff", id="OffsetCommit 11"),
+    ],
+)
+def test_requests_before_one_that_is_refused_are_answered(tmp_path, data, durability):
+    with RunningServer(tmp_path / "data", durability) as server:
+        with Client(server.address) as client:
+            made(client, "orders")
+            # The next ones are answered by the native front.
+            assert commit(client, "g", "orders", 1) == 0
+            position = OffsetCommitRequestTopicPartition(0, 5)
+            topic = OffsetCommitRequestTopic("orders", partitions=(position,))
+            commits = [
+                encode_request(OffsetCommitRequest("g", topics=(topic,)), 8, number, "test") for number in (8, 10)
+            ]
+            client.send(commits[0] + encode_request(ASK, 3, 9) + commits[1] + data + encode_request(ASK, 3, 11))
+            assert [int.from_bytes(client.receive()[:4], "big") for _ in range(3)] == [8, 9, 10]
+            assert client.receive() is None
+        assert_serves(server)
+
+
+def test_requests_before_one_whose_handler_fails_are_answered(server, client, monkeypatch):
+    def fail(node, exchange):
+        raise ValueError("of a test")
+
+    monkeypatch.setitem(HANDLERS, 60, fail)
+    client.send(encode_request(ASK, 3, 1) + encode_request(DescribeClusterRequest(), 0, 2))
+    assert client.receive()[:4] == (1).to_bytes(4, "big")
     assert client.receive() is None
     assert_serves(server)
 
