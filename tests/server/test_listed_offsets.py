@@ -124,6 +124,27 @@ def test_a_client_that_goes_away_while_a_time_is_looked_for_is_no_harm(client, s
     assert fetch(client, 0).high_watermark == 0
 
 
+def test_nothing_more_is_read_for_a_client_that_went_away(client, server, monkeypatch):
+    numbers, asked, may_answer = [], threading.Event(), threading.Event()
+
+    def read_later(log, *arguments):
+        numbers.append(log)
+        asked.set()
+        assert may_answer.wait(20)
+
+    create(client, partitions=20)
+    monkeypatch.setattr(PartitionLog, "record_at_time", read_later)
+    with Client(server.address) as other:
+        partitions = tuple(ListOffsetsRequestTopicPartition(number, timestamp=NOW) for number in range(20))
+        request = ListOffsetsRequest(-1, topics=(ListOffsetsRequestTopic("orders", partitions),))
+        other.send(encode_request(request, LIST_OFFSETS, 7, None))
+        assert asked.wait(20)
+    until(lambda: len(server.server._connections) == 1)
+    may_answer.set()
+    until(lambda: not server.server._disk._tasks)
+    assert len(numbers) == 1
+
+
 def test_offsets_by_epoch(client):
     create(client)
     produce(client, produced_batch(2, timestamp=NOW))

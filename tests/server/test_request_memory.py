@@ -82,6 +82,7 @@ def test_requests_of_a_connection_that_ends_are_freed(tmp_path, no_collector):
 
 def test_a_produce_that_waits_for_the_flush_does_not_keep_its_records(tmp_path, monkeypatch):
     may_flush = threading.Event()
+    may_flush.set()
     flush = Flushing._flush
 
     def flush_later(self, *given):
@@ -92,6 +93,9 @@ def test_a_produce_that_waits_for_the_flush_does_not_keep_its_records(tmp_path, 
     with RunningServer(tmp_path / "data", durability="disk") as server, Client(server.address) as client:
         try:
             make_topic(client)
+            # The first one opens the log, and holds those after it.
+            assert client.ask(produce(megabyte()), 9).responses[0].partition_responses[0].error_code == 0
+            may_flush.clear()
             request = encode_request(produce(megabyte()), 9, 1)
             (connection,) = server.server._connections._open
             tracemalloc.start()

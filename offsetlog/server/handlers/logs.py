@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
@@ -110,12 +109,19 @@ def _pinned(places: Places) -> list[ReadableLog]:
 async def _list_read(
     node: NodeState, exchange: Exchange, places: Places, logs: list[ReadableLog]
 ) -> None:
+    # One partition at a time: a request with many of them takes turns with those of other clients,
+    # and ends with its connection.
     try:
-        response = await node.disk.run(partial(_response, places))
+        for _, own in places:
+            for at, each in enumerate(own):
+                if isinstance(each, _TimeQuestion):
+                    own[at] = await node.disk.run(each.answer)
+                if exchange.is_abandoned:
+                    return
     finally:
         for log in logs:
             log.unpin()
-    exchange.reply(response)
+    exchange.reply(_response(places))
 
 
 def _places(node: NodeState, exchange: Exchange) -> Places:
@@ -144,7 +150,7 @@ def _response(places: Places) -> ListOffsetsResponse:
         topics=tuple(
             ListOffsetsResponseTopic(
                 name,
-                tuple(each.answer() if isinstance(each, _TimeQuestion) else each for each in own),
+                tuple(each for each in own if not isinstance(each, _TimeQuestion)),
             )
             for name, own in places
         )
