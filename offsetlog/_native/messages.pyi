@@ -5,6 +5,7 @@ from typing_extensions import Buffer
 _M = TypeVar("_M")
 
 VALUES_MAX: int
+MESSAGE_BYTES_MAX: int
 
 class Api(NamedTuple):
     key: int

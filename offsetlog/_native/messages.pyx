@@ -62,10 +62,12 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import ArgumentTypeError, CapacityError, CorruptionError, InvalidArgumentError
+from offsetlog.errors import ArgumentTypeError, CapacityError, CorruptionError, InvalidArgumentError, TooLargeError
 
 #: Values in one message at most, 16 bytes each; more are refused with LimitError.
 VALUES_MAX = 1 << 22
+#: A message that may be longer, in bytes, is not written: the largest that is meant well, a Fetch, has some 55 MiB of records.
+MESSAGE_BYTES_MAX = 512 << 20
 
 #: An API: its requests and answers have the versions first_version to last_version; clients are advised of those from
 #: advertised_from on.  flexible_from: the first version with compact sizes and tags; None: there is none.
@@ -379,6 +381,8 @@ cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *
         check(ol_value_pool_take(&pool, <size_t>message.shape.width, &values, &error), &error)
         _fill_struct(message.shape, row, values, &pool)
         capacity = ol_message_size_max(form, values)
+        if capacity > <size_t>MESSAGE_BYTES_MAX:
+            raise TooLargeError(f"a message of up to {capacity} bytes; at most {MESSAGE_BYTES_MAX} are written")
         written = <uint8_t *>malloc(start + capacity)
         if written == NULL:
             raise CapacityError("no memory for a message")
@@ -419,7 +423,7 @@ def encode(message, int version):
     Raises:
         ArgumentTypeError: a value is not of its field's type.
         InvalidArgumentError: a value is out of its field's range, or None where the version does not allow it.
-        TooLargeError: a string is longer than 32,767 bytes.
+        TooLargeError: a string is longer than 32,767 bytes, or the message longer than MESSAGE_BYTES_MAX.
         UnsupportedVersionError: there is no such version.
     """
     return _write(_message_of(type(message)), message, <int16_t>version)

@@ -11,17 +11,26 @@ import pytest
 
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
+    ApiVersionsRequest,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
     DescribeClusterRequest,
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
+    FetchResponse,
+    FetchResponseResponse,
+    FetchResponseResponsePartition,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestGroupTopic,
+    OffsetFetchRequestTopic,
     ProduceRequest,
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
 )
 from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers import HANDLERS, offsets
 from offsetlog.topics.flushing import Flushing
 
 from .batches import produced_batch
@@ -108,3 +117,38 @@ def test_a_produce_that_waits_for_the_flush_does_not_keep_its_records(tmp_path, 
             tracemalloc.stop()
             may_flush.set()
         assert all(client.receive() is not None for _ in range(30))
+
+
+def test_an_answer_that_is_too_long_is_not_written_and_ends_its_connection_alone(tmp_path, monkeypatch, caplog):
+    part = FetchResponseResponsePartition(0, records=bytes(MIB))
+    answer = FetchResponse(responses=(FetchResponseResponse("orders", partitions=(part,) * 600),))
+    monkeypatch.setitem(HANDLERS, 60, lambda _, exchange: exchange.reply(answer))
+    with RunningServer(tmp_path / "data") as server:
+        with Client(server.address) as client:
+            client.send(encode_request(DescribeClusterRequest(), 0, 1))
+            assert client.receive() is None
+        with Client(server.address) as other:
+            assert other.ask(ApiVersionsRequest("test", "1.0"), 3).error_code == 0
+    assert "an answer cannot be written: a message of up to 629" in caplog.text
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_an_offset_fetch_of_too_many_positions_ends_its_connection(tmp_path, monkeypatch, version):
+    monkeypatch.setattr(offsets, "POSITIONS_MAX", 9)
+
+    def asked(count: int) -> OffsetFetchRequest:
+        topics = [(name, tuple(range(count))) for name in ("orders", "others")]
+        if version == 1:
+            return OffsetFetchRequest("g", tuple(OffsetFetchRequestTopic(*each) for each in topics))
+        groups = tuple(
+            OffsetFetchRequestGroup("g", topics=(OffsetFetchRequestGroupTopic(name, partition_indexes=numbers),))
+            for name, numbers in topics
+        )
+        return OffsetFetchRequest(groups=groups)
+
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        # Handlers answer it: the native front answers less than 64 MiB, and no groups together.
+        server.server.node.front.is_off = True
+        assert client.ask(asked(4), version)
+        client.send(encode_request(asked(5), version, 1))
+        assert client.receive() is None
