@@ -151,11 +151,13 @@ class OpenConnections:
     """The connections of a server.  Not thread-safe: it belongs to one event loop.
 
     Attributes:
+        connections_max: as in the limits, or less.
         accepted, refused: how many clients came, and found room or none; any thread may read them.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
+        self.connections_max = limits.connections_max
         self.memory = RequestMemory(limits.queued_request_bytes_max)
         self._open: dict[Closable, str] = {}
         self._by_host: Counter[str] = Counter()
@@ -165,10 +167,21 @@ class OpenConnections:
     def __len__(self) -> int:
         return len(self._open)
 
+    def leave_files(self, most: int | None) -> None:
+        """Takes no more connections than that, for each of which there is a file; None: any number."""
+        if most is None or most >= self.connections_max:
+            return
+        text = (
+            "at most %d connections are taken, and not max.connections=%d: the others of the files that "
+            "the process may open are for logs (raise ulimit -n)"
+        )
+        _log.warning(text, most, self.connections_max, extra={"connections": most})
+        self.connections_max = most
+
     def admit(self, connection: Closable, host: str) -> bool:
         """Counts a new connection; False where that would be one too many."""
         for count, limit, which in (
-            (len(self._open), self.limits.connections_max, "in all"),
+            (len(self._open), self.connections_max, "in all"),
             (self._by_host[host], self.limits.connections_per_host_max, "of this address"),
         ):
             if count >= limit:

@@ -40,7 +40,7 @@ from offsetlog.server.topic_compaction import TopicCompaction
 from offsetlog.server.topic_sweep import TopicSweep
 from offsetlog.topics.compaction import CompactionSettings
 from offsetlog.topics.found_topics import find_topics
-from offsetlog.topics.open_files import open_logs_max
+from offsetlog.topics.open_files import connections_max, open_logs_max
 from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs, TopicOptions
 
@@ -174,6 +174,7 @@ class Server:
         """
         settings = self._settings
         loop = asyncio.get_running_loop()
+        self._connections.leave_files(connections_max())
         self.status = ServerStatus(loop, self._connections, self._requests)
         self.status.directory = settings.manager.path
         self.status.disk_reserve_bytes = settings.disk_reserve_bytes

@@ -1,4 +1,4 @@
-"""How many logs may be open, by the limit of open files that the process has."""
+"""How many logs and connections may be open, by the limit of open files that the process has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ OPEN_LOGS_MIN = 16
 
 
 def open_logs_max() -> int:
-    """Returns for how many open logs half of the files suffice that this process may have open."""
+    """Returns for how many open logs a quarter of the files suffices that this process may have open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return OPEN_LOGS_MAX
-    return max(min(files // 2 // FILES_OF_A_LOG, OPEN_LOGS_MAX), OPEN_LOGS_MIN)
+    return max(min(files // 4 // FILES_OF_A_LOG, OPEN_LOGS_MAX), OPEN_LOGS_MIN)
+
+
+def connections_max() -> int | None:
+    """Returns for how many connections five eighths of those files suffice; None: any number.
+
+    With what the logs of topics take, an eighth is left for the logs of positions and the rest.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if files == resource.RLIM_INFINITY else max(files * 5 // 8, 1)
 
 
 def raise_limit_of_open_files() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import time
 from contextlib import suppress
@@ -260,6 +261,20 @@ def test_one_connection_too_many_is_closed_and_a_later_one_served(tmp_path, capl
         wait_until(lambda: len(server.server._connections) == 0)
         assert_serves(server)
     assert "127.0.0.1: refused: there are 2 connections in all" in caplog.text
+
+
+def test_connections_leave_files_for_the_logs(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    with serving(tmp_path) as server:
+        assert server.server._connections.connections_max == 640
+    assert "at most 640 connections are taken, and not max.connections=20000" in caplog.text
+    caplog.clear()
+    with serving(tmp_path, connections_max=640) as server:
+        assert server.server._connections.connections_max == 640
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    with serving(tmp_path) as server:
+        assert server.server._connections.connections_max == 20_000
+    assert caplog.text == ""
 
 
 def test_hundreds_of_connections_are_served(tmp_path):

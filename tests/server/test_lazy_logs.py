@@ -262,7 +262,7 @@ def test_old_segments_of_logs_that_are_not_open_are_deleted(tmp_path):
 
 def test_the_bound_comes_from_the_limit_of_open_files(monkeypatch):
     unlimited = resource.RLIM_INFINITY
-    limits = ((1024, 128), (20, OPEN_LOGS_MIN), (1 << 20, OPEN_LOGS_MAX), (unlimited, OPEN_LOGS_MAX))
+    limits = ((1024, 64), (20, OPEN_LOGS_MIN), (1 << 20, OPEN_LOGS_MAX), (unlimited, OPEN_LOGS_MAX))
     for files, most in limits:
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, resource.RLIM_INFINITY))
         assert open_logs_max() == most

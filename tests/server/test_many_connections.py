@@ -24,7 +24,7 @@ def connections_max():
     """As many as this process may have at both ends; all of CONNECTIONS where the machine allows it."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    yield min(CONNECTIONS, (before[1] - 500) // 2)
+    yield min(CONNECTIONS, before[1] // 3)
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
