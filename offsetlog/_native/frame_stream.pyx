@@ -17,12 +17,17 @@ cdef enum:
 SEND_BYTES = 64 << 10
 cdef Py_ssize_t SEND_BYTES_C = SEND_BYTES
 
+#: While so many bytes of answers wait for one before them, no further request is taken.
+ANSWERS_AHEAD_BYTES = 1 << 20
+cdef Py_ssize_t ANSWERS_AHEAD_BYTES_C = ANSWERS_AHEAD_BYTES
+
 #: Requests up to this size take nothing from the memory that all connections share.
 SMALL_REQUEST_BYTES = 64 << 10
 cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 
 #: Why nothing more is read from a connection; several may hold it at a time.
 SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING, PARKED = 1, 2, 4, 8, 16, 32
+cdef int SLOW_READER_C = SLOW_READER
 cdef int IN_FLIGHT_C = IN_FLIGHT
 cdef int WAITING_C = WAITING
 cdef int CLOSING_C = CLOSING
@@ -42,6 +47,7 @@ cdef class FrameStream:
     * ``parked(size)``: frames of this size in all, which the front has answered, are kept until their commits are safe; it
       may `hold` the connection;
     * ``unparked(size)``: they are kept no longer; also after the connection has ended;
+    * ``unread(size)``: the client, which does not read, has answers of this size in all waiting for it;
     * ``drained()``: all is answered of a connection that is `CLOSING`.
 
     Args:
@@ -67,7 +73,7 @@ cdef class FrameStream:
     cdef bint is_going_on
     cdef bint is_taking
     cdef bint is_paused
-    cdef Py_ssize_t unsent
+    cdef Py_ssize_t unsent                  # bytes of the answers in `places`
 
     def __init__(self, Front front, loop, time, *, int64_t request_bytes_max, Py_ssize_t requests_in_flight_max):
         self.front = front
@@ -183,9 +189,15 @@ cdef class FrameStream:
         cdef Place place = self.front.take_run(self, frames, <size_t>size, requests, read_at)
         self.add(place)
         if place.answer is not None:
-            self.unsent += len(place.answer)
+            self.count_unsent(len(place.answer))
             if self.unsent >= SEND_BYTES_C:
                 self.send()
+        return 0
+
+    cdef int count_unsent(self, Py_ssize_t size) except -1:
+        self.unsent += size
+        if self.unsent >= ANSWERS_AHEAD_BYTES_C:
+            self.held |= IN_FLIGHT_C
         return 0
 
     cdef int add(self, Place place) except -1:
@@ -231,13 +243,14 @@ cdef class FrameStream:
         place.answer = frame
         # With it goes the request, though its answer may still wait for those before it.
         place.exchange = None
-        self.unsent += len(frame)
-        self.settled()
+        self.settled(len(frame))
 
-    def settled(self):
-        """Says that a place has its answer."""
+    def settled(self, Py_ssize_t size):
+        """Says that a place has its answer, of this size in bytes."""
+        self.count_unsent(size)
         if not self.is_taking:
             self.send()
+            self.pause_if_held()
 
     cpdef send(self):
         """Sends the answers that are not preceded by one that is missing."""
@@ -251,14 +264,14 @@ cdef class FrameStream:
             places.popleft()
             self.in_flight -= place.requests
             if place.answer:
+                self.unsent -= len(place.answer)
                 frames.append(place.answer)
         if frames and self.transport is not None:
             answers = frames[0] if len(frames) == 1 else b"".join(frames)
             if self.front is not None:
                 self.front.sent_bytes += len(answers)
             self.write(answers)
-        self.unsent = 0
-        if self.held & IN_FLIGHT_C and self.in_flight < self.in_flight_max:
+        if self.held & IN_FLIGHT_C and self.in_flight < self.in_flight_max and self.unsent < ANSWERS_AHEAD_BYTES_C:
             self.release(IN_FLIGHT_C)
         if self.held & CLOSING_C and not places and self.transport is not None:
             self.drained()
@@ -273,13 +286,15 @@ cdef class FrameStream:
                 return 0
         # If the connection is broken, the transport finds out again.
         self.transport.write(answers if sent <= 0 else answers[sent:])
+        if self.held & SLOW_READER_C:
+            self.unread(self.transport.get_write_buffer_size())
         return 0
 
     def forget(self):
         """Drops what is not answered and what is not taken: the connection has ended.  Returns the places."""
         cdef object places = self.places
         self.places = deque()
-        self.in_flight = 0
+        self.in_flight = self.unsent = 0
         self.received = b""
         return places
 

@@ -86,7 +86,7 @@ cdef class Place:
         stream, self.stream = self.stream, None
         front.report(self)
         stream.unparked(size)
-        stream.settled()
+        stream.settled(len(self.answer))
         return 0
 
     cdef bytes with_refusals(self, Front front):

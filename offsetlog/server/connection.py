@@ -86,14 +86,22 @@ class Connection(FrameStream, asyncio.Protocol):
             if place.exchange is not None:
                 place.exchange.abandon()
         self._connections.remove(self)
+        self._connections.unread.release(self)
         self.taken()
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol: the client does not read."""
         self.hold(SLOW_READER)
+        if self.transport is not None:
+            self.unread(self.transport.get_write_buffer_size())
+
+    def unread(self, size: int) -> None:
+        """See FrameStream."""
+        self._connections.unread.hold(self, size)
 
     def resume_writing(self) -> None:
         """See asyncio.BaseProtocol: the client has read what was held for it."""
+        self._connections.unread.release(self)
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsetlog.errors import ConfigError
+from offsetlog.server.unread_answers import UnreadAnswers
 
 _log = logging.getLogger(__name__)
 
 MIB = 1 << 20
+#: If there are files for fewer, that is worth a warning at the start.
+FEW_CONNECTIONS = 1000
 #: Taken for a request that may be read on, before more of it arrives.
 ADVANCE_BYTES = 64 << 10
 
@@ -33,6 +36,8 @@ class ConnectionLimits:
         idle_seconds: after this time without a whole request and without one that waits for its
             answer, a connection is closed (``connections.max.idle.ms``).
         requests_in_flight_max: of one connection; more are read when some are answered.
+        unread_answer_bytes_max: of answers that clients do not read, in all; above it the connection
+            ends whose answers have waited the longest.
         request_seconds: while requests wait for memory, those that are not whole after this time
             end their connections, the oldest first.
 
@@ -46,6 +51,7 @@ class ConnectionLimits:
     connections_per_host_max: int = 20_000
     idle_seconds: float = 600.0
     requests_in_flight_max: int = 1000
+    unread_answer_bytes_max: int = 512 * MIB
     request_seconds: float = 30.0
 
     def __post_init__(self) -> None:
@@ -152,6 +158,8 @@ class OpenConnections:
 
     Attributes:
         connections_max: as in the limits, or less.
+        memory: for requests.
+        unread: answers.
         accepted, refused: how many clients came, and found room or none; any thread may read them.
     """
 
@@ -159,6 +167,7 @@ class OpenConnections:
         self.limits = limits
         self.connections_max = limits.connections_max
         self.memory = RequestMemory(limits.queued_request_bytes_max)
+        self.unread = UnreadAnswers(limits.unread_answer_bytes_max)
         self._open: dict[Closable, str] = {}
         self._by_host: Counter[str] = Counter()
         self.accepted = self.refused = 0
@@ -175,7 +184,8 @@ class OpenConnections:
             "at most %d connections are taken, and not max.connections=%d: the others of the files that "
             "the process may open are for logs (raise ulimit -n)"
         )
-        _log.warning(text, most, self.connections_max, extra={"connections": most})
+        level = logging.WARNING if most < FEW_CONNECTIONS else logging.INFO
+        _log.log(level, text, most, self.connections_max, extra={"connections": most})
         self.connections_max = most
 
     def admit(self, connection: Closable, host: str) -> bool:

@@ -9,12 +9,14 @@ import tracemalloc
 
 import pytest
 
+from offsetlog._native.frame_stream import ANSWERS_AHEAD_BYTES
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
     DescribeClusterRequest,
+    DescribeClusterResponse,
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
@@ -29,13 +31,15 @@ from offsetlog.protocol.messages import (
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
 )
+from offsetlog.server.connection_limits import ConnectionLimits
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers import HANDLERS, offsets
+from offsetlog.server.unread_answers import UnreadAnswers
 from offsetlog.topics.flushing import Flushing
 
 from .batches import produced_batch
 from .running import Client, RunningServer
-from .test_connection_limits import wait_until
+from .test_connection_limits import held_connections, wait_until
 
 MIB = 1 << 20
 
@@ -152,3 +156,76 @@ def test_an_offset_fetch_of_too_many_positions_ends_its_connection(tmp_path, mon
         assert client.ask(asked(4), version)
         client.send(encode_request(asked(5), version, 1))
         assert client.receive() is None
+
+
+class _Reader:
+    def __init__(self, ended: list) -> None:
+        self._ended = ended
+
+    def end(self, reason: str) -> None:
+        self._ended.append(self)
+
+
+def test_the_connection_ends_whose_answers_have_waited_the_longest():
+    ended: list[_Reader] = []
+    answers = UnreadAnswers(100)
+    first, second, third = (_Reader(ended) for _ in range(3))
+    answers.hold(first, 150)  # alone it may have more
+    assert ended == []
+    answers.hold(second, 20)
+    assert (ended, answers.size) == ([first], 20)
+    answers.hold(third, 70)
+    answers.hold(second, 30)
+    assert (ended, answers.size) == ([first], 100)
+    # It has read, and ceased again.
+    answers.release(second)
+    answers.hold(second, 31)
+    assert (ended, answers.size) == ([first, third], 31)
+    answers.release(second)
+    answers.release(second)
+    assert answers.size == 0
+
+
+def test_answers_that_nobody_reads_are_bounded(tmp_path):
+    partition = FetchRequestTopicPartition(0, -1, 0, partition_max_bytes=50 * MIB)
+    topic = FetchRequestTopic("orders", partitions=(partition,))
+    fetch = FetchRequest(max_wait_ms=0, max_bytes=50 * MIB, session_epoch=-1, topics=(topic,))
+    limits = ConnectionLimits(unread_answer_bytes_max=30 * MIB)
+    with RunningServer(tmp_path / "data", limits=limits) as server, Client(server.address) as client:
+        make_topic(client)
+        for _ in range(20):
+            assert client.ask(produce(megabyte(), acks=1), 9).responses[0].partition_responses[0].error_code == 0
+        connections = server.server._connections
+        slow = [Client(server.address) for _ in range(4)]
+        try:
+            for number, each in enumerate(slow):
+                each.send(encode_request(fetch, 11, 1))
+                # The one before ends as soon as both have what their clients do not read.
+                wait_until(lambda number=number: connections.unread.size > 0 and len(connections) == 5 - number)
+            assert connections.unread.size < 30 * MIB
+            # The one that began to wait last is served when it reads.
+            assert len(slow[-1].receive()) > 19 * MIB
+            assert len(client.ask(fetch, 11).responses[0].partitions[0].records) > 19 * MIB
+        finally:
+            for each in slow:
+                each.close()
+
+
+def test_answers_that_wait_for_one_before_them_are_bounded(tmp_path, monkeypatch):
+    first, long = [], DescribeClusterResponse(error_message="x" * 30_000)
+
+    def answer(_, exchange):
+        if first:
+            exchange.reply(long)
+        else:
+            first.append(exchange)
+
+    monkeypatch.setitem(HANDLERS, 60, answer)
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as client:
+        count = 4 * ANSWERS_AHEAD_BYTES // 30_000
+        client.send(b"".join(encode_request(DescribeClusterRequest(), 0, number) for number in range(count)))
+        (connection,) = held_connections(server)
+        assert len(connection.places) <= ANSWERS_AHEAD_BYTES // 30_000 + 2
+        server.loop.call_soon_threadsafe(first[0].reply, long)
+        for number in range(count):
+            assert client.receive()[:4] == number.to_bytes(4, "big")
