@@ -6,6 +6,7 @@
 enum {
     WITHOUT_POSITION_UNKNOWN = 0,   /* in which a position that is not there is an error */
     FETCH_OF_GROUPS = 8,        /* from which on any number of groups is asked for */
+    WITH_MEMBER = 9,            /* from which on a member of a modern group may ask */
     WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
 };
 
@@ -105,12 +106,19 @@ static size_t write_answer(const asking *work, const ol_request_header *header,
     return ol_front_write(work->front, header, answer, answers);
 }
 
+/* Whether a member of a modern group asks, which the coordinator decides about. */
+static bool is_of_member(const ol_value *group, int16_t version) {
+    return version >= WITH_MEMBER &&
+           (group[FETCH_GROUP_MEMBER].number >= 0 || group[FETCH_GROUP_EPOCH].number >= 0);
+}
+
 /* The one group that is asked for, and its topics; all topics are a list of their own, which is
  * rarely asked for. */
-static bool take_group(asking *work, const ol_value *request) {
+static bool take_group(asking *work, const ol_value *request, int16_t version) {
     if (work->of_groups) {
         if (request[FETCH_GROUPS].number != 1) return false;
         const ol_value *group = request[FETCH_GROUPS].values;
+        if (is_of_member(group, version)) return false;
         work->group = ol_value_slice(&group[FETCH_GROUP_ID]);
         work->topics = &group[FETCH_GROUP_TOPICS];
     } else {
@@ -147,7 +155,9 @@ bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice b
                    .by_id = header->api_version >= WITH_TOPIC_IDS};
     if (header->api_version == WITHOUT_POSITION_UNKNOWN) return false;
     const ol_value *request = ol_front_read(front, header, body);
-    if (request == NULL || !take_group(&work, request)) return false;
+    if (request == NULL || !take_group(&work, request, header->api_version)) {
+        return false;
+    }
     work.is_stable = request[FETCH_STABLE].number != 0;
     int32_t number = ol_partition_for(work.group, front->partition_count);
     if (!front->is_led[number] || partitions[number] == NULL) return false;

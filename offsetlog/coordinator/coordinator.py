@@ -231,6 +231,21 @@ class Coordinator:
         """The group of this name, if it is of another kind."""
         return self._others.get(self._partition_for(group_id), {}).get(group_id)
 
+    def fetch_refusal(
+        self, group_id: str, member_id: str | None, member_epoch: int
+    ) -> ErrorCode | None:
+        """The error of an OffsetFetch of a group; None: it may have the positions.
+
+        Member id and epoch count in modern groups alone, whose members are not known here
+        (docs/format/coordinator.md §5.3).
+        """
+        error = self.refusal(group_id)
+        if error is not None or (member_id is None and member_epoch < 0):
+            return error
+        other = self.other_group(group_id)
+        is_modern = other is not None and other.group_type in ("consumer", "streams")
+        return error_codes.UNKNOWN_MEMBER_ID if is_modern else None
+
     def other_groups(self) -> dict[str, OtherGroup]:
         """All groups of other kinds."""
         return {name: each for others in self._others.values() for name, each in others.items()}

@@ -423,7 +423,9 @@ def _fetched(
     require_stable: bool,
     unsettled: _Unsettled,
 ) -> OffsetFetchResponseGroup:
-    refusal = node.groups.coordinator.refusal(asked.group_id)
+    refusal = node.groups.coordinator.fetch_refusal(
+        asked.group_id, asked.member_id, asked.member_epoch
+    )
     if refusal is None:
         refusal = unsettled.get(node.manager.partition_for(asked.group_id))
     if refusal is not None:
