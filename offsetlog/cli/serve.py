@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -127,12 +130,18 @@ def command(
     return 0
 
 
+def _on_signals(call: Callable[[], object]) -> None:
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, call)
+
+
 async def _run(server: Server) -> None:
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stopped.set)
+    # A recovery can take minutes, and cannot be interrupted.  Nothing was answered yet, and what it
+    # leaves is what a crash leaves.
+    _on_signals(partial(os._exit, 0))
     host, port = await server.start()
+    _on_signals(stopped.set)
     print(f"offsetlog listens on {host}:{port}", flush=True)
     if server.metrics_address is not None:
         print("offsetlog answers on http://{}:{}/metrics".format(*server.metrics_address), flush=True)

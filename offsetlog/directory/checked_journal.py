@@ -14,7 +14,7 @@ from typing import Any
 
 from offsetlog._native.files import FileSystem
 from offsetlog.directory.checkpoint_record import hash_of
-from offsetlog.errors import CorruptionError, UnsupportedVersionError
+from offsetlog.errors import CorruptionError, StorageError, UnsupportedVersionError
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +22,8 @@ FORMAT = 2
 CONTENT_BYTES_MAX = 64 << 20
 #: The changes may always grow to this, however small the content is.
 CHANGES_BYTES_MIN = 1 << 20
+#: A larger file is neither read nor written.
+FILE_BYTES_MAX = 2 * CONTENT_BYTES_MAX + CHANGES_BYTES_MIN
 
 
 class CheckedJournal:
@@ -50,7 +52,7 @@ class CheckedJournal:
             UnsupportedVersionError: a later version wrote it.
             StorageError: it cannot be read.
         """
-        data = self._fs.read_file(self.path, 2 * CONTENT_BYTES_MAX + CHANGES_BYTES_MIN)
+        data = self._fs.read_file(self.path, FILE_BYTES_MAX)
         first, _, rest = data.partition(b"\n")
         if first == b"{":
             self._size = None
@@ -110,6 +112,8 @@ class CheckedJournal:
         if size is None or size - self._content_bytes > max(CHANGES_BYTES_MIN, self._content_bytes):
             return False
         lines = b"".join(_line({"checksum": _checksum(each), "change": each}) for each in changes)
+        if size + len(lines) > FILE_BYTES_MAX:
+            return False
         # Whether lines whose write failed are in the file is not known.
         self._size = None
         self._fs.append_to_file(self.path, size, lines)
@@ -120,9 +124,15 @@ class CheckedJournal:
         """Replaces the file by one with this content and no changes.
 
         Raises:
-            StorageError: it was not written; the next change replaces the file.
+            StorageError: it was not written; the next change replaces the file.  Also where it would be
+                larger than what is read at the next start.
         """
         line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
+        if len(line) > FILE_BYTES_MAX:
+            raise StorageError(
+                f"{self.path}: this change would make a file of {len(line)} bytes, of which at most "
+                f"{FILE_BYTES_MAX} are read at the next start; delete what is not needed first"
+            )
         self._size = None
         self._fs.replace_file(self.path, line)
         self._size = self._content_bytes = len(line)

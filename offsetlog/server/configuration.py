@@ -131,6 +131,6 @@ def _check_together(given: Mapping[str, Given], draft: _Draft) -> None:
         place = next(given[name].place for name in names if name in given)
         raise ConfigError(f"{place}: {names[0]} ({shortest}) is above {names[1]} ({longest})")
     advertised = draft.own.get("advertised_host"), draft.own.get("advertised_port")
-    if ALL_ADDRESSES in advertised or 0 in advertised:
+    if advertised[0] in (ALL_ADDRESSES, "::") or advertised[1] == 0:
         place = given["advertised.listeners"].place
         raise ConfigError(f"{place}: advertised.listeners must name one host and its port")

@@ -76,7 +76,9 @@ class Connection(FrameStream, asyncio.Protocol):
         if own is not None:
             # A client that is gone without a word while it waits for an answer is found so.
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self.fd = own.fileno()
+            if transport.get_extra_info("ssl_object") is None:
+                # Else what is written at once would pass by the encryption.
+                self.fd = own.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""

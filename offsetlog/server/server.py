@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from offsetlog._native.files import FileSystem
@@ -262,7 +265,7 @@ class Server:
         )
         own = Node(
             metadata.node_id,
-            settings.advertised_host or host,
+            settings.advertised_host or await _host_for_clients(loop, host),
             settings.advertised_port or port,
         )
         return NodeState(
@@ -344,9 +347,23 @@ class Server:
         return host, port
 
     async def stop(self) -> None:
-        """Stops listening, answers what waits, closes the connections and the directory."""
+        """Stops listening, answers what waits, closes the connections and the directory.
+
+        If a part of it fails, the others are done all the same.
+        """
         self.status.is_stopping = True
         _log.info("stops", extra={"connections": len(self._connections)})
+        async with AsyncExitStack() as later:
+            later.push_async_callback(asyncio.get_running_loop().run_in_executor, None, self._close)
+            if self._topics is not None:
+                later.push_async_callback(self._topics.stop)
+            if self._disk is not None:
+                later.push_async_callback(self._disk.stop, DRAIN_SECONDS)
+            later.push_async_callback(self._connections.close_all, DRAIN_SECONDS)
+            await self._begin_nothing_more()
+        _log.info("stopped")
+
+    async def _begin_nothing_more(self) -> None:
         if self._listener is not None:
             self._listener.close()
         if self._groups is not None:
@@ -359,26 +376,31 @@ class Server:
             self._topic_sweep.stop()
         if self._topic_compaction is not None:
             self._topic_compaction.stop()
-        await self._connections.close_all(DRAIN_SECONDS)
-        if self._disk is not None:
-            await self._disk.stop(DRAIN_SECONDS)
-        if self._topics is not None:
-            await self._topics.stop()
-        await asyncio.get_running_loop().run_in_executor(None, self._close)
-        _log.info("stopped")
 
     def _close(self) -> None:
-        # The manager writes the marker of a clean stop, for all logs.
-        if self._topic_sweep is not None:
-            self._topic_sweep.close()
-        if self._topic_compaction is not None:
-            self._topic_compaction.close()
-        if self._topics is not None:
-            self._topics.close()
-        if self._manager is not None:
+        with ExitStack() as later:
+            if self._monitoring is not None:
+                later.callback(self._monitoring.stop)
+            if self._manager is not None:
+                later.push(self._stop_manager)
+            for each in (self._topics, self._topic_compaction, self._topic_sweep):
+                if each is not None:
+                    later.callback(each.close)
+
+    def _stop_manager(self, kind: type[BaseException] | None, *_: object) -> None:
+        # It writes the marker of a clean stop, for all logs: not if one was not closed.
+        assert self._manager is not None
+        if kind is None:
             self._manager.stop()
-        if self._monitoring is not None:
-            self._monitoring.stop()
+        else:
+            self._manager.abandon()
+
+
+async def _host_for_clients(loop: asyncio.AbstractEventLoop, host: str) -> str:
+    # No client can connect to "all addresses": as Kafka does, the name of the machine is given.
+    if not ip_address(host).is_unspecified:
+        return host
+    return await loop.run_in_executor(None, socket.getfqdn)
 
 
 def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import time
@@ -216,3 +217,28 @@ def test_an_unknown_group_has_no_positions(client):
     asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup("nowhere", topics=None),))
     (group,) = client.ask(asked, 9).groups
     assert (group.group_id, group.topics, group.error_code) == ("nowhere", (), 0)
+
+
+class _Transport:
+    """As one of asyncio, over a socket, with or without TLS."""
+
+    def __init__(self, own: socket.socket, ssl_object: object | None) -> None:
+        self._extra = {"socket": own, "peername": ("127.0.0.1", 1), "ssl_object": ssl_object}
+
+    def get_extra_info(self, name: str) -> object:
+        return self._extra[name]
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_answers_are_written_to_the_socket_at_once_only_without_tls(server, is_encrypted):
+    async def connect(own: socket.socket) -> int:
+        connection = server.server.connect()
+        connection.connection_made(_Transport(own, object() if is_encrypted else None))
+        try:
+            return connection.fd
+        finally:
+            connection.connection_lost(None)
+
+    with socket.socket() as own:
+        found = asyncio.run_coroutine_threadsafe(connect(own), server.loop).result(20)
+        assert found == (-1 if is_encrypted else own.fileno())

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from offsetlog.protocol.messages import (
     CreateTopicsRequestTopic,
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
+    DescribeClusterRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -215,6 +217,70 @@ def test_the_command_stops_in_order_when_it_is_told(tmp_path, sent):
         assert process.wait(20) == 0
         assert process.stderr.read() == ""
     assert os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_stops_while_it_recovers(tmp_path, sent):
+    # A recovery that never ends.
+    script = (
+        "import sys, threading\n"
+        "from offsetlog.cli.app import run\n"
+        "from offsetlog.manager.log_manager import LogManager\n"
+        "def start(self):\n"
+        "    print('recovers', flush=True)\n"
+        "    threading.Event().wait()\n"
+        "LogManager.start = start\n"
+        "sys.exit(run(['serve', sys.argv[1], '--listen', '127.0.0.1:0']))\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "recovers\n"
+            process.send_signal(sent)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("part", ["_topic_sweep", "_topic_compaction", "_topics"])
+def test_a_stop_of_which_a_part_fails_releases_the_directory_and_leaves_no_marker(tmp_path, monkeypatch, part):
+    def fail() -> None:
+        raise ValueError("of a test")
+
+    server = RunningServer(tmp_path / "data")
+    close = getattr(server.server, part).close
+    monkeypatch.setattr(getattr(server.server, part), "close", fail)
+    with Client(server.address) as client:
+        made(client, "orders")
+        assert commit(client, "g", "orders", 3) == 0
+    with pytest.raises(ValueError, match="of a test"):
+        server.stop()
+    close()
+    assert not os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
+    with RunningServer(tmp_path / "data") as again, Client(again.address) as client:
+        assert positions(client, "g") == {("orders", 1): (3, 5, "m")}
+
+
+def test_a_stop_whose_first_part_fails_does_the_others(tmp_path, monkeypatch):
+    async def fail() -> None:
+        raise ValueError("of a test")
+
+    server = RunningServer(tmp_path / "data")
+    monkeypatch.setattr(server.server.node.groups.expiry, "close", fail)
+    with Client(server.address) as client:
+        with pytest.raises(ValueError, match="of a test"):
+            server.stop()
+        assert client.receive() is None
+    with RunningServer(tmp_path / "data") as again:
+        assert again.address
+
+
+def test_a_server_that_listens_everywhere_is_found_by_the_name_of_its_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "getfqdn", lambda: "broker.example")
+    with RunningServer(tmp_path / "data", host="0.0.0.0", allow_any_host=True) as server:
+        with Client(("127.0.0.1", server.address[1])) as client:
+            (broker,) = client.ask(DescribeClusterRequest(), 0).brokers
+        assert (broker.host, broker.port) == ("broker.example", server.address[1])
 
 
 def test_a_commit_that_was_answered_survives_kill_9(tmp_path):

@@ -99,6 +99,7 @@ def test_values_reach_the_part_that_they_are_for(tmp_path):
         ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "listeners must be"),
         ("listeners=PLAINTEXT://a:65536", "listeners must be"),
         ("advertised.listeners=PLAINTEXT://:1", r":1: advertised\.listeners must name one host"),
+        ("advertised.listeners=PLAINTEXT://[::]:1", r":1: advertised\.listeners must name one host"),
         ("metrics.listener=PLAINTEXT://a:1", "metrics.listener must be http://HOST:PORT"),
         ("metrics.listener=http://:1", ":1: there is no security yet"),
         ("log.dirs=/a,/b", "log.dirs must be one directory"),
