@@ -14,7 +14,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from offsetlog import error_codes
 from offsetlog.coordinator.answers import (
@@ -34,6 +34,7 @@ from offsetlog.coordinator.membership import (
     Timer,
     Write,
 )
+from offsetlog.coordinator.ports import Ports
 from offsetlog.coordinator.timers import Timers
 from offsetlog.error_codes import ErrorCode
 from offsetlog.protocol.messages import (
@@ -54,45 +55,6 @@ class CoordinatorConfig(MembershipConfig):
     """Settings of a coordinator (docs/format/configuration.md §10.1); times in milliseconds."""
 
     commit_timeout: int = 5000
-
-
-class Ports(Protocol):
-    """Where a coordinator's answers and records go."""
-
-    def answer(self, call: Call, message: Any) -> None:
-        """Sends the answer of a call; once for each."""
-
-    def append(
-        self,
-        partition: int,
-        group_id: str,
-        record: GroupRecord | Expiry | Fence | None,
-        token: object,
-    ) -> None:
-        """Appends the record of a group, deletes all of it, or what has expired of it.
-
-        `Coordinator.written` is called with the token when that is done.
-        """
-
-    def admit(
-        self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
-    ) -> None:
-        """Commits and heartbeats with exactly these may be answered without the coordinator."""
-
-    def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
-        """Those of this group no more; member ids, and when each was heard of last, in seconds."""
-
-    def set_led(self, partition: int, is_led: bool) -> None:
-        """The groups of a partition are known from now on, or are another coordinator's."""
-
-    def now_ms(self) -> int:
-        """The time of day, ms since 1970."""
-
-    def new_id(self) -> str:
-        """The random part of a member id: a UUID as text."""
-
-    def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has positions, so that it is there without a record."""
 
 
 #: From this version on a commit to a group that is not there says so.

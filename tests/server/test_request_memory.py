@@ -126,10 +126,10 @@ def test_a_produce_that_waits_for_the_flush_does_not_keep_its_records(tmp_path, 
 def test_an_answer_that_is_too_long_is_not_written_and_ends_its_connection_alone(tmp_path, monkeypatch, caplog):
     part = FetchResponseResponsePartition(0, records=bytes(MIB))
     answer = FetchResponse(responses=(FetchResponseResponse("orders", partitions=(part,) * 600),))
-    monkeypatch.setitem(HANDLERS, 60, lambda _, exchange: exchange.reply(answer))
+    monkeypatch.setitem(HANDLERS, 1, lambda _, exchange: exchange.reply(answer))
     with RunningServer(tmp_path / "data") as server:
         with Client(server.address) as client:
-            client.send(encode_request(DescribeClusterRequest(), 0, 1))
+            client.send(encode_request(FetchRequest(), 4, 1))
             assert client.receive() is None
         with Client(server.address) as other:
             assert other.ask(ApiVersionsRequest("test", "1.0"), 3).error_code == 0
