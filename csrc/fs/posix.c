@@ -542,7 +542,7 @@ static int report_holder(int descriptor, ol_error *error) {
         return ol_fail(error, OL_LOCKED, "the lock is held by process %ld", (long)held.l_pid);
     }
     return ol_fail(error, OL_LOCKED,
-                   "the lock is held, by another process or by another store in this one");
+                   "the lock is held by another process, or by another store in this one");
 }
 
 static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) {

@@ -34,6 +34,7 @@ Examples:
   offsetlog commit data billing orders:0=42 orders:1=7
   offsetlog fetch data billing
   offsetlog diff data '2h ago'                           what changed since
+  offsetlog serve data                                   a server for Kafka clients
   offsetlog demo                                         see it work, in half a minute
 
 \b
@@ -212,8 +213,8 @@ def _call(arguments: list[str]) -> int:
     return result if isinstance(result, int) else OK
 
 
-class _Told(logging.Handler):
-    """Tells what the library notes, in the way of the commands."""
+class _Complaints(logging.Handler):
+    """Prints the warnings of the library in the form of the commands' errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
@@ -223,8 +224,8 @@ def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code; whatever happens becomes a line and a code."""
     prepare(sys.stdout)
     prepare(sys.stderr)
-    told, library = _Told(logging.WARNING), logging.getLogger("offsetlog")
-    library.addHandler(told)
+    complaints, library = _Complaints(logging.WARNING), logging.getLogger("offsetlog")
+    library.addHandler(complaints)
     try:
         return _call(arguments)
     except KeyboardInterrupt:
@@ -233,12 +234,12 @@ def run(arguments: list[str]) -> int:
         _forget_output()
         return PIPE_CLOSED
     except Exception as failure:
-        # Wrong usage, told by the parser of arguments, whichever library it is of.
+        # Wrong usage, reported by the parser of arguments, whichever library that belongs to.
         tell = getattr(failure, "format_message", None)
         if tell is not None:
             context = getattr(failure, "ctx", None)
             command = getattr(context, "command_path", "offsetlog")
-            complain(f"{_in_words(tell().rstrip('.'))}; see {command} --help")
+            complain(f"{_in_words(tell().rstrip('.?'))}; see {command} --help")
             return FAILED
         if type(failure).__name__ == "Abort":
             complain("nothing was done")
@@ -246,4 +247,4 @@ def run(arguments: list[str]) -> int:
         complain(_message_of(failure))
         return exit_code_of(failure)
     finally:
-        library.removeHandler(told)
+        library.removeHandler(complaints)

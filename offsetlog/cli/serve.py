@@ -13,11 +13,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from offsetlog.cli.addresses import parse_address
+from offsetlog.cli.addresses import Address, parse_address
 from offsetlog.cli.app import exit_code_of
 from offsetlog.cli.log_lines import Form, Level, log_lines
+from offsetlog.cli.stores import unknown_count
 from offsetlog.config import PARTITIONS_DEFAULT
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import InvalidArgumentError, OffsetLogError, PartitionCountError
 from offsetlog.server.configuration import settings_of
 from offsetlog.server.event_loop import new_event_loop
 from offsetlog.server.properties import Given, read_properties
@@ -34,59 +35,66 @@ def _given(option: str, value: object) -> Given | None:
 def _listener(option: str, text: str | None, scheme: str = "PLAINTEXT") -> Given | None:
     if text is None:
         return None
-    return Given(f"{scheme}://{parse_address(text)}", option)
+    try:
+        address = parse_address(text)
+    except InvalidArgumentError as failure:
+        raise InvalidArgumentError(f"{option}: {failure.message}") from failure
+    return Given(f"{scheme}://{address}", option)
 
 
 HELP = """Serve Kafka clients: consumer groups and their positions.
 
-It says where it listens when it is ready, and stops on SIGTERM or Ctrl-C, when everything is
-written. PATH is a new or an empty directory, or one that a store or a stopped broker has written.
+When it is ready, it prints the address where it listens. SIGTERM or Ctrl-C stops it, after everything
+is written. PATH is a new or empty directory, or one that a store or a stopped broker has written.
 
 \b
-Exit codes: 0 stopped as asked; 2 could not start.
+Exit codes: 0 stopped by a signal; 2 could not start.
 
 \b
 Examples:
   offsetlog serve data                                   on 127.0.0.1:9092
   offsetlog serve data --listen 127.0.0.1:0              on a free port
-  offsetlog serve /var/kafka-logs --partitions 50        a broker's, that is stopped
-  offsetlog serve --config server.properties             as the file says
+  offsetlog serve data --metrics 127.0.0.1:9093          with metrics and health checks
+  offsetlog serve /var/kafka-logs --partitions 50        the directory of a stopped broker
+  offsetlog serve --config server.properties             with the settings of a file
 """
 
 
 def command(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="The log directory; else log.dirs of --config."),
+        typer.Argument(metavar="PATH", help="The log directory; default: log.dirs of --config."),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A server.properties with Kafka's names; the options of the command come before it.",
+            help="A server.properties with Kafka's names; options of the command override it.",
         ),
     ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where to listen (127.0.0.1:9092); port 0 takes a free one.",
+            help="The address to listen on; port 0 takes a free one.  [default: 127.0.0.1:9092]",
         ),
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where clients find it, if that is another address."),
+        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if it is another one."),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help=f"Partitions of the offsets topic, for a new directory ({PARTITIONS_DEFAULT}).",
+            help=f"Partitions of the offsets topic, for a new directory ({PARTITIONS_DEFAULT}) and for one of Kafka's.",
         ),
     ] = None,
     durability: Annotated[
         Literal["process", "disk"] | None,
-        typer.Option(help="When a commit is answered: after the write, or after the flush (disk)."),
+        typer.Option(
+            help="When to answer a commit: after the write (process) or after the flush (disk).  [default: disk]"
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
@@ -95,17 +103,17 @@ def command(
         ),
     ] = None,
     log_format: Annotated[
-        Form, typer.Option(help="How it logs to the standard error: as lines of text or of JSON.")
+        Form, typer.Option(help="The form of the log on standard error.")
     ] = "text",
     log_level: Annotated[
-        Level, typer.Option(help="What it logs: this and worse.")
+        Level, typer.Option(help="The lowest level that is logged.")
     ] = "warning",
     allow_any_host: Annotated[
         bool,
-        typer.Option("--allow-any-host", help="Listen off loopback; there is no security yet."),
+        typer.Option("--allow-any-host", help="Allow addresses off loopback; there is no security yet."),
     ] = False,
 ) -> int:
-    """Serves until it is asked to stop."""
+    """Serves until a signal stops it."""
     options = {
         "listeners": _listener("--listen", listen),
         "advertised.listeners": _listener("--advertise", advertise),
@@ -122,8 +130,12 @@ def command(
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(_run(Server(settings)))
         except Exception as failure:
+            if isinstance(failure, PartitionCountError) and failure.asked is failure.actual is None:
+                failure = PartitionCountError(
+                    unknown_count(settings.manager.path), path=settings.manager.path
+                )
             if log_format == "text":
-                raise    # and it becomes a line, as that of any command
+                raise failure from None    # and it becomes a line, as that of any command
             is_fault = not isinstance(failure, OffsetLogError | OSError)
             _log.critical("the server ended: %s", failure, exc_info=is_fault)
             return exit_code_of(failure)
@@ -140,11 +152,12 @@ async def _run(server: Server) -> None:
     # A recovery can take minutes, and cannot be interrupted.  Nothing was answered yet, and what it
     # leaves is what a crash leaves.
     _on_signals(partial(os._exit, 0))
-    host, port = await server.start()
+    address = Address(*await server.start())
     _on_signals(stopped.set)
-    print(f"offsetlog listens on {host}:{port}", flush=True)
+    print(f"offsetlog listens on {address}", flush=True)
     if server.metrics_address is not None:
-        print("offsetlog answers on http://{}:{}/metrics".format(*server.metrics_address), flush=True)
+        metrics = Address(*server.metrics_address)
+        print(f"offsetlog answers on http://{metrics}/metrics", flush=True)
     try:
         await stopped.wait()
     finally:

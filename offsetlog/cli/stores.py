@@ -15,11 +15,11 @@ from offsetlog.directory.checkpoint_record import NAME as RECORD
 from offsetlog.directory.log_directory import PROPERTIES, LogDirectory
 from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
 
-#: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
+#: A command does what it was asked to, and nothing else: while a question waits for its answer nothing is cleaned,
 #: least of all by settings that are not those of the log's owner.
 BY_HAND = MaintenanceConfig(enabled=False)
 #: For a command that finds a store's lock held.
-LOCKED_ADVICE = "end that first; the commands that only read do not need the lock"
+LOCKED_ADVICE = "stop it first; commands that only read do not need the lock"
 
 PartitionCount = Annotated[
     int | None,
@@ -83,14 +83,15 @@ def open_writable(
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise
-        raise PartitionCountError(_unknown_count(path), path=path) from None
+        raise PartitionCountError(unknown_count(path), path=path) from None
     if not is_log:
         complain(f"made a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
 
 
-def _unknown_count(path: Path) -> str:
+def unknown_count(path: Path) -> str:
+    """Returns why the number of partitions of a directory must be given."""
     if (path / RECORD).exists():
         return (
             f"{PROPERTIES} is missing, which says how many partitions the offsets topic of this directory has; put it "

@@ -142,7 +142,7 @@ class LogManager:
                 self._owned.abandon()
                 raise
         except LockedError as failure:
-            raise failure.advise("a manager's directory is of one process; end that first") from None
+            raise failure.advise("stop it first: a directory belongs to one process") from None
         except BaseException:
             directory.unlock()
             raise

@@ -104,7 +104,9 @@ class Fault:
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._hits >= hits, timeout):
-                raise TimeoutError(f"{self!r} was to be met {hits} times within {timeout} s")
+                raise TimeoutError(
+                    f"{self!r}: fewer than {hits} hits within {timeout} s; does a client send such requests?"
+                )
 
     def release(self) -> None:
         """Ends it; the log says how often it was met."""
@@ -112,8 +114,10 @@ class Fault:
             if self._is_released:
                 return
             self._is_released = True
-        level = logging.INFO if self._hits else logging.WARNING
-        _log.log(level, "%r is released", self)
+        if self._hits:
+            _log.info("%r is released", self)
+        else:
+            _log.warning("%r is released, and no request met it", self)
 
     def take(self, handler: Handler, exchange: Exchange) -> Handler | None:
         """Returns the handler in place of `handler`; None: this fault is not for it."""

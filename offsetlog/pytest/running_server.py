@@ -175,6 +175,7 @@ class OffsetlogServer:
         Raises:
             ClosedError: the server is stopped.
         """
+        self._check_runs()
         return dict(self._manager.fetch(group))
 
     def groups(self) -> dict[str, Group]:
@@ -216,6 +217,7 @@ class OffsetlogServer:
             InvalidArgumentError: a position is not valid; nothing was changed.
             ClosedError: the server is stopped.
         """
+        self._check_runs()
         return self._manager.fence(group, offsets)
 
     async def _ask(self, message: Any) -> Any:
@@ -250,7 +252,7 @@ class OffsetlogServer:
         """
         if not 0 <= seconds <= ADVANCE_SECONDS_MAX:
             raise InvalidArgumentError(
-                f"seconds={seconds}: time goes ahead by 0 to {ADVANCE_SECONDS_MAX:.0f} seconds"
+                f"seconds={seconds}: the clock can be advanced by 0 to {ADVANCE_SECONDS_MAX:.0f} seconds"
             )
         self._run(self._advance(seconds))
 
@@ -278,10 +280,16 @@ class OffsetlogServer:
         await self._server.stop()
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        if self._is_stopped:
+        try:
+            self._check_runs()
+        except ClosedError:
             work.close()
-            raise ClosedError(f"the server of {self.path} is stopped")
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
+
+    def _check_runs(self) -> None:
+        if self._is_stopped:
+            raise ClosedError(f"the server of {self.path} is stopped; start another one on its path")
 
     def _end_loop(self) -> None:
         ended = asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
+from offsetlog.config import MaintenanceConfig
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.errors import ConfigError
 from offsetlog.manager.settings import ManagerSettings, with_property
@@ -92,7 +92,8 @@ def settings_of(
     draft = _Draft(
         ManagerSettings(
             path=Path() if path is None else path,
-            partitions=PARTITIONS_DEFAULT,
+            # A new directory has PARTITIONS_DEFAULT of offsetlog.config, any other one its own.
+            partitions=None,
             durability="disk",
             accept_while_loading=False,
             maintenance=MaintenanceConfig(retention_ms=RETENTION_MS),

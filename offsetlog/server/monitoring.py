@@ -125,7 +125,7 @@ class Monitoring:
             return answer
         if path not in _VERDICTS and path != "/groups":
             return _text(
-                start, "404 Not Found", "there are /metrics, /healthz, /readyz and /groups"
+                start, "404 Not Found", "not found; try /metrics, /healthz, /readyz or /groups"
             )
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _text(start, "405 Method Not Allowed", "only GET is answered")

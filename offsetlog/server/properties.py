@@ -18,6 +18,8 @@ from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind
 
 #: The size of a file; a larger one is none of properties.
 FILE_BYTES_MAX = 1 << 20
+#: Unknown names that one message lists, besides the first.
+NAMES_MAX = 20
 
 _LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/]*)):(\d{1,5})", re.ASCII)
 
@@ -168,7 +170,8 @@ PROPERTIES: dict[str, Property] = {
         "where clients find it, if that is another address", "", ("advertised",), form=LISTENER
     ),
     "metrics.listener": Property(
-        "where it answers `/metrics`, `/healthz` and `/readyz`, if anywhere; as `listeners` (not Kafka's)",
+        "where it answers `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
+        "nowhere by default (not Kafka's)",
         "",
         ("metrics",),
         form=HTTP_LISTENER,
@@ -188,7 +191,7 @@ PROPERTIES: dict[str, Property] = {
         "connections of one address", "20000", ("limits.connections_per_host_max",), 1
     ),
     "connections.max.idle.ms": Property(
-        "after this time without a request a connection is closed",
+        "a connection is closed after this time without a request",
         "600000",
         ("limits.idle_seconds",),
         1,
@@ -238,26 +241,26 @@ PROPERTIES: dict[str, Property] = {
         choices=("process", "disk"),
     ),
     "offsets.load.threads": Property(
-        "partitions that are loaded at a time (not Kafka's)", "4", ("manager",), 1, 1024
+        "partitions that are loaded at the same time (not Kafka's)", "4", ("manager",), 1, 1024
     ),
     "offsets.retention.minutes": Property(
-        "after so long positions expire: counted from when a group lost its last member, else from "
+        "after this time positions expire: counted from when a group lost its last member, else from "
         "their commit; -1 for never",
         "10080",
         ("manager",),
         -1,
     ),
     "offsets.retention.check.interval.ms": Property(
-        "time between two looks for what has expired", "600000", ("manager",), 1, LONG_MAX
+        "time between two checks for expired positions", "600000", ("manager",), 1, LONG_MAX
     ),
     "log.cleaner.enable": Property(
-        "whether topics are compacted, and the offsets topic is cleaned and snapshotted, unasked",
+        "whether topics are compacted, and the offsets topic is cleaned and snapshotted, in the background",
         "true",
         ("manager", "compaction.enabled"),
         choices=BOOLEAN,
     ),
     "log.cleaner.backoff.ms": Property(
-        "time between two looks for topics to compact", "15000", ("compaction.backoff_ms",), 1, LONG_MAX
+        "time between two checks for topics to compact", "15000", ("compaction.backoff_ms",), 1, LONG_MAX
     ),
     "log.cleaner.dedupe.buffer.size": Property(
         "bytes of memory for the keys of a topic that is compacted",
@@ -267,7 +270,7 @@ PROPERTIES: dict[str, Property] = {
         LONG_MAX,
     ),
     "log.cleaner.io.max.bytes.per.second": Property(
-        "bytes that the compaction of topics reads and writes in a second, at most",
+        "most bytes per second that the compaction of topics reads and writes",
         str(LONG_MAX),
         ("compaction.bytes_per_second",),
         1,
@@ -277,10 +280,10 @@ PROPERTIES: dict[str, Property] = {
     "log.cleaner.min.compaction.lag.ms": _of_topics("min.compaction.lag.ms", "min_compaction_lag_ms"),
     "log.cleaner.max.compaction.lag.ms": _of_topics("max.compaction.lag.ms", "max_compaction_lag_ms"),
     "num.partitions": Property(
-        "partitions of a topic that is made without a number", "1", ("topics.partitions",), 1, 9999
+        "partitions of a topic that is created without a number", "1", ("topics.partitions",), 1, 9999
     ),
     "auto.create.topics.enable": Property(
-        "whether a client that asks for a topic makes it",
+        "whether a topic is created when a client asks for it",
         "true",
         ("topics.auto_create",),
         choices=BOOLEAN,
@@ -290,14 +293,14 @@ PROPERTIES: dict[str, Property] = {
     "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
     "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
     "log.retention.hours": Property(
-        "as `log.retention.ms`, in hours; counts where neither that nor the minutes are set",
+        "`log.retention.ms` in hours; used if neither that nor the minutes are set",
         "168",
         ("topic_logs.retention_ms",),
         -1,
         factor=3_600_000,
     ),
     "log.retention.minutes": Property(
-        "as `log.retention.ms`, in minutes; counts where that is not set",
+        "`log.retention.ms` in minutes; used if that is not set",
         "",
         ("topic_logs.retention_ms",),
         -1,
@@ -307,14 +310,14 @@ PROPERTIES: dict[str, Property] = {
     "log.retention.bytes": _of_topics("retention.bytes", "retention_bytes", smallest=-1),
     "log.segment.delete.delay.ms": _of_topics("file.delete.delay.ms", "file_delete_delay_ms"),
     "log.retention.check.interval.ms": Property(
-        "time between two looks for what topics keep no longer",
+        "time between two checks for old segments of topics",
         "300000",
         ("retention_check_ms",),
         1,
         LONG_MAX,
     ),
     "disk.reserve.bytes": Property(
-        "below so many free bytes of the disk `/healthz` fails; 0 for never (not Kafka's)",
+        "`/healthz` fails when the disk has fewer free bytes; 0 for never (not Kafka's)",
         "134217728",
         ("disk_reserve_bytes",),
         0,
@@ -353,7 +356,7 @@ def value_of(name: str, given: Given) -> Value:
         near = difflib.get_close_matches(name, PROPERTIES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(
-            f"{given.place}: {name} is not a property of this server{hint} "
+            f"{given.place}: {name or repr(name)} is not a property of this server{hint} "
             f"(docs/server.md lists all {len(PROPERTIES)})"
         )
     try:
@@ -376,13 +379,33 @@ def read_properties(path: Path) -> dict[str, Given]:
         OSError: it cannot be read.
     """
     found: dict[str, Given] = {}
-    for name, given in _entries(path):
+    entries = _entries(path)
+    _check_names(entries)
+    for name, given in entries:
         if name in found:
-            before = found[name].place.rpartition(":")[2]
-            raise ConfigError(f"{given.place}: {name} is given a second time, after line {before}")
+            raise ConfigError(
+                f"{given.place}: {name} is given a second time, after line {_line_of(found[name])}"
+            )
         value_of(name, given)
         found[name] = given
     return found
+
+
+def _check_names(entries: list[tuple[str, Given]]) -> None:
+    # All at once: a broker's file has many that do not exist here.
+    unknown = {name: given for name, given in entries if name not in PROPERTIES}
+    if len(unknown) > 1:
+        first, *others = unknown
+        lines = [f"{name or repr(name)} (line {_line_of(unknown[name])})" for name in others]
+        more = f" and {len(lines) - NAMES_MAX} more" if len(lines) > NAMES_MAX else ""
+        raise ConfigError(
+            f"{unknown[first].place}: {first or repr(first)} is not a property of this server, "
+            f"nor are {', '.join(lines[:NAMES_MAX])}{more} (docs/server.md lists all {len(PROPERTIES)})"
+        )
+
+
+def _line_of(given: Given) -> str:
+    return given.place.rpartition(":")[2]
 
 
 def _entries(path: Path) -> list[tuple[str, Given]]:
@@ -408,10 +431,10 @@ def _text(path: Path) -> str:
     with path.open("rb") as file:
         content = file.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"{path}: it is longer than {FILE_BYTES_MAX} bytes, and no file of properties")
+        raise ConfigError(f"{path}: it is longer than {FILE_BYTES_MAX} bytes, so it is not a file of properties")
     try:
         # The ends of lines as Java counts them.
         return content.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as failure:
         line = content.count(b"\n", 0, failure.start) + 1
-        raise ConfigError(f"{path}:{line}: it is not UTF-8; write \\uXXXX for other letters") from None
+        raise ConfigError(f"{path}:{line}: it is not UTF-8; write \\uXXXX for other characters") from None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import socket
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from offsetlog._native.files import FileSystem
 from offsetlog._native.front import Front
+from offsetlog.config import PARTITIONS_DEFAULT
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import ClosedError, ConfigError, OffsetLogError
@@ -115,8 +118,7 @@ class ServerSettings:
         for host in (self.host, self.metrics_host):
             if host not in (None, *LOOPBACK) and not self.allow_any_host:
                 raise ConfigError(
-                    f"there is no security yet: it listens on {host or 'all addresses'} only if that "
-                    "is allowed (--allow-any-host)"
+                    f"there is no security yet: listening on {host or 'all addresses'} needs --allow-any-host"
                 )
 
 
@@ -173,7 +175,7 @@ class Server:
         Raises:
             LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError: as
                 OffsetManager.start.
-            OSError: the port is taken.
+            OSError: the port is taken, or the address is none of this machine; names it.
         """
         settings = self._settings
         loop = asyncio.get_running_loop()
@@ -184,6 +186,8 @@ class Server:
         if settings.metrics_host is not None:
             self._monitoring = _monitoring(self.status, settings.metrics_host, settings.metrics_port)
         try:
+            # First, so that a port that is taken is found before a large directory is opened.
+            self._listener = await self._bound(loop)
             manager = self._given_manager or LogManager(settings.manager)
             await loop.run_in_executor(None, manager.start)
             self._manager = self.status.manager = manager
@@ -202,7 +206,7 @@ class Server:
             self.status.groups = self._groups
             for partition in range(manager.partitions):
                 self._groups.lead(partition, manager.leader_epoch(partition) + 1)
-            self._listener = await self._listen(loop)
+            await self._serve(loop, self._listener)
             self.status.is_listening = True
             fields = {"host": self.address[0], "port": self.address[1]}
             _log.info("listens on %s:%d", *self.address, extra=fields)
@@ -211,18 +215,19 @@ class Server:
             raise
         return self.address
 
-    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        settings = self._settings
-        listener = await loop.create_server(
-            self.connect, settings.host, settings.port, backlog=1024, start_serving=False
-        )
-        try:
-            host, port = listener.sockets[0].getsockname()[:2]
-            self._node = await self._made_node(loop, host, port)
-        except BaseException:
-            listener.close()
-            raise
-        await listener.start_serving()
+    async def _bound(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        # Takes the port; nobody can connect yet.
+        host, port = self._settings.host, self._settings.port
+        with _listening(host, port):
+            return await loop.create_server(
+                self.connect, host, port, backlog=1024, start_serving=False
+            )
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop, listener: asyncio.Server) -> None:
+        host, port = listener.sockets[0].getsockname()[:2]
+        self._node = await self._made_node(loop, host, port)
+        with _listening(host, port):
+            await listener.start_serving()
         self._end_idle(loop)
         assert self._groups is not None
         self._groups.expiry.start()
@@ -230,7 +235,6 @@ class Server:
         self.topic_sweep.start()
         if self._settings.compaction.enabled:
             self.topic_compaction.start()
-        return listener
 
     def connect(self) -> Connection:
         """Makes the protocol of one more client; on the event loop, after `start`."""
@@ -280,7 +284,7 @@ class Server:
             ProducerIds(metadata, topics.highest_producer_id()),
             self._disk,
             settings.manager.store.metadata_max_units,
-            settings.properties,
+            {**_known_count(manager), **settings.properties},
             self._requests,
             self._faults,
         )
@@ -413,4 +417,30 @@ def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
         raise ConfigError(
             "metrics need the package prometheus-client: pip install 'offsetlog[server]'"
         ) from None
-    return Monitoring(status, host, port)
+    with _listening(host, port):
+        return Monitoring(status, host, port)
+
+
+def _known_count(manager: LogManager) -> dict[str, str]:
+    # That of the directory, where it is not the default of a new one.
+    if manager.partitions == PARTITIONS_DEFAULT:
+        return {}
+    return {"offsets.topic.num.partitions": str(manager.partitions)}
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[None]:
+    # Failures name the address and what to do, which those of the loops do not.
+    try:
+        yield
+    except OSError as failure:
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        reason = failure.strerror
+        if failure.errno is not None and failure.errno in errno.errorcode:
+            reason = os.strerror(failure.errno)
+        advice = (
+            "; stop the program that listens there, or choose another port (0 takes a free one)"
+            if failure.errno == errno.EADDRINUSE
+            else ""
+        )
+        raise OSError(failure.errno, f"cannot listen on {place}: {reason}{advice}") from failure

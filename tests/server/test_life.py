@@ -16,6 +16,7 @@ import pytest
 
 import offsetlog
 from offsetlog import TopicPartition
+from offsetlog.cli.app import run
 from offsetlog.errors import ConfigError, CorruptionError, LockedError, UnsupportedVersionError
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
@@ -25,6 +26,8 @@ from offsetlog.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResource,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -125,7 +128,7 @@ def test_two_servers_do_not_share_a_directory(tmp_path):
 
 
 def test_off_loopback_only_with_leave(tmp_path):
-    with pytest.raises(ConfigError, match=r"no security yet: it listens on 0\.0\.0\.0 only"):
+    with pytest.raises(ConfigError, match=r"no security yet: listening on 0\.0\.0\.0 needs"):
         RunningServer(tmp_path / "data", host="0.0.0.0")
 
 
@@ -299,8 +302,8 @@ def test_a_commit_that_was_answered_survives_kill_9(tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--listen", "nowhere"], "'nowhere' is no HOST:PORT"),
-        (["--metrics", "127.0.0.1:65536"], "'127.0.0.1:65536' is no HOST:PORT"),
+        (["--listen", "nowhere"], "--listen: 'nowhere' is not HOST:PORT"),
+        (["--metrics", "127.0.0.1:65536"], "'127.0.0.1:65536' is not HOST:PORT"),
         (["--listen", "0.0.0.0:0"], "there is no security yet"),
         (["--partitions", "0"], "partitions"),
     ],
@@ -311,3 +314,35 @@ def test_the_command_says_in_one_line_why_it_does_not_start(tmp_path, options, t
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_command_keeps_the_number_of_partitions_of_its_directory(tmp_path):
+    asked = DescribeConfigsRequest((DescribeConfigsRequestResource(4, "0", None),))
+    for options in (["--partitions", "7"], []):
+        with started(tmp_path / "data", *options) as (process, address), Client(address) as client:
+            described = client.ask(asked, 4).results[0].configs
+            values = {each.name: each.value for each in described}
+            assert values["offsets.topic.num.partitions"] == "7"
+            process.terminate()
+            assert process.wait(20) == 0
+    with started(tmp_path / "new"):
+        pass
+    assert "partitions=4\n" in (tmp_path / "new" / "offsetlog.properties").read_text()
+
+
+def test_the_command_asks_for_the_number_of_partitions_of_a_broker(tmp_path, capsys):
+    log_partition = tmp_path / "data" / "__consumer_offsets-6"
+    log_partition.mkdir(parents=True)
+    (log_partition / f"{0:020}.log").touch()
+    assert run(["serve", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]) == 2
+    assert "give --partitions N" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--listen", "--metrics"])
+def test_a_port_that_is_taken_is_named_and_nothing_is_made(tmp_path, capsys, option):
+    options = [] if option == "--listen" else ["--listen", "127.0.0.1:0"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = "{}:{}".format(*taken.getsockname())
+        assert run(["serve", str(tmp_path / "data"), option, place, *options]) == 2
+    assert f"cannot listen on {place}: Address already in use; stop the program" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()

@@ -69,7 +69,7 @@ def test_one_picture_has_groups_and_rates(server, capsys):
     assert rows["groups"] == ["groups", "2:", "1", "Stable,", "1", "Empty"]
     assert float(rows["OffsetCommit"][1]) > 0
     assert float(rows["Heartbeat"][2]) > 0
-    assert rows["table"][1:3] == ["1", "positions"]
+    assert rows["table"][1:3] == ["1", "position"]
 
 
 def test_two_looks_give_the_rates_between_them(server):
@@ -154,7 +154,7 @@ def test_a_server_that_is_gone_is_asked_again(tmp_path):
     with pytest.raises(StopIteration):
         show(seen, console, lambda: next(waits), first)
     seen.close()
-    assert "it is asked again" in stream.getvalue()
+    assert "trying again" in stream.getvalue()
 
 
 # -------------------------------------------------------------------------------- what is no server
@@ -196,7 +196,7 @@ def answers():
     [
         (b"", "closed the connection"),
         ((ANSWER_BYTES_MAX + 1).to_bytes(4, "big"), f"its answer has {ANSWER_BYTES_MAX + 1} bytes"),
-        (b"HTTP/1.0 400 Bad request\r\n\r\n", "is no broker"),
+        (b"HTTP/1.0 400 Bad request\r\n\r\n", "is not a broker"),
         (b"\0\0\0\x04\0\0\0\x01", ""),
         (b"\0\0\0\x0a\0\0\0\x09\0\0\0\0\0\0", "answered another request"),
     ],
@@ -212,8 +212,8 @@ def test_what_is_no_broker_is_refused(answers, capsys, data, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "does not answer as it should"),
-        (b"nonsense\r\n\r\n", "does not answer as it should"),
+        (b"", "no valid HTTP answer"),
+        (b"nonsense\r\n\r\n", "no valid HTTP answer"),
         (b"HTTP/1.0 404 Not Found\r\n\r\n", "Not Found"),
         (b"HTTP/1.0 200 OK\r\n\r\na{b=\n", "does not answer with metrics"),
     ],
@@ -228,7 +228,7 @@ def test_an_address_where_nobody_is_is_named(capsys):
         address = taken.getsockname()
     assert run(["top", text_of(address), "--once"]) == 2
     assert capsys.readouterr().err == f"offsetlog: {text_of(address)}: Connection refused\n"
-    with pytest.raises(InvalidArgumentError, match="'nowhere' is no HOST:PORT"):
+    with pytest.raises(InvalidArgumentError, match="'nowhere' is not HOST:PORT"):
         Observer("nowhere", None, 1)
 
 
@@ -293,6 +293,9 @@ def test_rates_begin_again_with_the_server():
         (duration_text(0.0000123), "12.3 us"),
         (duration_text(0.25), "250 ms"),
         (duration_text(12.0), "12 s"),
+        (duration_text(0.0009997), "1 ms"),
+        (duration_text(0.9996), "1 s"),
+        (duration_text(1234.5), "1,234 s"),
         (duration_text(math.inf), "> 60 s"),
         (size_text(1023), "1,023 B"),
         (size_text(1536), "1.5 KiB"),

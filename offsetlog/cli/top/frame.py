@@ -1,7 +1,7 @@
 """One picture of a server: lines of facts, and tables of requests and groups.
 
-What is not known is left out: a broker without metrics has no rates, and one that has just been asked
-for the first time has those since its start.
+Unknown values are left out: a broker without metrics has no rates.  The first picture of a server has
+the rates since its start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from offsetlog.cli.output import count_text
 from offsetlog.cli.text import name_text
 from offsetlog.cli.top.groups import Group, Groups
 from offsetlog.cli.top.samples import Interval
@@ -74,9 +75,10 @@ def duration_text(seconds: float | None) -> str:
     if math.isinf(seconds):
         return "> 60 s"
     for unit, factor in (("us", 1e6), ("ms", 1e3)):
-        if seconds * factor < 1000:
+        # What rounds to 1000 is 1 of the next unit.
+        if seconds * factor < 999.5:
             return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
 
 
 def size_text(size: float) -> str:
@@ -122,10 +124,10 @@ def _facts(interval: Interval) -> list[str]:
         _line("commits", _a_second(interval, "offsetlog_commits_total", ""),
               _a_second(interval, "offsetlog_committed_positions_total", "positions "),
               _flushes(interval)),
-        _line("clients", _amount(interval, "offsetlog_connections", "connections"),
+        _line("clients", _amount(interval, "offsetlog_connections", "connection"),
               _bytes_a_second(interval, "offsetlog_received_bytes_total", "in"),
               _bytes_a_second(interval, "offsetlog_sent_bytes_total", "out")),
-        _line("table", _amount(interval, "offsetlog_table_entries", "positions"),
+        _line("table", _amount(interval, "offsetlog_table_entries", "position"),
               _bytes(interval, "offsetlog_table_bytes", "in memory"),
               _bytes(interval, "offsetlog_log_size_bytes", "of logs"),
               _bytes(interval, "process_resident_memory_bytes", "of the process")),
@@ -149,9 +151,9 @@ def _bytes_a_second(interval: Interval, name: str, way: str) -> str:
     return "" if rate is None else f"{size_text(rate)}/s {way}"
 
 
-def _amount(interval: Interval, name: str, of: str) -> str:
+def _amount(interval: Interval, name: str, one: str) -> str:
     amount = interval.now.total(name)
-    return "" if amount is None else f"{amount:,.0f} {of}"
+    return "" if amount is None else count_text(round(amount), one)
 
 
 def _bytes(interval: Interval, name: str, of: str) -> str:
@@ -176,7 +178,7 @@ def _loads(interval: Interval) -> str:
     if loaded == len(parts):
         return ""
     share = sum(parts.values()) / len(parts)
-    return _line("loading", f"{loaded} of {len(parts)} log partitions are loaded, {share:.0%} of all")
+    return _line("loading", f"{loaded} of {len(parts)} log partitions are loaded ({share:.0%} of the bytes)")
 
 
 # --------------------------------------------------------------------------------------------- tables

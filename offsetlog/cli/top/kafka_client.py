@@ -46,7 +46,7 @@ class KafkaClient:
         smallest, largest = self._versions.get(api.key, (0, -1))
         version = min(largest, api.last_version)
         if version < max(smallest, api.first_version):
-            raise UnsupportedVersionError(f"{self._place} has no version of {api.name} that is known here")
+            raise UnsupportedVersionError(f"{self._place} serves no version of {api.name} that offsetlog knows")
         return self._exchange(message, version)
 
     def _exchange(self, message: Any, version: int) -> Any:
@@ -54,7 +54,7 @@ class KafkaClient:
         self._socket.sendall(encode_request(message, version, self._correlation_id, CLIENT_ID))
         size = int.from_bytes(self._exactly(4), "big")
         if size > ANSWER_BYTES_MAX:
-            raise CorruptionError(f"{self._place} is no broker, or its answer has {size} bytes")
+            raise CorruptionError(f"{self._place} is not a broker, or its answer has {size} bytes")
         got, answer = decode_response(_api_of(message).response, version, self._exactly(size))
         if got != self._correlation_id:
             raise CorruptionError(f"{self._place} answered another request")
@@ -68,7 +68,9 @@ class KafkaClient:
             except TimeoutError as failure:
                 raise TimeoutError(f"{self._place} does not answer") from failure
             if not more:
-                raise ConnectionError(f"{self._place} closed the connection")
+                raise ConnectionError(
+                    f"{self._place} closed the connection; is this the address of Kafka clients?"
+                )
             received += more
         return bytes(received)
 

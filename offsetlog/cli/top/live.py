@@ -100,7 +100,7 @@ def show(observer: Observer, console: Console, wait: Callable[[], None], frame: 
             try:
                 frame = observer.look()
             except (OSError, OffsetLogError) as failure:
-                frame = Frame([f"offsetlog top: {failure}", "it is asked again"], [])
+                frame = Frame([f"offsetlog top: {failure}", "trying again"], [])
 
 
 def drawn(frame: Frame) -> RenderableType:

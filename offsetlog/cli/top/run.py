@@ -14,13 +14,13 @@ from offsetlog.cli.top.live import Observer, show
 
 HELP = """Show a running server: its groups, rates and latencies.
 
-The groups come from the server itself, or from any Kafka broker that coordinates them; rates (of
-commits of each group, too), latencies and memory from its metrics, which
-`offsetlog serve --metrics` answers. Ctrl-C ends it.
-Where the output is no terminal, one picture is printed, as with --once.
+HOST:PORT is where clients connect; that gives the groups, from a Kafka broker as well. --metrics adds
+rates, latencies and memory, also the commits of each group; it is the address that was given to
+`offsetlog serve --metrics`. Ctrl-C ends it. If the output is not a terminal, one picture is printed, as
+with --once.
 
 \b
-Exit codes: 0 shown; 2 the server could not be asked.
+Exit codes: 0 shown; 2 the server does not answer, or wrong usage.
 
 \b
 Examples:
@@ -30,16 +30,16 @@ Examples:
 
 
 def command(
-    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where clients connect.")],
+    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The address of Kafka clients.")],
     metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where its metrics are answered.")
+        str | None, typer.Option(metavar="HOST:PORT", help="The address of its metrics.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print one picture, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one picture and exit.")] = False,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two pictures.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="The time between two pictures.")
     ] = 2.0,
     groups: Annotated[
-        int, typer.Option(metavar="N", min=0, help="How many groups to describe.")
+        int, typer.Option(metavar="N", min=0, help="How many groups to show.")
     ] = 30,
 ) -> int:
     """Shows pictures until it is interrupted."""

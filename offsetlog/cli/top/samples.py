@@ -85,11 +85,12 @@ def _read(url: str, timeout: float) -> bytes:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             content: bytes = answer.read(ANSWER_BYTES_MAX + 1)
     except urllib.error.URLError as failure:
-        raise ConnectionError(f"{url}: {failure.reason}") from failure
+        reason = getattr(failure.reason, "strerror", None) or failure.reason
+        raise ConnectionError(f"{url}: {reason}") from failure
     except (OSError, HTTPException) as failure:
-        raise ConnectionError(f"{url} does not answer as it should: {failure}") from failure
+        raise ConnectionError(f"{url}: no valid HTTP answer: {failure}") from failure
     if len(content) > ANSWER_BYTES_MAX:
-        raise CorruptionError(f"{url} answers with more than {ANSWER_BYTES_MAX} bytes")
+        raise CorruptionError(f"{url}: the answer has more than {ANSWER_BYTES_MAX} bytes")
     return content
 
 
