@@ -23,8 +23,8 @@ from offsetlog.types import OpenTransaction
 
 HELP = f"""Abort an open transaction: its pending offsets are dropped, and what is committed stays.
 
-For what a program left open when it ended. Where a broker's coordinator will end the transaction itself, let it.
-{ASKS} Where a group of
+This is for a transaction that a program left open when it ended. If a broker's coordinator will end it, let it do so.
+{ASKS} If a group of
 the transaction has members, one of them may be writing it: that needs --force.
 
 \b
@@ -32,7 +32,7 @@ Exit codes: 0 done; 1 refused, or there is no such transaction; 2 could not be d
 
 \b
 Examples:
-  offsetlog transactions data           which there are
+  offsetlog transactions data           lists the open ones
   offsetlog abort data 11 --dry-run     what would be dropped
   offsetlog abort data 11
   offsetlog abort data 11 --yes         without a question

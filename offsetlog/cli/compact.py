@@ -25,25 +25,24 @@ from offsetlog.types import CleaningReport
 if TYPE_CHECKING:
     from offsetlog.maintenance.policy import Plan, StuckTransaction
 
-HELP = """Drop what was superseded from a log: only the last record of each key stays.
+HELP = """Drop superseded records from a log: only the last record of each key stays.
 
-It may be a broker's directory, while the broker is stopped: PATH's lock is taken. Offsets, groups
-and open transactions stay as they are; deletions stay for --delete-retention after they were first
-found alone. A damaged segment is left as it is, and reported. It can be interrupted at any time,
-and goes on where it was.
+PATH may be the directory of a stopped broker; its lock is taken. Offsets, groups and open transactions stay as they
+are; a tombstone stays for --delete-retention after the first pass that found nothing else of its key. A damaged
+segment is left as it is, and reported. The command can be interrupted at any time; the next one goes on from there.
 
-The past goes with the superseded records, as in every open store by itself, unless --min-history keeps it. A past that
-an earlier cleaning kept for some groups is dropped only after a question, off a terminal only with --yes, unless
---min-history names these groups, too, or all groups with a time as long. GROUP=0 drops it without a question.
+The history goes with the superseded records, as in every open store, unless --min-history keeps it. If an earlier
+cleaning kept the history of some groups, it is dropped only after a question, or with --yes, unless --min-history
+names these groups, too, or all groups with a time as long. GROUP=0 drops it without a question.
 
 \b
 Examples:
   offsetlog compact data
   offsetlog compact data --dry-run                            what would be done; takes no lock
-  offsetlog compact /var/kafka-logs                           a broker's, that is stopped
+  offsetlog compact /var/kafka-logs                           the directory of a stopped broker
   offsetlog compact data --min-history 7d --rate-limit 50M
   offsetlog compact data --min-history 7d --min-history billing=90d --min-history 'audit-*=365d'
-  offsetlog compact data --ratio 0.5                          only logs of which half was written since
+  offsetlog compact data --ratio 0.5                          only logs that are at least half dirty
 
 \b
 Exit codes: 0 done, 1 something is damaged or failed, or it was refused, 2 could not be done.

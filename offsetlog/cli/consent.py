@@ -25,7 +25,7 @@ Force = Annotated[bool, typer.Option("--force", help="Even if the group has memb
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; PATH is only read.")]
 
 #: For the help of the commands that ask.
-ASKS = """On a terminal it is done only after a question that states the whole effect; elsewhere only with --yes."""
+ASKS = """On a terminal it acts only after a question that states the whole effect; elsewhere only with --yes."""
 
 #: Changes that a refusal names.
 NAMED_MAX = 5

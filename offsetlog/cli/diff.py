@@ -16,13 +16,13 @@ from offsetlog.errors import InvalidArgumentError
 
 HELP = f"""Print what changed between two moments, by group, topic and partition.
 
-PATH is only read. Without B it is what changed until now. A position that was only committed again, with the same
-offset, leader epoch and metadata, has not changed.
+PATH is only read. B is now, unless it is given. A position that was only committed again, with the same offset, leader
+epoch and metadata, has not changed.
 
-{MOMENTS} They need --group.
+{MOMENTS} Log offsets need --group.
 
 \b
-Exit codes: 0 done, 1 what was committed then was cleaned away, or damage was found, 2 could not be read.
+Exit codes: 0 done, 1 the state of that moment was cleaned away, or damage was found, 2 could not be read.
 
 \b
 Examples:

@@ -14,10 +14,10 @@ from offsetlog.cli.text import plain, time_text
 from offsetlog.directory.reading import Tail, dump_batches, find_partitions
 from offsetlog.errors import CorruptionError
 
-HELP = """Print every record as it stands in the files, keys and values decoded.
+HELP = """Print every record in the files, with keys and values decoded.
 
-In log order, partition by partition, with the fields of its batch; a batch without records is a row of kind "empty".
-Bytes that cannot be read are told on the standard error and passed over.
+The rows are in log order, partition by partition, with the fields of the batch; a batch without records is a row of
+kind "empty". Bytes that cannot be read are skipped, and reported on standard error.
 
 \b
 Examples:

@@ -1,4 +1,4 @@
-"""`offsetlog expire`: deletes the offsets that have expired, or tells what will."""
+"""`offsetlog expire`: deletes the offsets that have expired, or lists those that will."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from offsetlog.types import ExpiryReport
 
 HELP = f"""Delete the offsets that have expired.
 
-An offset expires when its group has had no members for as long as the retention says, counted from when the group
-became empty, or, where that is not known, from the commit; or at the time that its record itself names. Of a group
-that has members nothing expires, and nothing that an open transaction has a value for. A group of which nothing is
-left goes, too.
+An offset expires when its group has had no members for the time of the retention, counted from when the group became
+empty or, if that is not known, from the commit; or at the time in its own record. Nothing expires in a group that has
+members, nor a position for which an open transaction has a value. A group that has nothing left is deleted, too.
 
---dry-run and --within only tell what, when and why; PATH is then only read. {ASKS}
-What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted.
+--dry-run and --within only list what expires, when and why; PATH is then only read. {ASKS}
+A deletion writes tombstones; the offsets disappear from the log when it is compacted.
 
 \b
 Exit codes: 0 done, or nothing to do; 1 refused, or damage was found; 2 could not be done.
@@ -38,10 +37,10 @@ Exit codes: 0 done, or nothing to do; 1 refused, or damage was found; 2 could no
 \b
 Examples:
   offsetlog expire data --retention 7d --dry-run                what has expired
-  offsetlog expire data --retention 7d --within 24h             what has, or will have tomorrow
+  offsetlog expire data --retention 7d --within 24h             what has, or will have by tomorrow
   offsetlog expire data --retention 7d --retention 'audit-*=never' --retention billing=90d
   offsetlog expire data --retention 7d --yes                    without a question
-  offsetlog expire /var/kafka-logs --retention 7d               a broker's, that is stopped
+  offsetlog expire /var/kafka-logs --retention 7d               the directory of a stopped broker
 """
 
 #: As long as the calendar: what is later has no date.
@@ -150,10 +149,10 @@ def command(
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what has expired.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what has expired.")] = False,
     within: Annotated[
         str | None,
-        typer.Option("--within", metavar="TIME", help="Only tell what expires within this time from now, as 24h."),
+        typer.Option("--within", metavar="TIME", help="Only list what expires within this time from now, as 24h."),
     ] = None,
     yes: Yes = False,
     trust_clock: Annotated[
@@ -163,7 +162,7 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Deletes, or tells; returns the exit code."""
+    """Deletes, or lists; returns the exit code."""
     output = Output(form)
     default, groups = parse_retention(retention or [])
     if dry_run or within is not None:

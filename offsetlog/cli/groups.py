@@ -13,9 +13,10 @@ from offsetlog.directory.listing import group_rows
 
 HELP = """Print the groups that a log knows, sorted by name.
 
-A group is known by a record of its own, by a committed offset, or by one in an open transaction, as a broker lists
-them; `groups()` of the library leaves the last out. A group that only an aborted transaction named is not shown; a
-broker that runs lists it until it cleans up. The state is what the log tells: Stable with members, else Empty.
+As at a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
+transaction; `groups()` of the library leaves out groups with only the last. A group that only an aborted transaction
+named is not listed; a running broker lists it until it cleans up. The log holds no other state than Stable (with
+members) and Empty.
 
 \b
 Examples:

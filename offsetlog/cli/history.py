@@ -21,9 +21,9 @@ from offsetlog.types import History, TopicPartition
 
 HELP = """Print every record of one position that the log still holds, oldest first.
 
-PATH is only read. A commit that took no effect is told as well: of a transaction that was aborted or is open, or one
-that something newer came before. A deletion and an expiry leave the same record, a tombstone. What was cleaned away is
-gone; from where on everything is there is said on the standard error.
+PATH is only read. Commits without effect are listed as well: those of a transaction that was aborted or is open, and
+those that a newer commit preceded. A deletion and an expiry leave the same record, a tombstone. Records that were
+cleaned away are gone; standard error says from which log offset on the history is complete.
 
 \b
 Exit codes: 0 done, 1 there is no record of it, or damage was found, 2 could not be read.

@@ -20,16 +20,16 @@ from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, TopicPartition
 
-HELP = f"""Make the committed offsets of a group again what they were at a moment.
+HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-It is one new commit, all of it or nothing; nothing in the log is changed, so that another restore can undo it. What was
-not committed then is deleted. {ASKS} Stop the
-group's consumers first: what they commit next comes on top. A group that has members needs --force.
+It is one new commit, all or nothing. It changes nothing in the log, so that another restore can undo it. Positions that
+were not committed then are deleted. {ASKS} Stop the
+group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force.
 
 {MOMENTS}
 
 \b
-Exit codes: 0 done, or nothing to do; 1 what was committed then was cleaned away, refused, or there is
+Exit codes: 0 done, or nothing to do; 1 the state of that moment was cleaned away, refused, or there is
 no such group or topic; 2 could not be read.
 
 \b

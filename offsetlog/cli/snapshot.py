@@ -15,16 +15,16 @@ from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.directory.log_directory import TOPIC
 from offsetlog.errors import OffsetLogError
 
-HELP = """Write a snapshot of each log, from which the next start goes on instead of reading all of the log.
+HELP = """Write a snapshot of each log, so that the next start does not read all of the log.
 
-A snapshot is a file beside the log that a broker ignores, and a cache: it can be deleted at any time, and one that is
-not of the log as it is now is not used. An open store writes them by itself. PATH's lock is taken.
+A snapshot is a file beside the log, which a broker ignores. It is a cache: it can be deleted at any time, and is not
+used if it does not match the log. An open store writes snapshots by itself. PATH's lock is taken.
 
 \b
 Examples:
   offsetlog snapshot data
   offsetlog snapshot data --partition 3
-  offsetlog snapshot /var/kafka-logs      a broker's, that is stopped
+  offsetlog snapshot /var/kafka-logs      the directory of a stopped broker
 
 \b
 Exit codes: 0 done, 1 a log is damaged or failed, 2 could not be done.

@@ -14,8 +14,8 @@ from offsetlog.directory.reading import age_text
 
 HELP = """Print the open transactions, by log partition.
 
-Each with the producer, where it begins, when its first pending offset was committed and how many are pending. One that
-has none holds the log all the same: nothing behind its beginning is cleaned.
+Each row has the producer, the transaction's first log offset, the time of its first pending offset, and the number of
+pending offsets. A transaction without any still holds back cleaning: nothing after its first log offset is cleaned.
 
 \b
 Examples:

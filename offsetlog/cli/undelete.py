@@ -25,12 +25,12 @@ from offsetlog.types import Change, Deletion, TopicPartition
 
 HELP = f"""Commit deleted offsets of a group again, or list what was deleted.
 
-They come back with their last values, or with --at with those of a moment; what is committed now stays as it is. An
-offset that expired comes back as well: the log does not tell one from the other. A value that was cleaned away is lost.
-{ASKS} A group that has members needs
+They come back with their last values, or with --at with those of a moment. Offsets that are committed now stay as they
+are. Expired offsets come back as well: the log cannot tell them from deleted ones. A value that was cleaned away is
+lost. {ASKS} A group that has members needs
 --force.
 
-Without GROUP, or with --list, PATH is only read and what was deleted is listed, as far as the log still tells it.
+Without GROUP, or with --list, PATH is only read, and the deletions that the log still holds are listed.
 
 {MOMENTS}
 
@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 something is lost, or refused, 2 could not be read.
 
 \b
 Examples:
-  offsetlog undelete data                              what was deleted, in all groups
+  offsetlog undelete data                              lists deleted offsets of all groups
   offsetlog undelete data --list --since -1d
   offsetlog undelete data billing --dry-run            what would come back
   offsetlog undelete data billing orders --yes

@@ -18,13 +18,13 @@ from offsetlog.verify.findings import Finding
 if TYPE_CHECKING:
     from offsetlog.verify import Verification
 
-HELP = """Check everything in a log, and print what is wrong, each with file and position.
+HELP = """Check everything in a log, and print each problem with file and position.
 
-Checked are batches and records, indexes, producer snapshots, leader epochs, checkpoints, the place of each group. The
-state is built in every way there is: a plain replay, loading as an open does, a replay of what the cleaner would leave,
-the snapshot with the log behind it. All have to lead to the same digest; keys that differ are named. PATH is only read;
-somebody may write to it meanwhile. What a crash leaves, such as an unfinished tail, is a note and not a problem; so is
-an open transaction, or a snapshot that an open would discard.
+It checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition of each
+group. It builds the state in every possible way: a plain replay, a load as an open does it, a replay of what the
+cleaner would leave, and the snapshot with the log after it. All must give the same digest; keys that differ are named.
+PATH is only read, and may be written to meanwhile. Traces of a crash, such as an unfinished tail, are notes and not
+problems; so are open transactions, and a snapshot that an open would discard.
 
 \b
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
@@ -142,7 +142,7 @@ def print_summary(output: Output, found: Verification) -> None:
 def command(
     path: LogPath,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Partitions of the offsets topic, where PATH does not tell.")
+        int | None, typer.Option(min=1, metavar="N", help="Partitions of the offsets topic, if PATH does not say.")
     ] = None,
     ways: Annotated[bool, typer.Option("--ways", help="Print the digest of each way to the state.")] = False,
     form: OutputFormat = Format.TEXT,

@@ -104,5 +104,5 @@ def test_a_lock_that_is_held_is_told_in_words_of_the_command_line(data, capsys):
     with offsetlog.open(data):
         code, _, err = call(capsys, "snapshot", data)
     assert code == 2
-    assert "the commands that only read do not need the lock" in err
+    assert "commands that only read do not need the lock" in err
     assert "read_only" not in err
