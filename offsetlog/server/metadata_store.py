@@ -16,7 +16,7 @@ from offsetlog._native.files import FileSystem, format_uuid, parse_uuid
 from offsetlog.directory.checked_journal import CheckedJournal
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import CorruptionError, InvalidArgumentError
-from offsetlog.topics.found_topics import FoundTopic
+from offsetlog.topics.found_topics import CLUSTER_METADATA, FoundTopic
 
 #: The topic whose partitions keep the positions.
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -223,6 +223,8 @@ class FileMetadataStore:
                 self._next_producer_id = int(each.get("next_producer_id", self._next_producer_id))
             self._topics = {each["name"]: _topic(each) for each in content["topics"]}
             _follow(self._topics, changes)
+            # An earlier version let clients make it, and delete the brokers' log with it.
+            self._topics.pop(CLUSTER_METADATA, None)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
             raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file.path) from failure
 

@@ -25,13 +25,13 @@ from offsetlog.directory.log_directory import (
     RECOVERY_POINTS,
     LogDirectory,
 )
-from offsetlog.errors import ClosedError, OffsetLogError, StorageError
+from offsetlog.errors import ClosedError, InvalidArgumentError, OffsetLogError, StorageError
 from offsetlog.histogram import Histogram
 from offsetlog.topics.clean_stop import CleanStop, StoppedLog, read_clean_stop, write_clean_stop
 from offsetlog.topics.compaction import Compaction, CompactionSettings
 from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
-from offsetlog.topics.found_topics import FoundTopic
+from offsetlog.topics.found_topics import CLUSTER_METADATA, FoundTopic
 from offsetlog.topics.opening import Openings
 from offsetlog.topics.partition_log import PartitionLog, Unopened
 from offsetlog.topics.retention import DeletedFiles, Kept, delete_old_segments
@@ -400,7 +400,13 @@ class TopicLogs:
     # -------------------------------------------------------------------------------------------- access
 
     def get(self, topic: str, number: int) -> PartitionLog:
-        """A partition of a topic that is there."""
+        """A partition of a topic that is there.
+
+        Raises:
+            InvalidArgumentError: it is the log of the brokers' own metadata.
+        """
+        if topic == CLUSTER_METADATA:
+            raise InvalidArgumentError(f"{topic} is the log of the brokers' own metadata, and no topic")
         key = (topic, number)
         partition = self._partitions.get(key)
         if partition is not None:

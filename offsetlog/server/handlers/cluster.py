@@ -27,6 +27,7 @@ from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers.topics import is_valid_name, new_topic
 from offsetlog.server.node import NodeState
 from offsetlog.server.placement import Node
+from offsetlog.topics.found_topics import CLUSTER_METADATA
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +107,12 @@ def _names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
     if any(each.name is None or any(each.topic_id) for each in asked):
         return []
     names = dict.fromkeys(each.name or "" for each in asked)
-    return [each for each in names if is_valid_name(each) and node.metadata.topic(each) is None]
+    return [each for each in names if _may_be_made(node, each)]
+
+
+def _may_be_made(node: NodeState, name: str) -> bool:
+    is_allowed = is_valid_name(name) and name != CLUSTER_METADATA
+    return is_allowed and node.metadata.topic(name) is None
 
 
 async def _make_and_answer(node: NodeState, exchange: Exchange, names: list[str]) -> None:

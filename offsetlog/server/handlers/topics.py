@@ -31,6 +31,7 @@ from offsetlog.server.exchange import Exchange
 from offsetlog.server.metadata_store import Topic, name_in_metrics, with_partitions
 from offsetlog.server.node import NodeState
 from offsetlog.topics import configs
+from offsetlog.topics.found_topics import CLUSTER_METADATA
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +143,11 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
     if not is_valid_name(asked.name):
         raise _RefusedError(
             error_codes.INVALID_TOPIC_EXCEPTION, f"a topic cannot be named {asked.name!r}"
+        )
+    if asked.name == CLUSTER_METADATA:
+        raise _RefusedError(
+            error_codes.INVALID_REQUEST,
+            f"{CLUSTER_METADATA} is the log of the brokers' own metadata; choose another name",
         )
     if node.metadata.topic(asked.name) is not None:
         raise _RefusedError(
