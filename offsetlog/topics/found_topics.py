@@ -12,7 +12,7 @@ from offsetlog.directory.log_directory import (
     LogDirectory,
     parse_partition_metadata,
 )
-from offsetlog.errors import CorruptionError
+from offsetlog.errors import CorruptionError, StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
         numbers = tuple(each for each in every_number if _is_partition(directory, topic, each, names[each]))
         if not numbers:
             continue
-        ids = {_topic_id(directory, topic, number) for number in numbers} - {None}
+        ids = {topic_id_of(directory, topic, number) for number in numbers} - {None}
         unfinished = frozenset(
             each for each in numbers if any(name.endswith(UNFINISHED) for name in names[each])
         )
@@ -71,7 +71,7 @@ def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
 
 def _is_partition(directory: LogDirectory, topic: str, number: int, names: list[str]) -> bool:
     path = directory.path / f"{topic}-{number}"
-    if PARTITION_METADATA not in names and not any(map(segments.SEGMENT.fullmatch, names)):
+    if not _has_log(names):
         _log.warning(
             "%s: passed over: it has neither %s nor a segment; move it out of the log directory if "
             "it is no partition",
@@ -88,7 +88,31 @@ def _is_partition(directory: LogDirectory, topic: str, number: int, names: list[
     return True
 
 
-def _topic_id(directory: LogDirectory, topic: str, number: int) -> bytes | None:
+def _has_log(names: list[str]) -> bool:
+    return PARTITION_METADATA in names or any(map(segments.SEGMENT.fullmatch, names))
+
+
+def check_place(directory: LogDirectory, topic: str, number: int) -> None:
+    """Refuses to make a log in a directory that is there and is anybody's.
+
+    Raises:
+        StorageError: it has files, and neither partition.metadata nor a segment; or it cannot be read.
+    """
+    path = directory.path / f"{topic}-{number}"
+    if not directory.fs.exists(path):
+        return
+    names = directory.fs.list(path)
+    # A crash leaves the latter of a partition that was being made.
+    if not _has_log(names) and set(names) - {f"{PARTITION_METADATA}.tmp"}:
+        raise StorageError(
+            f"it has files, and neither {PARTITION_METADATA} nor a segment, so that it is no partition; "
+            "move it out of the log directory",
+            path=path,
+        )
+
+
+def topic_id_of(directory: LogDirectory, topic: str, number: int) -> bytes | None:
+    """Returns the id in the partition.metadata of a directory; None where there is none, or no such file."""
     content = directory.read_content(f"{topic}-{number}/{PARTITION_METADATA}")
     try:
         return None if content is None else parse_partition_metadata(content)

@@ -54,6 +54,7 @@ class PartitionLog:
 
     Attributes:
         maintenance: held by the thread that deletes or replaces segments of the log.
+        has_directory: whether the directory of its name is its own: a log was found or made in it.
 
     Args:
         topic, number: the partition.
@@ -81,6 +82,7 @@ class PartitionLog:
         self._last_failure: OffsetLogError | None = None
         self._is_deleted = False
         self.maintenance = threading.Lock()
+        self.has_directory = unopened is not None
         self._watchers: dict[Callable[[], None], None] = {}
         #: Everything from here on is in memory, and from the second on when the next bytes came.
         self._warm_from = self._next_warm_from = 0
@@ -112,6 +114,7 @@ class PartitionLog:
     def attach(self, log: TopicLog) -> None:
         """Has the partition use a log that was opened for it."""
         self._log = log
+        self.has_directory = True
         self._unopened = self._last_failure = None
         self._was_used = True
         self._warm_from = self._next_warm_from = log.end

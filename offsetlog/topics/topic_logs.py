@@ -31,7 +31,7 @@ from offsetlog.topics.clean_stop import CleanStop, StoppedLog, read_clean_stop, 
 from offsetlog.topics.compaction import Compaction, CompactionSettings
 from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.flushing import Flushing
-from offsetlog.topics.found_topics import CLUSTER_METADATA, FoundTopic
+from offsetlog.topics.found_topics import CLUSTER_METADATA, FoundTopic, check_place, topic_id_of
 from offsetlog.topics.opening import Openings
 from offsetlog.topics.partition_log import PartitionLog, Unopened
 from offsetlog.topics.retention import DeletedFiles, Kept, delete_old_segments
@@ -136,6 +136,7 @@ class TopicLogs:
                 self._partitions[key] = self._new(key, result)
                 continue
             partition = self.get(*key)
+            partition.has_directory = True
             if isinstance(result, TopicLog):
                 self._openings.attach(partition, result)
                 continue
@@ -199,6 +200,8 @@ class TopicLogs:
         # On a thread; see OpenLog.
         key = (partition.topic, partition.number)
         changes, options = self._settings_changes, self._options_of(partition.topic)
+        if unopened is None:
+            check_place(self._directory, *key)
         log = self._open(key, options, unopened or Unopened(-1, -1, 0, self._directory.was_clean))
         if unopened is None:
             self._directory.recovered_elsewhere.add(self._path(key).name)
@@ -508,9 +511,10 @@ class TopicLogs:
             if log is not None:
                 log.abandon()
         for number in logs:
-            path = self._deleted.rename(topic, number, topic_id)
-            if path is not None:
-                renamed.append(path)
+            if self._is_own(topic, number, topic_id):
+                path = self._deleted.rename(topic, number, topic_id)
+                if path is not None:
+                    renamed.append(path)
             # Not before: the call that follows a failed one must find what is left.
             del self._partitions[topic, number]
             self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
@@ -518,3 +522,9 @@ class TopicLogs:
             self._directory.fs.flush_directory(self._directory.path)
             names = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
             self._directory.forget_entries(names, logs, topic)
+
+    def _is_own(self, topic: str, number: int, topic_id: bytes) -> bool:
+        # Whether the directory of a partition goes with its topic: the log in it may not have been
+        # opened to the end, but what has nothing of this topic is anybody's.
+        own = self._partitions[topic, number].has_directory
+        return own or topic_id_of(self._directory, topic, number) == topic_id

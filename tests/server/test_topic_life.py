@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from offsetlog import error_codes
+from offsetlog._native.files import format_uuid
 from offsetlog.errors import StorageError
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
@@ -223,6 +224,62 @@ def test_directories_that_only_look_like_partitions_are_passed_over_and_reported
     for name in ("backup-20261125", "notes-3", "orders-7", "huge-100000"):
         assert f"{name}: passed over: " in caplog.text
     assert os.listdir(data / "notes-3") == ["notes.txt"]
+
+
+def test_a_directory_of_somebody_else_takes_no_records_and_outlives_a_topic_of_its_name(tmp_path, caplog):
+    data = tmp_path / "data"
+    for number in range(2):
+        (data / f"photos-{number}").mkdir(parents=True)
+        (data / f"photos-{number}" / "holiday.jpg").write_bytes(b"mine")
+    (data / "photos-2").mkdir()
+    (data / "photos-2" / "partition.metadata.tmp").touch()  # of a crash while it was made
+    with RunningServer(data) as running, Client(running.address) as client:
+        create(client, "photos", 4)
+        assert fetch(client, 0, topic="photos").error_code == 0
+        refused = error_codes.KAFKA_STORAGE_ERROR.code
+        assert produce(client, produced_batch(1, timestamp=NOW), topic="photos", partition=1).error_code == refused
+        for number in (2, 3):
+            sent = produce(client, produced_batch(1, timestamp=NOW), topic="photos", partition=number)
+            assert sent.error_code == 0
+        assert delete(client, "photos") == 0
+        until(lambda: sorted(each for each in os.listdir(data) if "photos" in each) == ["photos-0", "photos-1"])
+    for number in range(2):
+        assert os.listdir(data / f"photos-{number}") == ["holiday.jpg"]
+    assert "photos-1: not opened" in caplog.text
+    assert "move it out of the log directory" in caplog.text
+
+
+def test_a_partition_of_another_topic_outlives_one_of_its_name(tmp_path):
+    data = tmp_path / "data"
+    with RunningServer(data) as running, Client(running.address) as client:
+        create(client, partitions=2)
+        # A copy of a partition that somebody has put there while it runs.
+        (data / "orders-1").mkdir()
+        metadata = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+        (data / "orders-1" / "partition.metadata").write_text(metadata)
+        for number, error in ((0, 0), (1, error_codes.KAFKA_STORAGE_ERROR.code)):
+            assert produce(client, produced_batch(1, timestamp=NOW), partition=number).error_code == error
+        assert delete(client) == 0
+        until(lambda: [each for each in os.listdir(data) if "orders" in each] == ["orders-1"])
+    assert (data / "orders-1" / "partition.metadata").read_text() == metadata
+
+
+def test_what_a_failed_making_has_left_goes_with_its_topic(tmp_path, monkeypatch):
+    data = tmp_path / "data"
+    with RunningServer(data) as running, Client(running.address) as client:
+        create(client)
+        topic_id = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12).topics[0].topic_id
+
+        def fail(*_):
+            (data / "orders-0").mkdir()
+            text = f"version: 0\ntopic_id: {format_uuid(topic_id)}\n"
+            (data / "orders-0" / "partition.metadata").write_text(text)
+            raise StorageError("the disk is full")
+
+        monkeypatch.setattr(running.server._topics, "_open", fail)
+        assert produce(client, produced_batch(1, timestamp=NOW)).error_code == error_codes.KAFKA_STORAGE_ERROR.code
+        assert delete(client) == 0
+        until(lambda: not [each for each in os.listdir(data) if "orders" in each])
 
 
 def test_a_damaged_log_refuses_its_clients_and_no_others(tmp_path, caplog):
