@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from offsetlog._native.front import Front
 from offsetlog.manager.log_manager import LogManager
+from offsetlog.server.deleted_positions import DeletedPositions
 from offsetlog.server.disk_work import DiskWork
 from offsetlog.server.faults import Faults
 from offsetlog.server.group_host import GroupHost
@@ -46,6 +47,7 @@ class NodeState:
         logs: finds the log of a partition.
         producer_ids: of idempotent producers.
         disk: does what waits for the disk.
+        deleted_positions: has positions of deleted topics deleted.
         metadata_max_units: of one position, in UTF-16 units.
         properties: what was set of the node, by Kafka's names.
         metrics: what is counted while it answers.
@@ -62,6 +64,7 @@ class NodeState:
     logs: PartitionLogs
     producer_ids: ProducerIds
     disk: DiskWork
+    deleted_positions: DeletedPositions
     metadata_max_units: int = 4096
     properties: Mapping[str, str] = field(default_factory=dict)
     metrics: RequestMetrics = field(default_factory=RequestMetrics)

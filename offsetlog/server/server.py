@@ -26,6 +26,7 @@ from offsetlog.protocol import Request
 from offsetlog.server.clock import Clock, LoopClock
 from offsetlog.server.connection import Connection
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
+from offsetlog.server.deleted_positions import DeletedPositions
 from offsetlog.server.disk_work import DiskWork
 from offsetlog.server.faults import Faults
 from offsetlog.server.group_host import GroupHost
@@ -283,6 +284,7 @@ class Server:
             PartitionLogs(manager, topics, loop),
             ProducerIds(metadata, topics.highest_producer_id()),
             self._disk,
+            DeletedPositions(manager),
             settings.manager.store.metadata_max_units,
             {**_known_count(manager), **settings.properties},
             self._requests,

@@ -24,7 +24,7 @@ from offsetlog.protocol.messages import (
     MetadataResponseTopicPartition,
 )
 from offsetlog.server.exchange import Exchange
-from offsetlog.server.handlers.topics import is_valid_name, new_topic
+from offsetlog.server.handlers.topics import is_valid_name, making, new_topic
 from offsetlog.server.node import NodeState
 from offsetlog.server.placement import Node
 from offsetlog.topics.found_topics import CLUSTER_METADATA
@@ -116,7 +116,7 @@ def _may_be_made(node: NodeState, name: str) -> bool:
 
 
 async def _make_and_answer(node: NodeState, exchange: Exchange, names: list[str]) -> None:
-    async with node.metadata.changing:
+    async with making(node, names):
         # Another client may have made them meanwhile.
         missing = [each for each in names if node.metadata.topic(each) is None]
         try:

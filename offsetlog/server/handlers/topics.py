@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 
 from offsetlog import error_codes
 from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import ConfigError, OffsetLogError, StorageError
-from offsetlog.manager.interface import Pending
+from offsetlog.errors import ConfigError, StorageError
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
@@ -78,7 +78,7 @@ def create_topics(node: NodeState, exchange: Exchange) -> None:
 
 async def _create_topics(node: NodeState, exchange: Exchange) -> None:
     request: CreateTopicsRequest = exchange.request.message
-    async with node.metadata.changing:
+    async with making(node, [each.name for each in request.topics]):
         made, results = _made_topics(node, request)
         try:
             await node.metadata.put_topics(made)
@@ -86,6 +86,21 @@ async def _create_topics(node: NodeState, exchange: Exchange) -> None:
             _log.error("topics are not made: %s", failure)
             results = [_not_written(each, failure) for each in results]
     exchange.reply(CreateTopicsResponse(topics=tuple(results)))
+
+
+@asynccontextmanager
+async def making(node: NodeState, names: Collection[str]) -> AsyncIterator[None]:
+    """Keeps topics from being changed by others, while topics of these names are made.
+
+    It waits until the positions of earlier topics of these names are gone: they go by name.
+    """
+    while True:
+        await node.deleted_positions.settle(names)
+        async with node.metadata.changing:
+            # One of them may have been deleted before it was this one's turn.
+            if not node.deleted_positions.is_deleting(names):
+                yield
+                return
 
 
 def _not_written(
@@ -255,18 +270,10 @@ async def _delete_topics(node: NodeState, exchange: Exchange) -> None:
                 results.append(await _delete(node, *each))
             else:
                 results.append(_refused_delete(*each, "it is asked for twice"))
-    deleted = [each.name for each in results if each.error_code == 0 and each.name]
-    if deleted:
-        node.manager.on_topic_deleted_async(deleted).add_done_callback(_positions_deleted)
+        deleted = [each.name for each in results if each.error_code == 0 and each.name]
+        if deleted:
+            node.deleted_positions.delete(deleted)
     exchange.reply(DeleteTopicsResponse(responses=tuple(results)))
-
-
-def _positions_deleted(pending: Pending[int]) -> None:
-    try:
-        pending.result(0)
-    except OffsetLogError as failure:
-        # They expire in their time; a topic of the same name would have them until then.
-        _log.warning("positions of deleted topics are still there: %s", failure)
 
 
 def _refused_delete(

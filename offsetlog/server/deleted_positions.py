@@ -1,0 +1,62 @@
+"""The positions of deleted topics, which go in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from offsetlog.errors import OffsetLogError
+from offsetlog.manager.interface import Pending
+from offsetlog.manager.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
+
+
+class DeletedPositions:
+    """Has the positions of deleted topics deleted, and knows of which topics that is not done yet.
+
+    Positions belong to the name of a topic: those that are committed for a new one of the same name
+    would go as well, so that it is made when this is done.  Every method is called on one event loop.
+
+    Args:
+        manager: keeps the positions.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def delete(self, topics: Sequence[str]) -> None:
+        """Begins to delete the positions of topics that are not known any more; what fails is logged."""
+        try:
+            pending = self._manager.on_topic_deleted_async(topics)
+        except OffsetLogError as failure:
+            _report(failure)
+            return
+        task = asyncio.get_running_loop().create_task(self._until_done(topics, pending))
+        self._tasks.update(dict.fromkeys(topics, task))
+
+    async def _until_done(self, topics: Sequence[str], pending: Pending[int]) -> None:
+        try:
+            await pending
+        except OffsetLogError as failure:
+            _report(failure)
+        finally:
+            for topic in topics:
+                del self._tasks[topic]
+
+    def is_deleting(self, topics: Iterable[str]) -> bool:
+        """Whether positions of one of these topics are being deleted."""
+        return any(each in self._tasks for each in topics)
+
+    async def settle(self, topics: Iterable[str]) -> None:
+        """Returns when those of these topics that are being deleted now are gone."""
+        tasks = {self._tasks[each] for each in topics if each in self._tasks}
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _report(failure: OffsetLogError) -> None:
+    # They expire in their time; a topic of the same name would have them until then.
+    _log.warning("positions of deleted topics are still there: %s", failure)
