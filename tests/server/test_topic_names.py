@@ -12,6 +12,7 @@ from offsetlog.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from offsetlog.server.node import TopicDefaults
 
 from .batches import produced_batch
 from .running import Client, RunningServer
@@ -78,3 +79,36 @@ def test_a_topic_of_their_metadata_that_an_earlier_version_made_is_dropped_and_t
         assert names == ["__consumer_offsets"]
         assert delete(client, CLUSTER_METADATA) == error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
     assert contents(broker_log) == before
+
+
+# -------------------------------------------------------------------------------- topics made by asking
+
+
+def test_no_two_topics_are_made_that_have_one_name_in_metrics(server, client):
+    unknown = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    assert asked_for(client, "a.b") == [("a.b", 0)]
+    assert asked_for(client, "a_b") == [("a_b", unknown)]
+    assert asked_for(client, "c.d", "c_d", "e", "f/g") == [
+        ("c.d", 0),
+        ("e", 0),
+        ("c_d", unknown),
+        ("f/g", error_codes.INVALID_TOPIC_EXCEPTION.code),
+    ]
+    assert delete(client, "a.b") == 0
+    assert asked_for(client, "a_b") == [("a_b", 0)]
+
+
+@pytest.mark.parametrize("name", ["__transaction_state", "__share_group_state"])
+def test_topics_of_brokers_are_not_made_by_asking(client, name):
+    answer = client.ask(MetadataRequest((MetadataRequestTopic(name=name),)), 9).topics[0]
+    assert (answer.error_code, answer.is_internal) == (error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, True)
+
+
+def test_no_more_partitions_are_made_by_asking_than_by_a_request_for_topics(tmp_path):
+    unknown = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    defaults = TopicDefaults(partitions=4_000)
+    with RunningServer(tmp_path / "data", topics=defaults) as running, Client(running.address) as client:
+        asked = [f"topic{number}" for number in range(5)]
+        for there in (2, 4, 5):
+            errors = [error for _, error in asked_for(client, *asked)]
+            assert errors == [0] * there + [unknown] * (5 - there)

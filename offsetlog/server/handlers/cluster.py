@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
 
 from offsetlog import error_codes
-from offsetlog.errors import StorageError
 from offsetlog.protocol import APIS
 from offsetlog.protocol.messages import (
     ApiVersionsResponse,
@@ -24,12 +22,11 @@ from offsetlog.protocol.messages import (
     MetadataResponseTopicPartition,
 )
 from offsetlog.server.exchange import Exchange
-from offsetlog.server.handlers.topics import is_valid_name, making, new_topic
+from offsetlog.server.handlers.auto_creation import make_topics, names_to_make
+from offsetlog.server.handlers.topics import is_valid_name
+from offsetlog.server.metadata_store import INTERNAL_TOPICS
 from offsetlog.server.node import NodeState
 from offsetlog.server.placement import Node
-from offsetlog.topics.found_topics import CLUSTER_METADATA
-
-_log = logging.getLogger(__name__)
 
 #: The keys of the APIs that are served.
 SERVED: set[int] = set()
@@ -92,39 +89,15 @@ def unsupported_api_versions() -> ApiVersionsResponse:
 def metadata(node: NodeState, exchange: Exchange) -> None:
     """Answers with the nodes, and with topics that are asked for; may make those."""
     request: MetadataRequest = exchange.request.message
-    names = _names_to_make(node, request)
+    names = names_to_make(node, request)
     if names:
         node.disk.answer(exchange, _make_and_answer(node, exchange, names))
     else:
         _answer_metadata(node, exchange)
 
 
-def _names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
-    # Topics that are asked for by name alone, and are not there.
-    if not (request.allow_auto_topic_creation and node.topic_defaults.auto_create):
-        return []
-    asked = request.topics or ()
-    if any(each.name is None or any(each.topic_id) for each in asked):
-        return []
-    names = dict.fromkeys(each.name or "" for each in asked)
-    return [each for each in names if _may_be_made(node, each)]
-
-
-def _may_be_made(node: NodeState, name: str) -> bool:
-    is_allowed = is_valid_name(name) and name != CLUSTER_METADATA
-    return is_allowed and node.metadata.topic(name) is None
-
-
 async def _make_and_answer(node: NodeState, exchange: Exchange, names: list[str]) -> None:
-    async with making(node, names):
-        # Another client may have made them meanwhile.
-        missing = [each for each in names if node.metadata.topic(each) is None]
-        try:
-            await node.metadata.put_topics(
-                [new_topic(each, node.topic_defaults.partitions) for each in missing]
-            )
-        except StorageError as failure:
-            _log.error("topics are not made: %s", failure)
+    await make_topics(node, names)
     _answer_metadata(node, exchange)
 
 
@@ -204,7 +177,8 @@ def _of_name(node: NodeState, name: str) -> MetadataResponseTopic:
     if node.metadata.topic(name) is None:
         if not is_valid_name(name):
             return MetadataResponseTopic(error_codes.INVALID_TOPIC_EXCEPTION.code, name)
-        return MetadataResponseTopic(error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, name)
+        unknown = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+        return MetadataResponseTopic(unknown, name, is_internal=name in INTERNAL_TOPICS)
     return _described(node, name)
 
 
