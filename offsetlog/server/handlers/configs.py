@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -168,10 +169,13 @@ def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
 
 async def _alter_configs(node: NodeState, exchange: Exchange) -> None:
     request: IncrementalAlterConfigsRequest = exchange.request.message
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     responses = []
     for asked in request.resources:
         error, reason = error_codes.NONE, None
         try:
+            if counts[asked.resource_type, asked.resource_name] > 1:
+                raise _RefusedError(error_codes.INVALID_REQUEST, "it is named more than once")
             async with node.metadata.changing:
                 topic = _altered(node, asked)
                 if not request.validate_only:

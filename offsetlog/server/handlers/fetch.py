@@ -21,6 +21,7 @@ from offsetlog.protocol.messages import (
     FetchResponseResponsePartitionDivergingEpoch,
 )
 from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers.named_partitions import by_topic
 from offsetlog.server.metadata_store import Topic
 from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
@@ -38,6 +39,8 @@ FULL_FETCH = (-1, 0)
 UNKNOWN = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID)
 
 Answer = FetchResponseResponsePartition
+#: What a request says of each partition, once.
+Asked = list[FetchRequestTopic]
 
 Read = TypeVar("Read")
 
@@ -57,28 +60,39 @@ def fetch(node: NodeState, exchange: Exchange) -> None:
     if request.session_epoch not in FULL_FETCH:
         exchange.reply(FetchResponse(error_code=error_codes.FETCH_SESSION_ID_NOT_FOUND.code))
         return
+    asked = _asked(request)
     wanted = (
         (found, each.partition)
-        for topic in request.topics
+        for topic in asked
         if (found := _topic(node, exchange.version, topic)) is not None
         for each in topic.partitions
     )
     unopened = node.logs.unopened(wanted)
     if unopened:
-        node.disk.answer(exchange, _opened_first(node, exchange, unopened))
+        node.disk.answer(exchange, _opened_first(node, exchange, asked, unopened))
     else:
-        _Fetch(node, exchange).begin()
+        _Fetch(node, exchange, asked).begin()
 
 
-async def _opened_first(node: NodeState, exchange: Exchange, unopened: list[PartitionLog]) -> None:
+def _asked(request: FetchRequest) -> Asked:
+    topics = (((each.topic, each.topic_id), each.partitions) for each in request.topics)
+    return [
+        FetchRequestTopic(*key, tuple(partitions.values()))
+        for key, partitions in by_topic(topics, lambda each: each.partition).items()
+    ]
+
+
+async def _opened_first(
+    node: NodeState, exchange: Exchange, asked: Asked, unopened: list[PartitionLog]
+) -> None:
     async with node.logs.use(unopened):
-        await _Fetch(node, exchange).begin_cold()
+        await _Fetch(node, exchange, asked).begin_cold()
 
 
 class _Fetch:
     # One request, from its first look at the logs to its answer.
 
-    def __init__(self, node: NodeState, exchange: Exchange) -> None:
+    def __init__(self, node: NodeState, exchange: Exchange, asked: Asked) -> None:
         self._node = node
         self._request: FetchRequest = exchange.request.message
         self._exchange = exchange
@@ -88,7 +102,7 @@ class _Fetch:
         self._bytes_min = min(self._request.min_bytes, self._bytes_max)
         self._places = [
             (topic, [_place(node, exchange.version, topic, each) for each in topic.partitions])
-            for topic in self._request.topics
+            for topic in asked
         ]
         self._logs = {
             id(place.log): place.log

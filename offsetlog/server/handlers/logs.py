@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from offsetlog import error_codes
@@ -21,6 +22,7 @@ from offsetlog.protocol.messages import (
 )
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers.fetch import READ_COMMITTED, epoch_error
+from offsetlog.server.handlers.named_partitions import by_topic
 from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
 from offsetlog.topics.partition_log import PartitionLog
@@ -127,15 +129,22 @@ async def _list_read(
 def _places(node: NodeState, exchange: Exchange) -> Places:
     request: ListOffsetsRequest = exchange.request.message
     is_committed_only = request.isolation_level == READ_COMMITTED
+    counts = Counter(
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
+
+    def answer(name: str, asked: ListOffsetsRequestTopicPartition) -> Answer | _TimeQuestion:
+        if counts[name, asked.partition_index] > 1:
+            return Answer(asked.partition_index, error_codes.INVALID_REQUEST.code)
+        return _offset(node, name, asked, exchange.version, is_committed_only=is_committed_only)
+
+    topics = by_topic(
+        ((topic.name, topic.partitions) for topic in request.topics),
+        lambda each: each.partition_index,
+    )
     return [
-        (
-            topic.name,
-            [
-                _offset(node, topic.name, each, exchange.version, is_committed_only=is_committed_only)
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
+        (name, [answer(name, each) for each in partitions.values()])
+        for name, partitions in topics.items()
     ]
 
 

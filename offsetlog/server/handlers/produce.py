@@ -22,6 +22,7 @@ from offsetlog.protocol.messages import (
     ProduceResponseResponsePartitionResponseRecordError,
 )
 from offsetlog.server.exchange import Exchange
+from offsetlog.server.handlers.named_partitions import by_topic
 from offsetlog.server.metadata_store import Topic
 from offsetlog.server.node import NodeState
 from offsetlog.topics.partition_log import PartitionLog
@@ -59,6 +60,8 @@ BEFORE_THE_LOG = (
 )
 
 Answer = ProduceResponseResponsePartitionResponse
+#: What a request has for each partition, once.
+Asked = list[ProduceRequestTopicData]
 
 
 @dataclass(slots=True)
@@ -95,37 +98,52 @@ def produce(node: NodeState, exchange: Exchange) -> None:
     """Appends one batch a partition, and answers when the records are as safe as was asked for."""
     request: ProduceRequest = exchange.request.message
     refusal = _refusal(request)
+    asked = _asked(request)
     wanted = (
         (found, each.index_)
-        for topic in request.topic_data
+        for topic in asked
         if refusal is None and (found := _topic(node, exchange.version, topic)) is not None
         for each in topic.partition_data
     )
     unopened = node.logs.unopened(wanted, makes=True)
     if unopened:
-        node.disk.answer(exchange, _opened_first(node, exchange, refusal, unopened))
+        node.disk.answer(exchange, _opened_first(node, exchange, asked, refusal, unopened))
     else:
-        _produce(node, exchange, refusal)
+        _produce(node, exchange, asked, refusal)
+
+
+def _asked(request: ProduceRequest) -> Asked:
+    topics = (((each.name, each.topic_id), each.partition_data) for each in request.topic_data)
+    return [
+        ProduceRequestTopicData(*key, tuple(partitions.values()))
+        for key, partitions in by_topic(topics, lambda each: each.index_).items()
+    ]
 
 
 async def _opened_first(
-    node: NodeState, exchange: Exchange, refusal: ErrorCode | None, unopened: list[PartitionLog]
+    node: NodeState,
+    exchange: Exchange,
+    asked: Asked,
+    refusal: ErrorCode | None,
+    unopened: list[PartitionLog],
 ) -> None:
     async with node.logs.use(unopened, makes=True):
-        _produce(node, exchange, refusal)
+        _produce(node, exchange, asked, refusal)
 
 
-def _produce(node: NodeState, exchange: Exchange, refusal: ErrorCode | None) -> None:
+def _produce(
+    node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
+) -> None:
     request: ProduceRequest = exchange.request.message
     places = [
-        [_appended(node, exchange, request, topic, each, refusal) for each in topic.partition_data]
-        for topic in request.topic_data
+        [_appended(node, exchange, topic, each, refusal) for each in topic.partition_data]
+        for topic in asked
     ]
     if request.acks == NOBODY:
         _answer_nobody(exchange, places)
         return
     waiting = [each for topic in places for each in topic if not each.is_done()]
-    topics = [(topic.name, topic.topic_id) for topic in request.topic_data]
+    topics = [(topic.name, topic.topic_id) for topic in asked]
 
     def reply() -> None:
         exchange.reply(_response(topics, places))
@@ -149,7 +167,6 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 def _appended(
     node: NodeState,
     exchange: Exchange,
-    request: ProduceRequest,
     asked: ProduceRequestTopicData,
     data: ProduceRequestTopicDataPartitionData,
     refusal: ErrorCode | None,

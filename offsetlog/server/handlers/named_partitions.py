@@ -1,0 +1,23 @@
+"""Partitions as a request names them, where it may name one more than once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+Topic = TypeVar("Topic", bound=Hashable)
+Named = TypeVar("Named")
+
+
+def by_topic(
+    topics: Iterable[tuple[Topic, Iterable[Named]]], number_of: Callable[[Named], int]
+) -> dict[Topic, dict[int, Named]]:
+    """Returns what is said of each partition, by topic and number.
+
+    A partition that is named again has its first place, and what is said of it last counts, as in
+    Kafka.
+    """
+    found: dict[Topic, dict[int, Named]] = {}
+    for topic, partitions in topics:
+        found.setdefault(topic, {}).update({number_of(each): each for each in partitions})
+    return found

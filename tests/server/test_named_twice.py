@@ -1,0 +1,157 @@
+"""What a request names twice: answered as Kafka 4.3.0 does, and done at most once."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetlog import error_codes
+from offsetlog.protocol.messages import (
+    FetchRequest,
+    FetchRequestTopic,
+    FetchRequestTopicPartition,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestResource,
+    IncrementalAlterConfigsRequestResourceConfig,
+    ListOffsetsRequest,
+    ListOffsetsRequestTopic,
+    ListOffsetsRequestTopicPartition,
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
+)
+
+from .batches import produced_batch
+from .running import Client
+from .topic_requests import FETCH, LIST_OFFSETS, NOW, PRODUCE, create, list_offset, produce
+
+UNKNOWN, REFUSED = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, error_codes.INVALID_REQUEST.code
+
+
+@pytest.fixture(autouse=True)
+def topics(client):
+    for name in ("orders", "other"):
+        create(client, name, 3)
+
+
+# ------------------------------------------------------------------------------------------ producing
+
+
+def produced(client: Client, *topics: tuple[str, list[tuple[int, int]]]):
+    """Sends a batch of so many records to each of the partitions; the answers by topic."""
+    data = tuple(
+        ProduceRequestTopicData(
+            name,
+            partition_data=tuple(
+                ProduceRequestTopicDataPartitionData(number, produced_batch(count, timestamp=NOW))
+                for number, count in partitions
+            ),
+        )
+        for name, partitions in topics
+    )
+    answer = client.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), PRODUCE)
+    return [
+        (topic.name, [(each.index_, each.error_code, each.base_offset) for each in topic.partition_responses])
+        for topic in answer.responses
+    ]
+
+
+def ends(client: Client) -> list[int]:
+    return [list_offset(client, -1, partition=number).offset for number in range(3)]
+
+
+def test_the_last_batch_for_a_partition_is_appended(client):
+    assert produced(client, ("orders", [(0, 1), (0, 3), (1, 2)])) == [("orders", [(0, 0, 0), (1, 0, 0)])]
+    assert ends(client) == [3, 2, 0]
+    sent = produced(client, ("orders", [(0, 1), (1, 1)]), ("other", [(0, 1)]), ("orders", [(0, 5), (2, 2)]))
+    assert sent == [("orders", [(0, 0, 3), (1, 0, 2), (2, 0, 0)]), ("other", [(0, 0, 0)])]
+    assert ends(client) == [8, 3, 2]
+    sent = produced(client, ("orders", [(9, 1), (9, 1), (0, 1)]), ("nobody", [(0, 1), (0, 1)]))
+    assert sent == [("orders", [(9, UNKNOWN, -1), (0, 0, 8)]), ("nobody", [(0, UNKNOWN, -1)])]
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+def fetched(client: Client, *topics: tuple[str, list[tuple[int, int]]]):
+    """Fetches partitions from offsets; by topic numbers, errors and the offset of the first batch read."""
+    asked = tuple(
+        FetchRequestTopic(
+            name,
+            partitions=tuple(
+                FetchRequestTopicPartition(number, -1, offset, last_fetched_epoch=-1, partition_max_bytes=1 << 20)
+                for number, offset in partitions
+            ),
+        )
+        for name, partitions in topics
+    )
+    answer = client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=asked), FETCH)
+    return [
+        (
+            topic.topic,
+            [
+                (each.partition_index, each.error_code, int.from_bytes((each.records or bytes(8))[:8], "big"))
+                for each in topic.partitions
+            ],
+        )
+        for topic in answer.responses
+    ]
+
+
+def test_a_fetch_reads_a_partition_once_from_where_it_said_last(client):
+    for _ in range(2):
+        produce(client, produced_batch(3, timestamp=NOW))
+    assert fetched(client, ("orders", [(0, 0), (1, 0), (0, 3)])) == [("orders", [(0, 0, 3), (1, 0, 0)])]
+    assert fetched(client, ("orders", [(0, 3), (0, 0)])) == [("orders", [(0, 0, 0)])]
+    twice = fetched(client, ("orders", [(9, 0), (9, 0), (0, 3)]), ("nobody", [(0, 0), (0, 0)]))
+    assert twice == [("orders", [(9, UNKNOWN, 0), (0, 0, 3)]), ("nobody", [(0, UNKNOWN, 0)])]
+    assert fetched(client, ("orders", [(1, 0)]), ("other", [(0, 0)]), ("orders", [(1, 0), (0, 3)])) == [
+        ("orders", [(1, 0, 0), (0, 0, 3)]),
+        ("other", [(0, 0, 0)]),
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 4, 7, LIST_OFFSETS])
+@pytest.mark.parametrize("timestamp", [-1, NOW])
+def test_offsets_of_a_partition_that_is_named_twice_are_refused(client, version, timestamp):
+    def listed(*topics: tuple[str, list[int]]):
+        asked = tuple(
+            ListOffsetsRequestTopic(
+                name, tuple(ListOffsetsRequestTopicPartition(each, timestamp=timestamp) for each in numbers)
+            )
+            for name, numbers in topics
+        )
+        answer = client.ask(ListOffsetsRequest(-1, topics=asked), version)
+        return [
+            (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions])
+            for topic in answer.topics
+        ]
+
+    assert listed(("orders", [0, 1, 0, 0])) == [("orders", [(0, REFUSED), (1, 0)])]
+    assert listed(("orders", [9, 9, 0])) == [("orders", [(9, REFUSED), (0, 0)])]
+    assert listed(("orders", [0]), ("nobody", [1, 1, 2]), ("orders", [1, 0, 2])) == [
+        ("orders", [(0, REFUSED), (1, 0), (2, 0)]),
+        ("nobody", [(1, REFUSED), (2, UNKNOWN)]),
+    ]
+
+
+# ------------------------------------------------------------------------------------------- settings
+
+
+def test_settings_of_a_resource_that_is_named_twice_are_not_changed(client, server):
+    def altered(*resources: tuple[int, str, str]):
+        asked = tuple(
+            IncrementalAlterConfigsRequestResource(
+                kind, name, (IncrementalAlterConfigsRequestResourceConfig("retention.ms", 0, value),)
+            )
+            for kind, name, value in resources
+        )
+        answer = client.ask(IncrementalAlterConfigsRequest(asked), 1)
+        return [each.error_code for each in answer.responses]
+
+    assert altered((2, "orders", "100000"), (2, "orders", "200000"), (2, "other", "5000")) == [REFUSED, REFUSED, 0]
+    assert altered((2, "orders", "x"), (2, "orders", "x")) == [REFUSED, REFUSED]
+    assert altered((2, "nobody", "1"), (2, "nobody", "1")) == [REFUSED, REFUSED]
+    metadata = server.server.node.metadata
+    assert dict(metadata.topic("orders").configs) == {}
+    assert dict(metadata.topic("other").configs) == {"retention.ms": "5000"}
+    assert altered((2, "orders", "300000"), (77, "orders", "1"), (77, "orders", "1")) == [0, REFUSED, REFUSED]
