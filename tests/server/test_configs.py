@@ -25,6 +25,7 @@ from offsetlog.topics.settings import AppendRules, TopicLogSettings
 
 from .batches import produced_batch
 from .running import Client, RunningServer
+from .topic_requests import create
 
 TOPIC, BROKER = 2, 4
 
@@ -140,6 +141,27 @@ def test_changes_are_kept_and_all_or_none_of_a_topic(tmp_path):
         found = {each.name: each.value for each in describe(client, TOPIC, "orders").configs}
         assert (found["retention.ms"], found["cleanup.policy"]) == ("5", "delete,compact")
         assert found.keys() == configs.TOPIC_CONFIGS.keys()
+
+
+@pytest.mark.parametrize("unknown", [0, 1, 3, 77])
+def test_a_type_that_is_not_known_is_an_error_of_the_whole_request(client, unknown):
+    create(client)
+    named = [(TOPIC, "orders"), (BROKER, "0"), (unknown, "x")]
+    asked = tuple(DescribeConfigsRequestResource(*each, None) for each in named)
+    results = client.ask(DescribeConfigsRequest(asked), 4).results
+    assert [(each.resource_type, each.resource_name) for each in results] == named
+    assert {each.error_code for each in results} == {42}
+    assert not any(each.configs for each in results)
+
+
+def test_topics_with_the_same_settings_are_described_alike_and_those_with_others_not(client):
+    for name, given in (("a", {}), ("b", {"retention_ms": "5"}), ("c", {}), ("d", {"retention_ms": "5"})):
+        create(client, name, **given)
+    asked = tuple(DescribeConfigsRequestResource(TOPIC, name, None) for name in "abcd")
+    results = client.ask(DescribeConfigsRequest(asked), 4).results
+    assert [{each.name: each.value for each in one.configs}["retention.ms"] for one in results] == [
+        "604800000", "5", "604800000", "5"
+    ]
 
 
 def test_the_node_says_what_it_is_and_takes_no_changes(tmp_path):

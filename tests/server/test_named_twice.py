@@ -6,6 +6,8 @@ import pytest
 
 from offsetlog import error_codes
 from offsetlog.protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResource,
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
@@ -15,6 +17,9 @@ from offsetlog.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestTopic,
     ListOffsetsRequestTopicPartition,
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitRequestTopicPartition,
     ProduceRequest,
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
@@ -155,3 +160,64 @@ def test_settings_of_a_resource_that_is_named_twice_are_not_changed(client, serv
     assert dict(metadata.topic("orders").configs) == {}
     assert dict(metadata.topic("other").configs) == {"retention.ms": "5000"}
     assert altered((2, "orders", "300000"), (77, "orders", "1"), (77, "orders", "1")) == [0, REFUSED, REFUSED]
+
+
+def test_settings_that_are_asked_for_twice_are_described_once(client):
+    asked = DescribeConfigsRequestResource(2, "orders", ("retention.ms",))
+    other = asked._replace(configuration_keys=("segment.ms", "nothing"))
+    answer = client.ask(DescribeConfigsRequest((asked, other, asked) * 2000), 4)
+    found = [(each.resource_name, [entry.name for entry in each.configs]) for each in answer.results]
+    assert found == [("orders", ["retention.ms"]), ("orders", ["segment.ms"])]
+
+
+# ------------------------------------------------------------------------------------------ positions
+
+
+def test_a_topic_that_a_commit_names_twice_is_answered_twice_where_none_is_refused(client, server):
+    ids = {each: server.server.node.metadata.topic(each).topic_id for each in ("orders", "other")}
+    ids["nobody"] = b"n" * 16
+    names = {value: name for name, value in ids.items()}
+
+    def commit(*topics: tuple[str, list[int]], version: int = 8, generation: int = -1, metadata: str = ""):
+        asked = tuple(
+            OffsetCommitRequestTopic(
+                name,
+                ids[name],
+                tuple(
+                    OffsetCommitRequestTopicPartition(each, 1, -1, committed_metadata=metadata if at == 0 else "")
+                    for each in numbers
+                ),
+            )
+            for at, (name, numbers) in enumerate(topics)
+        )
+        member = "" if generation < 0 else "nobody"
+        answer = client.ask(OffsetCommitRequest("g", generation, member, None, topics=asked), version)
+        return [
+            (topic.name or names[topic.topic_id], [tuple(each) for each in topic.partitions])
+            for topic in answer.topics
+        ]
+
+    assert commit(("orders", [0]), ("orders", [1])) == [("orders", [(0, 0)]), ("orders", [(1, 0)])]
+    assert commit(("orders", [0]), ("orders", [1]), version=10) == [("orders", [(0, 0)]), ("orders", [(1, 0)])]
+    assert commit(("orders", [0, 0])) == [("orders", [(0, 0), (0, 0)])]
+    assert commit(("nobody", [0]), ("orders", [0]), ("other", [0]), ("orders", [1])) == [
+        ("nobody", [(0, UNKNOWN)]),
+        ("orders", [(0, 0), (1, 0)]),
+        ("other", [(0, 0)]),
+    ]
+    assert commit(("other", [0]), ("orders", [0]), ("orders", [9, 1]), ("orders", [2])) == [
+        ("orders", [(9, UNKNOWN), (0, 0), (1, 0), (2, 0)]),
+        ("other", [(0, 0)]),
+    ]
+    assert commit(("orders", [0]), ("orders", [1]), generation=5) == [("orders", [(0, 25)]), ("orders", [(1, 25)])]
+    assert commit(("orders", [0]), ("nobody", [1]), ("orders", [1]), generation=5) == [
+        ("nobody", [(1, UNKNOWN)]),
+        ("orders", [(0, 25), (1, 25)]),
+    ]
+    large = error_codes.OFFSET_METADATA_TOO_LARGE.code
+    assert commit(("orders", [0]), ("orders", [1]), metadata="x" * 5000) == [
+        ("orders", [(0, large)]),
+        ("orders", [(1, 0)]),
+    ]
+    assert commit(("nobody", []), ("orders", [0])) == [("nobody", []), ("orders", [(0, 0)])]
+    assert commit(("orders", [])) == []

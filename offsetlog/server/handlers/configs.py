@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -32,6 +32,8 @@ from offsetlog.topics import configs
 from offsetlog.topics.configs import TOPIC_CONFIGS, Kind
 
 TOPIC, BROKER = 2, 4
+#: With loggers of a broker, metrics of clients, and groups, which Kafka describes as well.
+KNOWN_TYPES = frozenset((TOPIC, BROKER, 8, 16, 32))
 
 #: Where a value comes from.
 DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
@@ -54,36 +56,56 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node."""
+    """Answers with the settings of topics and of this node, once where the same is asked for again."""
     request: DescribeConfigsRequest = exchange.request.message
-    exchange.reply(
-        DescribeConfigsResponse(
-            results=tuple(_described(node, request, each) for each in request.resources)
-        )
-    )
+    asked = tuple(dict.fromkeys(request.resources))
+    if any(each.resource_type not in KNOWN_TYPES for each in asked):
+        results = tuple(_refused_type(each) for each in asked)
+    else:
+        topic_entries = _TopicEntries(request, node.properties)
+        results = tuple(_described(node, topic_entries, each) for each in asked)
+    exchange.reply(DescribeConfigsResponse(results=results))
+
+
+def _refused_type(asked: DescribeConfigsRequestResource) -> Described:
+    reason = "a resource of this request has a type that is not known"
+    error = error_codes.INVALID_REQUEST.code
+    return Described(error, reason, asked.resource_type, asked.resource_name)
+
+
+class _TopicEntries:
+    # Those of topics with the same settings are made once for a request, which may name all topics.
+
+    def __init__(self, request: DescribeConfigsRequest, properties: Mapping[str, str]) -> None:
+        self._request = request
+        self._properties = properties
+        self._made: dict[frozenset[tuple[str, str]], tuple[Entry, ...]] = {}
+
+    def of(self, topic: Topic) -> tuple[Entry, ...]:
+        own = frozenset(topic.configs.items())
+        if own not in self._made:
+            self._made[own] = tuple(_topic_entries(topic.configs, self._request, self._properties))
+        return self._made[own]
 
 
 def _described(
-    node: NodeState, request: DescribeConfigsRequest, asked: DescribeConfigsRequestResource
+    node: NodeState, topic_entries: _TopicEntries, asked: DescribeConfigsRequestResource
 ) -> Described:
     kind, name = asked.resource_type, asked.resource_name
+    entries: Sequence[Entry]
     try:
         if kind == TOPIC:
-            entries = _topic_entries(_topic(node, name), request, node.properties)
+            entries = topic_entries.of(_topic(node, name))
         elif kind == BROKER:
             entries = _node_entries(node, name)
         else:
             raise _RefusedError(error_codes.INVALID_REQUEST, f"resource type {kind} has no settings")
     except _RefusedError as refused:
         return Described(refused.error.code, refused.reason, kind, name)
-    wanted = asked.configuration_keys
-    return Described(
-        0,
-        "",
-        kind,
-        name,
-        tuple(each for each in entries if wanted is None or each.name in wanted),
-    )
+    if asked.configuration_keys is not None:
+        wanted = frozenset(asked.configuration_keys)
+        entries = [each for each in entries if each.name in wanted]
+    return Described(0, "", kind, name, tuple(entries))
 
 
 def _topic(node: NodeState, name: str) -> Topic:
@@ -98,13 +120,13 @@ def _topic(node: NodeState, name: str) -> Topic:
 
 
 def _topic_entries(
-    topic: Topic, request: DescribeConfigsRequest, properties: Mapping[str, str]
+    own: Mapping[str, str], request: DescribeConfigsRequest, properties: Mapping[str, str]
 ) -> list[Entry]:
     entries = []
     for name, config in TOPIC_CONFIGS.items():
         sources = []
-        if name in topic.configs:
-            sources.append(Synonym(name, topic.configs[name], DYNAMIC_TOPIC_CONFIG))
+        if name in own:
+            sources.append(Synonym(name, own[name], DYNAMIC_TOPIC_CONFIG))
         if config.broker_name in properties:
             set_here = properties[config.broker_name]
             sources.append(Synonym(config.broker_name, set_here, STATIC_BROKER_CONFIG))

@@ -71,27 +71,47 @@ class _Key(NamedTuple):
 
 
 class _CommitAnswer:
-    """The answer of a commit: refused partitions first, then the others in the client's order."""
+    """The answer of a commit: refused partitions first, then the others in the client's order.
+
+    A topic that is named twice is there twice, unless a partition of any topic is refused since it is
+    not there: then it is there once, as in Kafka.
+    """
 
     def __init__(self) -> None:
-        self._topics: dict[_Key, list[OffsetCommitResponseTopicPartition]] = {}
+        self._refused: dict[_Key, list[OffsetCommitResponseTopicPartition]] = {}
+        self._decided: list[tuple[_Key, list[OffsetCommitResponseTopicPartition]]] = []
 
-    def add(self, key: _Key, partition: int, error: ErrorCode | None) -> None:
-        code = 0 if error is None else error.code
-        self._topics.setdefault(key, []).append(OffsetCommitResponseTopicPartition(partition, code))
+    def refuse(self, key: _Key, partitions: Iterable[int], error: ErrorCode) -> None:
+        """Adds partitions that are not there."""
+        self._refused.setdefault(key, []).extend(
+            OffsetCommitResponseTopicPartition(each, error.code) for each in partitions
+        )
 
-    def add_all(self, topics: Sequence[OffsetCommitRequestTopic], error: ErrorCode | None) -> None:
-        for topic in topics:
-            for each in topic.partitions:
-                self.add(_Key(topic.name, topic.topic_id), each.partition_index, error)
+    def add(self, key: _Key, errors: Iterable[tuple[int, ErrorCode | None]]) -> None:
+        """Adds partitions of one topic, with why they are not committed."""
+        partitions = [
+            OffsetCommitResponseTopicPartition(each, 0 if error is None else error.code)
+            for each, error in errors
+        ]
+        self._decided.append((key, partitions))
 
     def message(self) -> OffsetCommitResponse:
+        topics: Iterable[tuple[_Key, list[OffsetCommitResponseTopicPartition]]] = self._decided
+        if self._refused:
+            merged = {key: list(partitions) for key, partitions in self._refused.items()}
+            for key, partitions in self._decided:
+                merged.setdefault(key, []).extend(partitions)
+            topics = merged.items()
         return OffsetCommitResponse(
             topics=tuple(
                 OffsetCommitResponseTopic(key.name, key.topic_id, tuple(partitions))
-                for key, partitions in self._topics.items()
+                for key, partitions in topics
             )
         )
+
+
+#: By topic, in the order of the request: numbers of partitions, and why they are not committed.
+_Errors = list[tuple[_Key, list[tuple[int, ErrorCode | None]]]]
 
 
 def offset_commit(node: NodeState, exchange: Exchange) -> None:
@@ -106,7 +126,9 @@ def offset_commit(node: NodeState, exchange: Exchange) -> None:
         request, exchange.version, node.groups.now()
     )
     if refusal is not None:
-        answer.add_all(known, refusal)
+        for topic in known:
+            key = _Key(topic.name, topic.topic_id)
+            answer.add(key, [(each.partition_index, refusal) for each in topic.partitions])
         exchange.reply(answer.message())
         return
     _write(node, exchange, known, answer)
@@ -120,6 +142,7 @@ def _known_topics(
 ) -> list[OffsetCommitRequestTopic]:
     known = []
     for asked in topics:
+        key = _Key(asked.name, asked.topic_id)
         topic = _topic_of(node, asked.name, asked.topic_id, version)
         if topic is None:
             error = (
@@ -127,16 +150,13 @@ def _known_topics(
                 if version >= WITH_TOPIC_IDS
                 else error_codes.UNKNOWN_TOPIC_OR_PARTITION
             )
-            answer.add_all([asked], error)
+            answer.refuse(key, [each.partition_index for each in asked.partitions], error)
             continue
         there = [each for each in asked.partitions if 0 <= each.partition_index < topic.partitions]
-        for each in asked.partitions:
-            if not 0 <= each.partition_index < topic.partitions:
-                answer.add(
-                    _Key(asked.name, asked.topic_id),
-                    each.partition_index,
-                    error_codes.UNKNOWN_TOPIC_OR_PARTITION,
-                )
+        if len(there) < len(asked.partitions):
+            numbers = [each.partition_index for each in asked.partitions]
+            missing = [each for each in numbers if not 0 <= each < topic.partitions]
+            answer.refuse(key, missing, error_codes.UNKNOWN_TOPIC_OR_PARTITION)
         if there:
             known.append(asked._replace(partitions=there))
     return known
@@ -156,15 +176,17 @@ def _write(
 ) -> None:
     request: OffsetCommitRequest = exchange.request.message
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    errors: list[tuple[_Key, int, ErrorCode | None]] = []
+    errors: _Errors = []
     now_ms = node.groups.now_ms()
     for asked in topics:
         topic = _topic_of(node, asked.name, asked.topic_id, exchange.version)
         assert topic is not None
+        own: list[tuple[int, ErrorCode | None]] = []
+        errors.append((_Key(asked.name, asked.topic_id), own))
         for each in asked.partitions:
             is_too_large = _utf16_units(each.committed_metadata) > node.metadata_max_units
             error = error_codes.OFFSET_METADATA_TOO_LARGE if is_too_large else None
-            errors.append((_Key(asked.name, asked.topic_id), each.partition_index, error))
+            own.append((each.partition_index, error))
             if not is_too_large:
                 key = TopicPartition(topic.name, each.partition_index)
                 offsets[key] = _position(request, each, topic, now_ms)
@@ -186,13 +208,13 @@ def _committed(
     node: NodeState,
     exchange: Exchange,
     answer: _CommitAnswer,
-    errors: list[tuple[_Key, int, ErrorCode | None]],
+    errors: _Errors,
     pending: PendingCommit,
 ) -> None:
     failed = None
     try:
         pending.result(0)
-        node.metrics.committed(sum(error is None for *_, error in errors))
+        node.metrics.committed(sum(error is None for _, own in errors for _, error in own))
     except OffsetLogError as failure:
         failed = node.groups.write_failed(exchange.request.message.group_id, failure)
     _answer_commit(exchange, answer, errors, failed)
@@ -207,11 +229,11 @@ def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
 def _answer_commit(
     exchange: Exchange,
     answer: _CommitAnswer,
-    errors: list[tuple[_Key, int, ErrorCode | None]],
+    errors: _Errors,
     failed: ErrorCode | None,
 ) -> None:
-    for key, partition, error in errors:
-        answer.add(key, partition, failed or error)
+    for key, own in errors:
+        answer.add(key, [(partition, failed or error) for partition, error in own])
     exchange.reply(answer.message())
 
 
