@@ -189,6 +189,7 @@ def test_it_is_found_where_it_says(tmp_path):
         (node,) = client.ask(MetadataRequest(topics=()), 12).brokers
         found = client.ask(FindCoordinatorRequest("g"), 3)
     assert (node.host, node.port) == (found.host, found.port) == ("broker.example", 1234)
+    assert found.error_message == "NONE"  # as Kafka says it in these versions
 
 
 # -------------------------------------------------------------------------------------- the command

@@ -11,13 +11,14 @@ import pytest
 from offsetlog import error_codes
 from offsetlog._native.files import format_uuid
 from offsetlog.errors import StorageError
-from offsetlog.protocol import encode_request
+from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
     DeleteTopicsRequest,
+    FetchResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsRequestResourceConfig,
@@ -25,6 +26,7 @@ from offsetlog.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from offsetlog.server.handlers.fetch import WITH_TOPIC_IDS
 from offsetlog.server.metadata_store import FileMetadataStore
 
 from .batches import produced_batch
@@ -182,14 +184,23 @@ def test_settings_reach_the_logs_that_are_made_after_their_change(client, server
     assert [each.settings.segment_bytes for each in asked] == [1 << 30, 2_000_000, 2_000_000]
 
 
-def test_who_waits_for_a_topic_that_is_deleted_is_answered(client, server):
+@pytest.mark.parametrize("count", [0, 1], ids=["empty", "above 0"])
+@pytest.mark.parametrize("version", [4, FETCH, WITH_TOPIC_IDS, 18])
+def test_who_waits_for_a_topic_that_is_deleted_is_answered(client, server, count, version):
     create(client)
-    produce(client, produced_batch(1, timestamp=NOW))
+    for _ in range(count):
+        produce(client, produced_batch(1, timestamp=NOW))
+    request = fetch_request(count, max_wait_ms=60_000)
+    if version >= WITH_TOPIC_IDS:
+        topic_id = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12).topics[0].topic_id
+        request = request._replace(topics=(request.topics[0]._replace(topic="", topic_id=topic_id),))
     with Client(server.address) as other:
-        other.send(encode_request(fetch_request(1, max_wait_ms=60_000), FETCH, 7, None))
+        other.send(encode_request(request, version, 7, None))
         until(lambda: watchers(server) == 1)
-        client.ask(DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5)
-        assert other.receive() is not None
+        assert delete(client) == 0
+        answer = decode_response(FetchResponse, version, other.receive())[1].responses[0].partitions[0]
+    assert (answer.error_code, answer.high_watermark) == (error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, -1)
+    assert (answer.records, answer.aborted_transactions) == (b"", None)
 
 
 def test_directories_of_topics_that_a_broker_made_are_found(tmp_path):

@@ -19,6 +19,7 @@ from offsetlog.protocol.messages import (
     CreateTopicsRequestTopic,
     FetchRequest,
     FetchRequestForgottenTopicsData,
+    FetchRequestReplicaState,
     FetchRequestTopic,
     InitProducerIdRequest,
     MetadataRequest,
@@ -41,6 +42,8 @@ from .topic_requests import (
     until,
     watchers,
 )
+
+WITH_REPLICA_STATE = 15
 
 # -------------------------------------------------------------------------------------------- produce
 
@@ -264,6 +267,29 @@ def test_offsets_outside_the_log_are_refused(client):
     refused = fetch(client, 4)
     assert refused.error_code == error_codes.OFFSET_OUT_OF_RANGE.code
     assert (refused.high_watermark, refused.log_start_offset, refused.records) == (-1, -1, b"")
+
+
+def test_replicas_are_refused(client):
+    create(client)
+    produce(client, produced_batch(3, timestamp=NOW))
+
+    def fetched(replica: int, version: int = FETCH, topic: str = "orders"):
+        request = fetch_request(0, topic=topic, max_wait_ms=60_000)._replace(replica_id=replica)
+        if version >= WITH_REPLICA_STATE:
+            topic_id = client.ask(MetadataRequest((MetadataRequestTopic(name=topic),)), 12).topics[0].topic_id
+            topics = (request.topics[0]._replace(topic="", topic_id=topic_id),)
+            state = FetchRequestReplicaState(replica)
+            request = request._replace(replica_id=-1, replica_state=state, topics=topics)
+        answer = client.ask(request, version).responses[0].partitions[0]
+        return answer.error_code, answer.high_watermark, bool(answer.records)
+
+    for version in (4, FETCH, WITH_REPLICA_STATE, 18):
+        for replica in (0, 1, 5):
+            assert fetched(replica, version) == (error_codes.NOT_LEADER_OR_FOLLOWER.code, -1, False)
+        for consumer in (-1, -2):
+            assert fetched(consumer, version) == (0, 3, True)
+    unknown = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    assert fetched(5, topic="nobody") == (unknown, -1, False)
 
 
 def test_epochs_of_a_fetch(client):

@@ -52,6 +52,8 @@ NOT_ASKED_FOR = -(1 << 31)
 BROKERS, CONTROLLERS = 1, 2
 #: From this version on FindCoordinator asks for any number of keys.
 FIND_COORDINATORS = 4
+#: What the versions before it say of an error where there is none, as in Kafka.
+NO_ERROR = "NONE"
 
 
 def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
@@ -246,7 +248,7 @@ def find_coordinator(node: NodeState, exchange: Exchange) -> None:
     exchange.reply(
         FindCoordinatorResponse(
             error_code=one.error_code,
-            error_message=one.error_message,
+            error_message=one.error_message or NO_ERROR,
             node_id=one.node_id,
             host=one.host,
             port=one.port,

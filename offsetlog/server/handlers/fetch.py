@@ -101,7 +101,7 @@ class _Fetch:
         # More than an answer can have would never be there.
         self._bytes_min = min(self._request.min_bytes, self._bytes_max)
         self._places = [
-            (topic, [_place(node, exchange.version, topic, each) for each in topic.partitions])
+            (topic, [self._place(topic, each) for each in topic.partitions])
             for topic in asked
         ]
         self._logs = {
@@ -111,6 +111,15 @@ class _Fetch:
             if place.log is not None
         }
         self._timer: asyncio.TimerHandle | None = None
+
+    def _place(self, topic: FetchRequestTopic, asked: FetchRequestTopicPartition) -> _Place:
+        place = _place(self._node, self._exchange.version, topic, asked)
+        request = self._request
+        is_of_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
+        if is_of_replica and place.log is not None:
+            # This node alone has the partition, and knows no replica.
+            return _Place(asked, None, error_codes.NOT_LEADER_OR_FOLLOWER)
+        return place
 
     # ------------------------------------------------------------------------------------------- waiting
 
@@ -253,7 +262,8 @@ class _Fetch:
         except OffsetOutOfRangeError:
             return _refused(asked, error_codes.OFFSET_OUT_OF_RANGE), True
         except ClosedError:  # its topic was deleted
-            return _refused(asked, error_codes.UNKNOWN_TOPIC_OR_PARTITION), True
+            answer = _refused(asked, error_codes.UNKNOWN_TOPIC_OR_PARTITION)
+            return answer._replace(aborted_transactions=None), True
         except OffsetLogError:
             return _refused(asked, error_codes.KAFKA_STORAGE_ERROR), True
         if diverging is not None:
