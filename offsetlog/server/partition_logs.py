@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from offsetlog._native.replica import Replica
+from offsetlog.errors import OffsetLogError
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.metadata_store import OFFSETS_TOPIC, Topic
 from offsetlog.topics.partition_log import PartitionLog
@@ -84,7 +85,7 @@ class PositionsLog:
         self._number = number
         self._loop = loop
         self._watchers: dict[Callable[[], None], None] = {}
-        self._seen = -1
+        self._seen: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -119,7 +120,8 @@ class PositionsLog:
 
     def is_warm(self, offset: int) -> bool:
         """See ReadableLog: what is in memory is not known."""
-        return offset >= self.watermark
+        watermark = self._watermark_or_none()
+        return watermark is None or offset >= watermark  # without one it is refused at once
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """See ReadableLog."""
@@ -154,7 +156,7 @@ class PositionsLog:
     def watch(self, watcher: Callable[[], None]) -> None:
         """See ReadableLog."""
         if self._timer is None:
-            self._seen = self.watermark
+            self._seen = self._watermark_or_none()
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         self._watchers[watcher] = None
 
@@ -165,10 +167,18 @@ class PositionsLog:
             self._timer.cancel()
             self._timer = None
 
+    def _watermark_or_none(self) -> int | None:
+        # None where the log has failed, or is led here no more.
+        try:
+            return self.watermark
+        except OffsetLogError:
+            return None
+
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
-        watermark = self.watermark
-        if watermark != self._seen:
+        watermark = self._watermark_or_none()
+        # Who waits for a log that has failed finds it out by reading.
+        if watermark is None or watermark != self._seen:
             self._seen = watermark
             for watcher in list(self._watchers):
                 watcher()

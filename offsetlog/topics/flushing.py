@@ -75,7 +75,11 @@ class Flushing:
         except OffsetLogError as failure:
             # The log takes nothing more then, and says so to the next producer.
             _log.error("%s-%d: not flushed: %s", partition.topic, partition.number, failure)
-        self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)
+        except Exception:
+            # Nobody looks at what the pool keeps of it.  The next order tries again.
+            _log.exception("%s-%d: not flushed", partition.topic, partition.number)
+        finally:
+            self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)
 
     def _flushed(self, partition: PartitionLog, seconds: float) -> None:
         self.times.observe(seconds)

@@ -1,8 +1,13 @@
-"""When logs of topics are flushed that nobody waits for: flush.messages and flush.ms."""
+"""When logs of topics are flushed that nobody waits for: flush.messages and flush.ms; flushes that fail."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+
+from offsetlog.errors import StorageError
+from offsetlog.topics.flushing import Flushing
 
 from .batches import produced_batch
 from .running import Client, RunningServer
@@ -69,3 +74,41 @@ def test_without_them_nothing_is_flushed_for_it(server, client):
     create(client)
     send(client, 500)
     assert flushed(server) == 0
+
+
+class FailingLog:
+    """A partition, and its log, whose first flushes fail."""
+
+    topic, number = "orders", 0
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.flushes = 0
+        self.log = self
+        self.advanced = asyncio.Event()
+
+    def flush(self) -> None:
+        self.flushes += 1
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def advance(self) -> None:
+        self.advanced.set()
+
+
+@pytest.mark.parametrize("failure", [StorageError("the disk has failed"), MemoryError(), RuntimeError("a bug")])
+def test_who_waits_for_a_flush_is_woken_however_it_fails(failure, caplog):
+    async def flush_twice() -> FailingLog:
+        log = FailingLog(failure)
+        flushing = Flushing(asyncio.get_running_loop())
+        try:
+            for _ in range(2):
+                flushing.order(log)
+                await asyncio.wait_for(log.advanced.wait(), 20)
+                log.advanced.clear()
+        finally:
+            flushing.close()
+        return log
+
+    assert asyncio.run(flush_twice()).flushes == 2
+    assert "orders-0: not flushed" in caplog.text

@@ -11,7 +11,8 @@ from kafka.record.util import calc_crc32c
 
 from offsetlog import error_codes
 from offsetlog._native import topic_log
-from offsetlog.protocol import encode_request
+from offsetlog.errors import PartitionFailedError
+from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
@@ -21,6 +22,7 @@ from offsetlog.protocol.messages import (
     FetchRequestForgottenTopicsData,
     FetchRequestReplicaState,
     FetchRequestTopic,
+    FetchResponse,
     InitProducerIdRequest,
     MetadataRequest,
     MetadataRequestTopic,
@@ -435,6 +437,26 @@ def test_positions_are_looked_at_by_one_timer(server):
     timers = asyncio.run_coroutine_threadsafe(watch_again_and_again(), server.loop).result(20)
     assert [each.cancelled() for each in timers] == [True] * (len(timers) - 1) + [False]
     server.loop.call_soon_threadsafe(log.unwatch, repr)
+
+
+def test_a_fetch_that_waits_for_positions_is_answered_when_their_log_fails(client, server, monkeypatch):
+    manager = server.server._manager
+    log = server.server._node.logs._positions[0]
+    with Client(server.address) as other:
+        request = fetch_request(0, topic="__consumer_offsets", max_wait_ms=3_600_000)
+        other.send(encode_request(request, FETCH, 7, None))
+        until(lambda: log._watchers)
+
+        def fail(*_):
+            raise PartitionFailedError("a flush has failed")
+
+        monkeypatch.setattr(manager, "positions", fail)
+        answer = decode_response(FetchResponse, FETCH, other.receive())[1].responses[0].partitions[0]
+        assert answer.error_code == error_codes.KAFKA_STORAGE_ERROR.code
+        until(lambda: log._timer is None)
+        # One that comes then is refused at once.
+        again = fetch(client, 0, topic="__consumer_offsets", max_wait_ms=3_600_000)
+        assert again.error_code == error_codes.KAFKA_STORAGE_ERROR.code
 
 
 def test_a_client_that_goes_away_leaves_no_fetch(client, server):
