@@ -154,6 +154,14 @@ def test_a_type_that_is_not_known_is_an_error_of_the_whole_request(client, unkno
     assert not any(each.configs for each in results)
 
 
+@pytest.mark.parametrize("every", [None, ()])
+def test_all_settings_are_described_where_none_is_named(client, every):
+    create(client)
+    asked = DescribeConfigsRequestResource(TOPIC, "orders", every)
+    (result,) = client.ask(DescribeConfigsRequest((asked,)), 4).results
+    assert {each.name for each in result.configs} == configs.TOPIC_CONFIGS.keys()
+
+
 def test_topics_with_the_same_settings_are_described_alike_and_those_with_others_not(client):
     for name, given in (("a", {}), ("b", {"retention_ms": "5"}), ("c", {}), ("d", {"retention_ms": "5"})):
         create(client, name, **given)

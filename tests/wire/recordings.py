@@ -19,11 +19,17 @@ from typing import Any
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from tests.coordinator.golden import DATA
 
-from . import cluster_cases, group_cases, member_cases, size_cases
+from . import cluster_cases, group_cases, member_cases, size_cases, topic_cases
 from .player import made_topics
 from .recorder import Recorder
 
-FILES = {**cluster_cases.FILES, **group_cases.FILES, **member_cases.FILES, **size_cases.FILES}
+FILES = {
+    **cluster_cases.FILES,
+    **group_cases.FILES,
+    **member_cases.FILES,
+    **size_cases.FILES,
+    **topic_cases.FILES,
+}
 #: What the broker of a file is set to besides.
 SETTINGS = dict.fromkeys(size_cases.FILES, size_cases.SETTINGS)
 PLAIN = [name for name in FILES if name not in SETTINGS]

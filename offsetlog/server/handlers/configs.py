@@ -102,7 +102,7 @@ def _described(
             raise _RefusedError(error_codes.INVALID_REQUEST, f"resource type {kind} has no settings")
     except _RefusedError as refused:
         return Described(refused.error.code, refused.reason, kind, name)
-    if asked.configuration_keys is not None:
+    if asked.configuration_keys:  # neither null nor empty, which ask for all, as in Kafka
         wanted = frozenset(asked.configuration_keys)
         entries = [each for each in entries if each.name in wanted]
     return Described(0, "", kind, name, tuple(entries))
