@@ -25,8 +25,8 @@ typedef struct ol_test_case {
     struct ol_test_case *next;
 } ol_test_case;
 
-static ol_test_case *ol_test_first;
-static uint64_t ol_test_seed = 1;
+OL_UNUSED static ol_test_case *ol_test_first;
+OL_UNUSED static uint64_t ol_test_seed = 1;
 
 #define OL_TEST(test_name) \
     static void test_name(void); \

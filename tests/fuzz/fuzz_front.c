@@ -1,8 +1,9 @@
-/* Any bytes as a request to the native front, with a group, a member and a topic that it knows: declined, or answered whole.  An
- * OffsetCommit is not written anywhere. */
+/* Any bytes as a request to the native front, with a group, a member, a topic and positions that it knows: declined, or answered
+ * whole.  An OffsetCommit is not written anywhere. */
 #include "base/bytes.h"
 #include "front/front.h"
 #include "fuzz.h"
+#include "partition_fixture.h"
 #include "wire/message.h"
 
 /* OffsetCommit 8 and 10, OffsetFetch 7 and 10, Heartbeat 0 and 4: of the group "g", its member "m", the topic "t" */
@@ -20,6 +21,27 @@ static const char *const seeds[] = {
 const char *const *ol_fuzz_seeds(void) { return seeds; }
 
 static const uint8_t topic_id[OL_TOPIC_ID_SIZE] = {0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+
+/* Of every input: they only read it. */
+static ol_partition *positions;
+
+static void close_positions(void) {
+    close_partition(positions);
+    remove_fixture();
+}
+
+static void open_positions(void) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    positions = open_partition(&options, true);
+    ol_item item = position_item("g", "t", 0, 5);
+    item.metadata = text("some metadata");
+    item.leader_epoch = 2;
+    ol_commit_result result;
+    ol_error error;
+    OL_CHECK_OK(try_one(positions, item, -1, &result, &error), &error);
+    commit_one(positions, "g", "t", 2, INT64_MAX);
+    OL_CHECK(atexit(close_positions) == 0);
+}
 
 static void open_front(ol_front *front) {
     ol_error error;
@@ -44,7 +66,8 @@ static void check_items(const ol_front_commit *commit) {
 
 static bool answer(ol_front *front, const ol_request_header *header, ol_slice body, ol_answers *answers) {
     ol_front_commit commit;
-    ol_partition *partitions[] = {NULL};
+    /* By a bit that means nothing else: with the positions, or a log partition that was never written. */
+    ol_partition *partitions[] = {header->correlation_id & 1 ? positions : NULL};
     switch (header->api_key) {
         case OL_API_HEARTBEAT: return ol_front_heartbeat(front, header, body, 1.0, answers);
         case OL_API_OFFSET_FETCH: return ol_front_fetch(front, header, body, partitions, answers);
@@ -61,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ol_answers answers = {0};
     ol_request_header header;
     ol_slice body;
+    if (positions == NULL) open_positions();
     open_front(&front);
     if (ol_front_begin(ol_slice_of(data, size), &header, &body)) {
         bool is_answered = answer(&front, &header, body, &answers);
