@@ -33,7 +33,7 @@ static void close_positions(void) {
 static void open_positions(void) {
     ol_partition_options options = fixture_options(fresh_directory());
     positions = open_partition(&options, true);
-    ol_item item = position_item("g", "t", 0, 5);
+    ol_item item = position_item("g", "t", 1, 5);
     item.metadata = text("some metadata");
     item.leader_epoch = 2;
     ol_commit_result result;
