@@ -51,6 +51,11 @@ def write_error(failure: OffsetLogError) -> ErrorCode:
         return NOT_COORDINATOR
     return COORDINATOR_NOT_AVAILABLE
 
+#: A deadline that comes later than this says that the event loop was held up.
+LATE_SECONDS = 0.1
+#: For the requests that have arrived meanwhile.
+GRACE_SECONDS = 0.1
+
 
 class GroupHost:
     """The coordinator of this process, on the event loop; every method is called on it.
@@ -86,6 +91,7 @@ class GroupHost:
         self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        self._was_late = False
         self.failed_loads: dict[int, str] = {}
         self.failed_writes: dict[int, str] = {}
         self.coordinator = Coordinator(config, self, self._partition_for)
@@ -180,9 +186,16 @@ class GroupHost:
             self._timer = self._clock.call_at(deadline, self._tick)
 
     def _tick(self) -> None:
+        now = self._clock.time()
+        self._was_late = not self._was_late and now - self._timer_at > LATE_SECONDS
+        if self._was_late:
+            # The event loop was held up, and heartbeats that arrived meanwhile are read before sessions end.
+            self._timer_at = now + GRACE_SECONDS
+            self._timer = self._clock.call_at(self._timer_at, self._tick)
+            return
         self._timer = None
         try:
-            self.coordinator.tick(self._clock.time())
+            self.coordinator.tick(now)
         except ExceptionGroup:
             _log.exception("deadlines of groups could not be handled; they come again")
         finally:
