@@ -79,14 +79,14 @@ class Compaction:
                 self._current[1].stop()
 
     def interrupt(self, topic: str) -> None:
-        """Ends the run under way soon if it is on a log of that topic."""
+        """Ends the run under way soon if it is on a log of that topic; its deleted logs begin no other."""
         with self._lock:
             if self._current is not None and self._current[0].topic == topic:
                 self._current[1].stop()
 
     def _begin(self, partition: PartitionLog) -> CleanControl | None:
         with self._lock:
-            if self._is_stopped:
+            if self._is_stopped or partition.is_deleted:
                 return None
             control = CleanControl()
             self._current = partition, control

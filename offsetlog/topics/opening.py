@@ -146,8 +146,7 @@ class Openings:
 
     async def settle(self, partitions: Collection[PartitionLog]) -> None:
         """Returns when nothing is opened or closed of these; they count as open no more."""
-        tasks = [self._tasks[each] for each in partitions if each in self._tasks]
-        if tasks:
+        while tasks := [self._tasks[each] for each in partitions if each in self._tasks]:
             await asyncio.wait(tasks)
         for partition in partitions:
             self._open.pop(partition, None)

@@ -150,7 +150,9 @@ class PartitionLog:
         self._pins -= 1
 
     def may_be_closed(self) -> bool:
-        """Whether nobody has used the log since the last call, or does now."""
+        """Whether nobody has used the log since the last call, or does now; not that of a deleted topic."""
+        if self._is_deleted:
+            return False  # its directory may be another topic's by the end of the closing
         was_used, self._was_used = self._was_used, False
         is_used = was_used or self._pins or self._watchers or self.maintenance.locked()
         return not (is_used or self._log is None or self.has_failed)

@@ -483,6 +483,8 @@ class TopicLogs:
         try:
             for partition in partitions.values():
                 partition.begin_delete()
+            # After `begin_delete`, so that no other of them is compacted before the end.
+            self._compaction.interrupt(topic)
             await self._openings.settle(partitions.values())
             logs = {key[1]: each.detach() for key, each in partitions.items()}
             try:
@@ -497,20 +499,20 @@ class TopicLogs:
 
     def _delete_files(self, topic: str, topic_id: bytes, logs: Mapping[int, TopicLog | None]) -> None:
         renamed: list[Path] = []
-        self._compaction.interrupt(topic)
+        # This waits for a compaction under way, and other logs write their checkpoints meanwhile.
+        for log in logs.values():
+            if log is not None:
+                log.abandon()
         try:
             with self._checkpointing:
-                self._rename(topic, topic_id, logs, renamed)
+                self._rename(topic, topic_id, tuple(logs), renamed)
         finally:
             self._deleted.remove(renamed)
 
     def _rename(
-        self, topic: str, topic_id: bytes, logs: Mapping[int, TopicLog | None], renamed: list[Path]
+        self, topic: str, topic_id: bytes, numbers: Collection[int], renamed: list[Path]
     ) -> None:
-        for log in logs.values():
-            if log is not None:
-                log.abandon()
-        for number in logs:
+        for number in numbers:
             if self._is_own(topic, number, topic_id):
                 path = self._deleted.rename(topic, number, topic_id)
                 if path is not None:
@@ -518,10 +520,10 @@ class TopicLogs:
             # Not before: the call that follows a failed one must find what is left.
             del self._partitions[topic, number]
             self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
-        if logs:
+        if numbers:
             self._directory.fs.flush_directory(self._directory.path)
             names = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
-            self._directory.forget_entries(names, logs, topic)
+            self._directory.forget_entries(names, numbers, topic)
 
     def _is_own(self, topic: str, number: int, topic_id: bytes) -> bool:
         # Whether the directory of a partition goes with its topic: the log in it may not have been
