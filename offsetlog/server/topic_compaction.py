@@ -39,7 +39,7 @@ class TopicCompaction:
 
     async def run(self) -> None:
         """Compacts what is due now; returns when it is done."""
-        await self._loop.run_in_executor(self._pool, self._topics.compact, self._clock.now_ms())
+        await self._loop.run_in_executor(self._pool, self._topics.compact, self._clock.now_ms)
 
     def _begin(self) -> None:
         self._timer = self._loop.call_later(self._interval, self._begin)

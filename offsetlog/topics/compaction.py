@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from offsetlog._native.cleaner import CleanControl
@@ -17,6 +21,9 @@ from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
+
+#: After so long of compacting, what is still to be compacted is put into order again.
+LISTED_AGAIN_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +50,8 @@ class _Candidate(NamedTuple):
     dirt: Dirt
 
 
-Compacted = tuple[PartitionLog, TopicLog, TopicLogSettings]
+#: How far logs were compacted, by topic and number.
+Checkpoints = Mapping[tuple[str, int], int]
 
 
 class Compaction:
@@ -58,7 +66,7 @@ class Compaction:
     def __init__(
         self,
         settings: CompactionSettings,
-        read_checkpoints: Callable[[], Mapping[tuple[str, int], int]],
+        read_checkpoints: Callable[[], Checkpoints],
         store_checkpoint: Callable[[PartitionLog, int], None],
     ) -> None:
         self._settings = settings
@@ -98,53 +106,95 @@ class Compaction:
 
     # ----------------------------------------------------------------------------------------------- run
 
-    def compact(self, partitions: Iterable[Compacted], now_ms: int) -> None:
-        """Compacts all logs that are due, the dirtiest first.
+    def compact(
+        self,
+        partitions: Iterable[PartitionLog],
+        settings_of: Callable[[str], TopicLogSettings],
+        now_ms: Callable[[], int],
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        """Compacts all open logs that are due, the dirtiest first, each once.
 
-        What fails is reported, and tried again by the next call.
+        Every log is compacted by the time and the settings of when it begins.  What fails is reported,
+        and tried again by the next call.
 
         Args:
-            partitions: with their open logs and their settings; those that are not compacted are passed over.
-            now_ms: the time of day, in ms since 1970.
+            partitions: those that are not compacted are passed over.
+            settings_of: of the topic of a name; raises ClosedError where it was deleted.
+            now_ms: returns the time of day, in ms since 1970.
+            checkpoints: what `read_checkpoints` has returned; read where they are not given.
         """
-        checkpoints = self._read_checkpoints()
-        due = []
-        for partition, log, settings in partitions:
-            if not settings.compacts:
-                continue
-            checkpoint = checkpoints.get((partition.topic, partition.number))
-            try:
-                dirt = self._dirt(partition, log, settings, checkpoint, now_ms)
-            except ClosedError:
-                continue  # its topic was deleted
-            except OffsetLogError as failure:
-                _report(partition, failure)
-                continue
-            if dirt is not None and dirt.is_due:
-                due.append(_Candidate(partition, log, settings, dirt))
-        for candidate in sorted(due, key=lambda each: each.dirt.ratio, reverse=True):
-            # Nobody deletes its old segments meanwhile; where that goes on, the next call compacts it.
-            if candidate.partition.maintenance.acquire(blocking=False):
-                try:
-                    self._compact(candidate, now_ms)
-                finally:
-                    candidate.partition.maintenance.release()
+        left = dict.fromkeys(partitions)
+        while self._compact_listed(left, settings_of, now_ms, checkpoints):
+            checkpoints = None
 
-    def _dirt(
+    def read_checkpoints(self) -> Checkpoints:
+        """Returns how far logs were compacted, by topic and number."""
+        return self._read_checkpoints()
+
+    def _compact_listed(
+        self,
+        left: dict[PartitionLog, None],
+        settings_of: Callable[[str], TopicLogSettings],
+        now_ms: Callable[[], int],
+        checkpoints: Checkpoints | None,
+    ) -> bool:
+        # Takes out of `left` what was begun; whether there is more, of which others may be dirtier by now.
+        if checkpoints is None:
+            checkpoints = self._read_checkpoints()
+        listed_at, settings_then = time.monotonic(), cache(settings_of)
+        due = []
+        for partition in left:
+            with self._judged(partition, settings_then, now_ms(), checkpoints) as candidate:
+                if candidate is not None:
+                    due.append((candidate.dirt.ratio, partition))
+        for _, partition in sorted(due, key=itemgetter(0), reverse=True):
+            del left[partition]
+            began_ms = now_ms()
+            with self._judged(partition, settings_of, began_ms, checkpoints) as candidate:
+                if candidate is not None:
+                    self._compact(candidate, began_ms)
+            if time.monotonic() - listed_at >= LISTED_AGAIN_SECONDS:
+                return not self._is_stopped
+        return False
+
+    @contextmanager
+    def _judged(
+        self,
+        partition: PartitionLog,
+        settings_of: Callable[[str], TopicLogSettings],
+        now_ms: int,
+        checkpoints: Checkpoints,
+    ) -> Iterator[_Candidate | None]:
+        # A log that is due; until the end it is not closed, and nobody deletes its old segments.
+        log = partition.reserve()
+        if log is None:
+            yield None
+            return
+        try:
+            yield self._due(partition, log, settings_of, now_ms, checkpoints)
+        finally:
+            partition.release()
+
+    def _due(
         self,
         partition: PartitionLog,
         log: TopicLog,
-        settings: TopicLogSettings,
-        checkpoint: int | None,
+        settings_of: Callable[[str], TopicLogSettings],
         now_ms: int,
-    ) -> Dirt | None:
-        if not log.is_writable:
+        checkpoints: Checkpoints,
+    ) -> _Candidate | None:
+        try:
+            settings = settings_of(partition.topic)
+            if not settings.compacts or not log.is_writable:
+                return None
+            dirt = _dirt(partition, log, settings, checkpoints, now_ms)
+        except ClosedError:
+            return None  # its topic was deleted
+        except OffsetLogError as failure:
+            _report(partition, failure)
             return None
-        stable = partition.last_stable_offset
-        state = LogState(
-            segments=segments_of(log), start=log.start, end=log.end, stable=stable, checkpoint=checkpoint
-        )
-        return dirt_of(state, settings, now_ms, lambda base: SegmentTimes(*segment_times(log, base)))
+        return _Candidate(partition, log, settings, dirt) if dirt.is_due else None
 
     def _compact(self, candidate: _Candidate, now_ms: int) -> None:
         partition, log, settings, dirt = candidate
@@ -174,6 +224,23 @@ class Compaction:
         except OffsetLogError as unwritten:
             _report(partition, unwritten)
         _describe(partition, report)
+
+
+def _dirt(
+    partition: PartitionLog,
+    log: TopicLog,
+    settings: TopicLogSettings,
+    checkpoints: Checkpoints,
+    now_ms: int,
+) -> Dirt:
+    state = LogState(
+        segments=segments_of(log),
+        start=log.start,
+        end=log.end,
+        stable=partition.last_stable_of(log),
+        checkpoint=checkpoints.get((partition.topic, partition.number)),
+    )
+    return dirt_of(state, settings, now_ms, lambda base: SegmentTimes(*segment_times(log, base)))
 
 
 def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 #: Logs that are opened or closed at the same time.
 THREADS = 4
-#: As many logs are looked at for one to close, each time that one was opened.
+#: As many logs are looked at for some to close, before others have the event loop.
 LOOKED_AT_MAX = 100
 
 #: Opens the log of a partition, or makes it where nothing is given, on any thread.
@@ -57,6 +57,8 @@ class Openings:
         self._tasks: dict[PartitionLog, asyncio.Task[None]] = {}
         #: Those that are open; the first is looked at next when one has to be closed.
         self._open: dict[PartitionLog, None] = {}
+        #: How many of them are still to be looked at in the search for some to close.
+        self._to_look_at = 0
         self.is_stopped = False
 
     @property
@@ -121,28 +123,47 @@ class Openings:
     # ----------------------------------------------------------------------------------------- closing
 
     def _close_some(self) -> None:
-        # What was used since it was last looked at has another chance.
-        for partition in list(islice(self._open, LOOKED_AT_MAX)):
+        # What was used since it was last looked at has another chance: two rounds find all that can be closed.
+        is_looking = self._to_look_at > 0
+        self._to_look_at = 2 * len(self._open)
+        if not is_looking:
+            self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        for partition in list(islice(self._open, min(LOOKED_AT_MAX, self._to_look_at))):
             if len(self._open) <= self.open_logs_max:
-                return
+                break
             del self._open[partition]
             if not self.close_unused(partition) and partition.log is not None:
                 self._open[partition] = None
+            self._to_look_at -= 1
+        if len(self._open) <= self.open_logs_max or self.is_stopped:
+            self._to_look_at = 0
+        if self._to_look_at > 0:
+            self._loop.call_soon(self._look_at_some)
 
     def close_unused(self, partition: PartitionLog) -> bool:
         """Begins to close the log of a partition if nobody uses it; whether it does."""
         if self.is_stopped or partition in self._tasks or not partition.may_be_closed():
             return False
+        log = partition.set_aside()
+        if log is None:
+            return False
         self._open.pop(partition, None)
-        self._begin(partition, self._closed(partition, partition.set_aside()))
+        self._begin(partition, self._closed(partition, log))
         return True
 
     async def _closed(self, partition: PartitionLog, log: TopicLog) -> None:
         try:
-            partition.closed(await self._loop.run_in_executor(self._pool, self._close_log, log))
-        except OffsetLogError as failure:
+            closed = await self._loop.run_in_executor(self._pool, self._close_log, log)
+        except BaseException as failure:
+            partition.not_closed()
+            if not isinstance(failure, OffsetLogError):
+                raise
             _log.error("%s-%d: not closed cleanly: %s", partition.topic, partition.number, failure)
             self._unsound()
+        else:
+            partition.closed(closed)
 
     async def settle(self, partitions: Collection[PartitionLog]) -> None:
         """Returns when nothing is opened or closed of these; they count as open no more."""

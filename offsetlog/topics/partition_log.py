@@ -53,7 +53,7 @@ class PartitionLog:
     could not be opened.
 
     Attributes:
-        maintenance: held by the thread that deletes or replaces segments of the log.
+        maintenance: held by whoever deletes or replaces segments of the log, or closes it; see `reserve`.
         has_directory: whether the directory of its name is its own: a log was found or made in it.
 
     Args:
@@ -116,7 +116,6 @@ class PartitionLog:
         self._log = log
         self.has_directory = True
         self._unopened = self._last_failure = None
-        self._was_used = True
         self._warm_from = self._next_warm_from = log.end
         if self._waits_for_disk:
             log.expect_flushes()
@@ -154,19 +153,46 @@ class PartitionLog:
         if self._is_deleted:
             return False  # its directory may be another topic's by the end of the closing
         was_used, self._was_used = self._was_used, False
-        is_used = was_used or self._pins or self._watchers or self.maintenance.locked()
-        return not (is_used or self._log is None or self.has_failed)
+        return not (was_used or self._pins or self._watchers or self._log is None or self.has_failed)
 
-    def set_aside(self) -> TopicLog:
-        """Takes the open log away, which is to be closed; `closed` follows."""
-        log, self._log = self._log, None
-        assert log is not None
+    def reserve(self, wait_seconds: float = 0) -> TopicLog | None:
+        """Keeps the open log, and its segments, to the caller until `release`; from any thread.
+
+        Returns:
+            The log; None where it is not open, or somebody else has it for longer than the wait.
+        """
+        if not self.maintenance.acquire(timeout=wait_seconds):
+            return None
+        # Under the lock: a closing that had it first has taken the log away.
+        log = self._log
+        if log is None:
+            self.maintenance.release()
+        return log
+
+    def release(self) -> None:
+        """Ends what `reserve` began; on any thread."""
+        self.maintenance.release()
+
+    def set_aside(self) -> TopicLog | None:
+        """Takes the open log away, which is to be closed; `closed` or `not_closed` follows.
+
+        None where its segments are being deleted or replaced, for which its clients would have to wait.
+        """
+        log = self.reserve()
+        if log is None:
+            return None
+        self._log = None
         self._unopened = Unopened(-1, log.start, log.leader_epoch, is_clean=False)
         return log
 
     def closed(self, unopened: Unopened) -> None:
         """Says that the log that was set aside is closed cleanly."""
         self._unopened = unopened
+        self.release()
+
+    def not_closed(self) -> None:
+        """Says that it could not be."""
+        self.release()
 
     def begin_delete(self) -> None:
         """Has the log not be opened any more, since the topic is deleted; `detach` follows."""
@@ -212,18 +238,22 @@ class PartitionLog:
     def watermark(self) -> int:
         """Everything below can be read."""
         log = self._readable()
-        if log is None:
-            return 0
+        return 0 if log is None else self.watermark_of(log)
+
+    def watermark_of(self, log: TopicLog) -> int:
+        """That of its open log, for maintenance: it does not count as use, and may be read on any thread."""
         return log.flushed if self._waits_for_disk else log.end
 
     @property
     def last_stable_offset(self) -> int:
         """The watermark, or where the oldest open transaction begins."""
         log = self._readable()
-        if log is None:
-            return 0
+        return 0 if log is None else self.last_stable_of(log)
+
+    def last_stable_of(self, log: TopicLog) -> int:
+        """That of its open log; see watermark_of."""
         # An open transaction may have begun below what is kept.
-        return max(log.start, min(self.watermark, log.first_unstable()))
+        return max(log.start, min(self.watermark_of(log), log.first_unstable()))
 
     @property
     def leader_epoch(self) -> int:

@@ -86,7 +86,7 @@ def _retained_from(partition: PartitionLog, log: TopicLog, settings: TopicLogSet
         now_ms=now_ms,
         retention_ms=settings.retention_ms if settings.deletes else -1,
         retention_bytes=settings.retention_bytes if settings.deletes else -1,
-        below=partition.watermark,
+        below=partition.watermark_of(log),
     )
 
 

@@ -83,6 +83,11 @@ class TopicLogSettings:
         return "delete" in self.cleanup_policy
 
     @property
+    def deletes_anything(self) -> bool:
+        """Whether a segment can become old, or one too many."""
+        return self.deletes and (self.retention_ms >= 0 or self.retention_bytes >= 0)
+
+    @property
     def compacts(self) -> bool:
         """Whether superseded records are compacted away."""
         return "compact" in self.cleanup_policy

@@ -46,6 +46,8 @@ Done = TypeVar("Done")
 
 #: After so long a log that nobody uses is opened again, to see what its topic keeps no longer.
 JUDGED_AGAIN_MS = 3_600_000
+#: So long the deletion of old segments waits for what looks at those of a log, which a compaction outlasts.
+RESERVED_WITHIN_SECONDS = 0.1
 #: Flushes that run at the same time share the disk's own flush.
 CLOSING_THREADS = 8
 
@@ -238,35 +240,41 @@ class TopicLogs:
         partitions = list(self._partitions.values())
         deleted = self._delete_old_segments(partitions, now_ms)
         for partition in self._unopened_due(partitions, self._swept, now_ms):
-            deleted += self._run_opened(partition, partial(self._delete_old_segments, [partition], now_ms))
+            with suppress(OffsetLogError):  # it was deleted
+                # Nothing goes of the others, of which there may be very many.
+                if self._settings_of(partition.topic).deletes_anything:
+                    work = partial(self._delete_old_segments, [partition], now_ms)
+                    deleted += self._run_opened(partition, work)
         return deleted
 
     def _delete_old_segments(self, partitions: Iterable[PartitionLog], now_ms: int) -> list[DeletedFiles]:
-        held = [each for each in self._kept(partitions) if each[0].maintenance.acquire(blocking=False)]
+        reserved = [each for each in partitions if each.reserve(RESERVED_WITHIN_SECONDS) is not None]
         try:
-            return delete_old_segments(held, self._store_starts, now_ms)
+            return delete_old_segments(self._kept(reserved), self._store_starts, now_ms)
         finally:
-            for partition, _, _ in held:
-                partition.maintenance.release()
+            for partition in reserved:
+                partition.release()
 
-    def compact(self, now_ms: int) -> None:
+    def compact(self, now_ms: Callable[[], int]) -> None:
         """Compacts what is due by the settings of topics.
 
         One call at a time, on another thread than the event loop, which runs.  A log that is not open is
         opened for it, every hour.  What fails is reported, and tried again by a later call.
 
         Args:
-            now_ms: the time of day, in ms since 1970.
+            now_ms: returns the time of day, in ms since 1970.
         """
         partitions = list(self._partitions.values())
-        self._compaction.compact(self._kept(partitions), now_ms)
-        for partition in self._unopened_due(partitions, self._compacted, now_ms):
+        self._compaction.compact(partitions, self._settings_of, now_ms)
+        checkpoints = self._compaction.read_checkpoints()
+        for partition in self._unopened_due(partitions, self._compacted, now_ms()):
             with suppress(OffsetLogError):  # it was deleted
-                if self._options_of(partition.topic).settings.compacts:
-                    self._run_opened(partition, partial(self._compact_one, partition, now_ms))
+                if self._settings_of(partition.topic).compacts:
+                    given = [partition], self._settings_of, now_ms, checkpoints
+                    self._run_opened(partition, partial(self._compaction.compact, *given))
 
-    def _compact_one(self, partition: PartitionLog, now_ms: int) -> None:
-        self._compaction.compact(self._kept([partition]), now_ms)
+    def _settings_of(self, topic: str) -> TopicLogSettings:
+        return self._options_of(topic).settings
 
     def stop_compaction(self) -> None:
         """Ends a call of `compact` soon; later ones do nothing."""
@@ -288,7 +296,6 @@ class TopicLogs:
     async def _while_open(self, partition: PartitionLog, work: Callable[[], Done]) -> Done:
         async with self.use((partition,), makes=False):
             done = await self._loop.run_in_executor(None, work)
-        partition.may_be_closed()  # what was just done does not count as use
         self._openings.close_unused(partition)
         return done
 

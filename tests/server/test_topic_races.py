@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
+from offsetlog._native.clocks import ManualClock
 from offsetlog.protocol import encode_request
-from offsetlog.protocol.messages import DeleteTopicsRequest
+from offsetlog.protocol.messages import (
+    DeleteTopicsRequest,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestResource,
+    IncrementalAlterConfigsRequestResourceConfig,
+)
 from offsetlog.topics import compaction
+from offsetlog.topics import opening as opening_module
 
 from .batches import keyed_batch, produced_batch
 from .running import SECONDS, Client, RunningServer
@@ -45,11 +53,19 @@ def batch() -> bytes:
     return produced_batch(1, timestamp=NOW)
 
 
-def send_versions(client: Client, count: int = 3, partition: int = 0) -> None:
-    """Versions of one key, a second apart."""
+def send_versions(
+    client: Client, count: int = 3, partition: int = 0, topic: str = "orders", end: int = NOW
+) -> None:
+    """Versions of one key, a second apart, the last of them a second before the end."""
     for age in range(count, 0, -1):
-        records = keyed_batch([(b"a", b"%d" % age)], timestamp=NOW - 1000 * age)
-        assert produce(client, records, partition=partition).error_code == 0
+        records = keyed_batch([(b"a", b"%d" % age)], timestamp=end - 1000 * age)
+        assert produce(client, records, topic=topic, partition=partition).error_code == 0
+
+
+def alter(client: Client, topic: str, name: str, value: str) -> None:
+    change = IncrementalAlterConfigsRequestResourceConfig(name, 0, value)
+    resource = IncrementalAlterConfigsRequestResource(2, topic, (change,))
+    assert client.ask(IncrementalAlterConfigsRequest((resource,)), 1).responses[0].error_code == 0
 
 
 def begin_compaction(running: RunningServer):
@@ -125,3 +141,182 @@ def test_a_delete_lets_no_other_partition_of_the_topic_be_compacted(tmp_path, mo
         assert delete(client) == 0
         work.result(SECONDS)
         assert len(cleaned) == 1
+
+
+# ------------------------------------------------------------------------- closings beside compaction
+
+
+def begin_close(running: RunningServer, partition) -> None:
+    """Has a log closed that nobody uses; what has used it until now is forgotten first."""
+    openings = running.server.node.topics._openings
+    for _ in range(2):
+        running.loop.call_soon_threadsafe(openings.close_unused, partition)
+
+
+def test_a_log_that_is_being_closed_is_not_compacted(tmp_path, monkeypatch, caplog):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, partitions=2, **EAGER)
+        for number in range(2):
+            send_versions(client, partition=number)
+        topics, clean, cleaned = running.server.node.topics, compaction.clean_topic, []
+        topics._unopened_due = lambda *_: iter(())
+        closing = Held(topics._openings._close_log, lambda log: True)
+        topics._openings._close_log = closing
+
+        def close_the_other(log, control, **given):
+            cleaned.append(log.path)
+            if len(cleaned) == 1:
+                (other,) = [each for each in topics._partitions.values() if each.log is not log]
+                begin_close(running, other)
+                closing.wait()
+            return clean(log, control, **given)
+
+        monkeypatch.setattr(compaction, "clean_topic", close_the_other)
+        begin_compaction(running).result(SECONDS)
+        assert len(cleaned) == 1
+        closing.go()
+        assert [fetch(client, 2, partition=number).high_watermark for number in range(2)] == [3, 3]
+    assert "not compacted" not in caplog.text
+
+
+def test_a_log_that_is_being_compacted_is_not_closed(tmp_path, monkeypatch):
+    with RunningServer(tmp_path / "data", open_logs_max=1) as running, Client(running.address) as client:
+        create(client, "other", partitions=3)
+        create(client, **EAGER)
+        send_versions(client)
+        held = Held(compaction.dirt_of, lambda *_: True)
+        monkeypatch.setattr(compaction, "dirt_of", held)
+        work = begin_compaction(running)
+        held.wait()
+        for number in range(3):
+            produce(client, batch(), topic="other", partition=number)
+        assert running.server.node.topics._partitions["orders", 0].log is not None
+        held.go()
+        work.result(SECONDS)
+
+
+def test_no_segment_goes_while_the_dirt_of_a_log_is_measured(tmp_path, monkeypatch, caplog):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        policy = {**EAGER, "cleanup_policy": "compact,delete", "min_compaction_lag_ms": "1"}
+        create(client, **policy, retention_ms="1500")
+        send_versions(client)
+        topics, dirt_of = running.server.node.topics, compaction.dirt_of
+
+        def delete_first(*given):
+            topics.delete_old_segments(NOW)
+            return dirt_of(*given)
+
+        monkeypatch.setattr(compaction, "dirt_of", delete_first)
+        begin_compaction(running).result(SECONDS)
+    assert "not compacted" not in caplog.text
+
+
+# ------------------------------------------------------------------------------- the bound of open logs
+
+
+@pytest.mark.parametrize("look", ["compaction", "sweep"])
+def test_looks_at_open_logs_do_not_keep_them_open(tmp_path, look):
+    with RunningServer(tmp_path / "data", open_logs_max=3) as running, Client(running.address) as client:
+        create(client, partitions=12, cleanup_policy="compact,delete")
+        topics = running.server.node.topics
+        topics._unopened_due = lambda *_: iter(())
+        server = running.server
+        run = server.topic_compaction.run if look == "compaction" else server.topic_sweep.run
+        for number in range(12):
+            records = keyed_batch([(b"a", b"1")], timestamp=NOW)
+            assert produce(client, records, partition=number).error_code == 0
+            running._run(run())
+            running._run(run())
+            assert open_count(running) <= 5
+
+
+def test_the_search_for_logs_to_close_goes_on_until_the_bound_holds(data, monkeypatch):
+    monkeypatch.setattr(opening_module, "LOOKED_AT_MAX", 1)
+    with RunningServer(data, open_logs_max=1) as running, Client(running.address) as client:
+        for topic, number in (("orders", 0), ("orders", 1), ("other", 0), ("other", 1), ("other", 2)):
+            fetch(client, 0, topic=topic, partition=number)
+            until(lambda: open_count(running) == 1)
+
+
+def test_closed_logs_of_which_nothing_is_deleted_are_not_opened_by_a_sweep(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, cleanup_policy="compact")
+        create(client, "kept", retention_ms="-1")
+        send_versions(client)
+        produce(client, batch(), topic="kept")
+    with RunningServer(tmp_path / "data") as running:
+        openings, opened = running.server.node.topics._openings, []
+        openings._open_log = lambda each, _: opened.append(each.topic)
+        running._run(running.server.topic_sweep.run())
+        assert opened == []
+
+
+# ------------------------------------------------------------------------------------ one look of many
+
+
+def test_the_checkpoints_are_read_once_for_all_closed_logs(tmp_path):
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client, partitions=5, **EAGER)
+        for number in range(5):
+            send_versions(client, partition=number)
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        directory = running.server.node.manager.directory
+        read_checkpoint, reads = directory.read_checkpoint, []
+
+        def read(name):
+            reads.append(threading.current_thread().name)
+            return read_checkpoint(name)
+
+        directory.read_checkpoint = read
+        compactions = running.server.node.topics._compaction
+        begin_compaction(running).result(SECONDS)
+        del directory.read_checkpoint
+        assert compactions.read_checkpoints() == {("orders", number): 2 for number in range(5)}
+        # Each write of one reads the file, too.
+        assert len(reads) <= 2 + 5
+
+
+def test_every_log_is_compacted_by_the_time_and_the_settings_of_its_turn(tmp_path, monkeypatch):
+    clock = ManualClock(NOW)
+    with RunningServer(tmp_path / "data", clock=clock) as running, Client(running.address) as client:
+        for name in ("first", "second", "third"):
+            create(client, name, **EAGER)
+            send_versions(client, topic=name)
+        clean, late, cleaned = compaction.clean_topic, [], []
+
+        def take_an_hour(log, control, **given):
+            late.append(clock.milliseconds - given["now_ms"])
+            cleaned.append(Path(log.path).name)
+            result = clean(log, control, **given)
+            clock.milliseconds += 3_600_000
+            if len(cleaned) == 1:
+                (*_, last) = sorted({"first-0", "second-0", "third-0"} - set(cleaned))
+                alter(client, last.removesuffix("-0"), "cleanup.policy", "delete")
+            return result
+
+        monkeypatch.setattr(compaction, "clean_topic", take_an_hour)
+        begin_compaction(running).result(SECONDS)
+        assert late == [0, 0]
+        assert len(set(cleaned)) == 2
+
+
+def test_a_log_that_is_the_dirtiest_by_now_is_compacted_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(compaction, "LISTED_AGAIN_SECONDS", 0)
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        for name in ("first", "second", "third"):
+            create(client, name, **EAGER)
+            send_versions(client, topic=name)
+        begin_compaction(running).result(SECONDS)
+        for name in ("first", "second"):
+            send_versions(client, 3 if name == "first" else 2, topic=name, end=NOW + 60_000)
+        clean, cleaned = compaction.clean_topic, []
+
+        def dirty_the_third(log, control, **given):
+            cleaned.append(Path(log.path).name)
+            if len(cleaned) == 1:
+                send_versions(client, 9, topic="third", end=NOW + 60_000)
+            return clean(log, control, **given)
+
+        monkeypatch.setattr(compaction, "clean_topic", dirty_the_third)
+        begin_compaction(running).result(SECONDS)
+        assert cleaned == ["first-0", "third-0", "second-0"]
