@@ -31,7 +31,7 @@ class Openings:
     Args:
         loop: the node's.
         open_log, close_log: open and close one, on any thread.
-        unsound: called when a log could not be opened or closed cleanly.
+        follow_settings: has a log follow the settings of its topic; called on the event loop.
         open_logs_max: above it, logs that nobody uses are closed, those first that were not used lately.
 
     Attributes:
@@ -44,13 +44,14 @@ class Openings:
         loop: asyncio.AbstractEventLoop,
         open_log: OpenLog,
         close_log: Callable[[TopicLog], Unopened],
-        unsound: Callable[[], None],
+        follow_settings: Callable[[PartitionLog, TopicLog], None],
         open_logs_max: int,
     ) -> None:
         self._loop = loop
         self._open_log = open_log
         self._close_log = close_log
-        self._unsound = unsound
+        self._follow_settings = follow_settings
+        self._settings_changes = 0
         self.open_logs_max = open_logs_max
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-open")
         #: What is being opened or closed.
@@ -65,6 +66,10 @@ class Openings:
     def count(self) -> int:
         """How many logs are open."""
         return len(self._open)
+
+    def settings_have_changed(self) -> None:
+        """Has logs that are being opened follow the settings of their topics, which have changed."""
+        self._settings_changes += 1
 
     def attach(self, partition: PartitionLog, log: TopicLog) -> None:
         """Has a partition use a log that was opened for it."""
@@ -104,6 +109,7 @@ class Openings:
             del self._tasks[partition]
 
     async def _opened(self, partition: PartitionLog) -> None:
+        changes = self._settings_changes
         try:
             log = await self._loop.run_in_executor(
                 self._pool, self._open_log, partition, partition.unopened
@@ -112,12 +118,13 @@ class Openings:
             partition.refuse_once(failure)  # its topic was deleted
         except OffsetLogError as failure:
             _log.error("%s-%d: not opened: %s", partition.topic, partition.number, failure)
-            self._unsound()
             # A disk that was full, or a limit of open files, may not be so the next time.
             is_damaged = isinstance(failure, CorruptionError)
             (partition.refuse if is_damaged else partition.refuse_once)(failure)
         else:
             self.attach(partition, log)
+            if changes != self._settings_changes:
+                self._follow_settings(partition, log)
             self._close_some()
 
     # ----------------------------------------------------------------------------------------- closing
@@ -161,7 +168,6 @@ class Openings:
             if not isinstance(failure, OffsetLogError):
                 raise
             _log.error("%s-%d: not closed cleanly: %s", partition.topic, partition.number, failure)
-            self._unsound()
         else:
             partition.closed(closed)
 

@@ -136,6 +136,11 @@ class PartitionLog:
         return self._log is not None and not self._log.is_writable
 
     @property
+    def is_unsound(self) -> bool:
+        """Whether the log could not be opened or made, and not later either, so that a start recovers it."""
+        return self._failure is not None or self._last_failure is not None
+
+    @property
     def is_deleted(self) -> bool:
         """Whether its topic was, or is being deleted."""
         return self._is_deleted
@@ -220,10 +225,10 @@ class PartitionLog:
         if log is None:
             if self._is_deleted:
                 raise ClosedError(f"{self.topic}-{self.number} was deleted")
-            if self._last_failure is not None:
-                raise self._last_failure
             if self._unopened is not None:
-                raise InternalError(f"{self.topic}-{self.number} is used before it is opened")
+                raise self._last_failure or InternalError(
+                    f"{self.topic}-{self.number} is used before it is opened"
+                )
         return log
 
     # ----------------------------------------------------------------------------------------- positions
@@ -269,7 +274,10 @@ class PartitionLog:
         """Appends a producer's batch; see TopicLog.produce, which raises."""
         log = self._readable()
         if log is None:
-            raise InternalError(f"{self.topic}-{self.number} has no log to append to")
+            # It is empty still, so that only those who append are refused.
+            raise self._last_failure or InternalError(
+                f"{self.topic}-{self.number} has no log to append to"
+            )
         appended = log.produce(
             records,
             batch_bytes_max=rules.batch_bytes_max,

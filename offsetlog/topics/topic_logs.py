@@ -105,10 +105,9 @@ class TopicLogs:
         )
         self._partitions: dict[Key, PartitionLog] = {}
         self._openings = Openings(
-            loop, self._open_partition, self._close, self._found_unsound, open_logs_max
+            loop, self._open_partition, self._close, self._follow_settings, open_logs_max
         )
         self._deleting: set[str] = set()
-        self._settings_changes = 0
         self._known_producer_id = -1
         self._counting = threading.Lock()
         #: When logs that are not open were last swept, and compacted, in ms since 1970.
@@ -144,10 +143,6 @@ class TopicLogs:
                 continue
             _log.error("%s-%d: not opened: %s", *key, result)
             partition.refuse(result)
-            self._found_unsound()
-
-    def _found_unsound(self) -> None:
-        self._directory.is_sound_elsewhere = False
 
     def _open_found(
         self, found: list[Key], options: Mapping[str, TopicOptions], unfinished: set[Key]
@@ -201,14 +196,12 @@ class TopicLogs:
     def _open_partition(self, partition: PartitionLog, unopened: Unopened | None) -> TopicLog:
         # On a thread; see OpenLog.
         key = (partition.topic, partition.number)
-        changes, options = self._settings_changes, self._options_of(partition.topic)
+        options = self._options_of(partition.topic)
         if unopened is None:
             check_place(self._directory, *key)
         log = self._open(key, options, unopened or Unopened(-1, -1, 0, self._directory.was_clean))
         if unopened is None:
             self._directory.recovered_elsewhere.add(self._path(key).name)
-        if changes != self._settings_changes:
-            log.change_settings(self._options_of(partition.topic).settings)
         return log
 
     def _path(self, key: tuple[str, int]) -> Path:
@@ -357,16 +350,16 @@ class TopicLogs:
 
     def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
         # None where there is none, or it is not clean.
-        try:
-            unopened, log = partition.unopened, partition.log
-        except OffsetLogError:
-            return None  # it could not be opened, and was reported
+        if partition.is_unsound:
+            self._directory.is_sound_elsewhere = False
+            return None  # it could not be opened or closed, and was reported
+        unopened, log = partition.unopened, partition.log
         if log is not None:
             unopened = self._close_opened(key, log)
         if unopened is None:
             return None
         if not unopened.is_clean:
-            self._found_unsound()
+            self._directory.is_sound_elsewhere = False
             return None
         topic_id = self._options_of(key[0]).topic_id
         return StoppedLog(topic_id, unopened.recovery_point, unopened.leader_epoch)
@@ -455,15 +448,19 @@ class TopicLogs:
 
     def change_settings(self, topic: str) -> None:
         """Has the open logs of a topic follow its settings, which have changed."""
-        self._settings_changes += 1
-        settings = self._options_of(topic).settings
+        self._openings.settings_have_changed()
         for key, log in self._open_logs():
-            if key[0] != topic:
-                continue
-            try:
-                log.change_settings(settings)
-            except OffsetLogError as failure:
-                _log.error("%s-%d: follows its changed settings with the next start: %s", *key, failure)
+            if key[0] == topic:
+                self._follow_settings(self._partitions[key], log)
+
+    def _follow_settings(self, partition: PartitionLog, log: TopicLog) -> None:
+        try:
+            log.change_settings(self._settings_of(partition.topic))
+        except ClosedError:
+            pass  # its topic was deleted
+        except OffsetLogError as failure:
+            place = f"{partition.topic}-{partition.number}"
+            _log.error("%s: follows its changed settings with the next start: %s", place, failure)
 
     def _open_logs(self) -> list[tuple[tuple[str, int], TopicLog]]:
         found = []

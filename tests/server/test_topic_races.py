@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from offsetlog import error_codes
 from offsetlog._native.clocks import ManualClock
+from offsetlog.errors import StorageError
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
     DeleteTopicsRequest,
@@ -21,7 +23,7 @@ from offsetlog.topics import opening as opening_module
 
 from .batches import keyed_batch, produced_batch
 from .running import SECONDS, Client, RunningServer
-from .topic_requests import FETCH, NOW, create, delete, fetch, fetch_request, produce, until
+from .topic_requests import FETCH, NOW, create, delete, fetch, fetch_request, list_offset, produce, until
 
 #: Compacted at every look; each batch begins a segment, so that all but the last one is closed.
 EAGER = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0"}
@@ -320,3 +322,69 @@ def test_a_log_that_is_the_dirtiest_by_now_is_compacted_next(tmp_path, monkeypat
         monkeypatch.setattr(compaction, "clean_topic", dirty_the_third)
         begin_compaction(running).result(SECONDS)
         assert cleaned == ["first-0", "third-0", "second-0"]
+
+
+# ------------------------------------------------------------------------------------------- openings
+
+
+def test_settings_that_change_while_a_log_is_opened_count(data):
+    with (
+        RunningServer(data) as running,
+        Client(running.address) as client,
+        Client(running.address) as reader,
+    ):
+        openings = running.server.node.topics._openings
+        openings._open_log = opened = Held(openings._open_log, lambda *_: True, after=True)
+        reader.send(encode_request(fetch_request(0), FETCH, 7, None))
+        opened.wait()
+        alter(client, "orders", "segment.ms", "1")
+        opened.go()
+        assert reader.receive() is not None
+        for later in range(1, 4):
+            produce(client, produced_batch(1, timestamp=NOW + 10 * later))
+        assert len(list((data / "orders-0").glob("*.log"))) == 4
+
+
+def fail_once(running: RunningServer) -> None:
+    """Has the next opening or making of a log fail for want of files."""
+    openings = running.server.node.topics._openings
+    open_log = openings._open_log
+
+    def fail(*_):
+        openings._open_log = open_log
+        raise StorageError("open: Too many open files")
+
+    openings._open_log = fail
+
+
+def test_a_log_that_could_not_be_made_is_empty_for_its_readers(tmp_path):
+    failed = error_codes.KAFKA_STORAGE_ERROR.code
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        create(client)
+        fail_once(running)
+        assert produce(client, batch()).error_code == failed
+        found = fetch(client, 0)
+        assert (found.error_code, found.high_watermark) == (0, 0)
+        assert list_offset(client, -1).error_code == 0
+        # What was half made is looked at by a start, unless it was made later.
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
+        fail_once(running)
+        assert produce(client, batch()).error_code == failed
+        assert produce(client, batch()).base_offset == 0
+
+
+def test_a_log_that_was_opened_in_the_end_leaves_a_clean_stop(data):
+    with RunningServer(data) as running, Client(running.address) as client:
+        fail_once(running)
+        assert fetch(client, 0).error_code == error_codes.KAFKA_STORAGE_ERROR.code
+        assert fetch(client, 0).high_watermark == 1
+    assert (data / ".kafka_cleanshutdown").exists()
+    with RunningServer(data) as running, Client(running.address) as client:
+        assert open_count(running) == 0
+        fail_once(running)
+        assert fetch(client, 0).error_code == error_codes.KAFKA_STORAGE_ERROR.code
+    # Nobody has looked again.
+    assert not (data / ".kafka_cleanshutdown").exists()
+    with RunningServer(data) as running, Client(running.address) as client:
+        assert fetch(client, 0).high_watermark == 1
