@@ -4,7 +4,7 @@
  * A producer has at most five requests on their way to a partition.  One that is sent again, since
  * its answer was lost, is recognised by its sequence numbers and answered as the first time.  After
  * an open the log knows the last batch of each producer (log/files/producers.h), and not the four
- * before it.
+ * before it, unless the process that closed it hands them over (ol_topic_log_swap_recent).
  *
  * Ownership: zeroed memory is an empty set, which owns its entries.  Locks: none; the owner of the
  * log holds its writer's lock.

@@ -58,6 +58,14 @@ void ol_topic_log_abandon(ol_topic_log *topic) {
     free_rest(topic);
 }
 
+void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent) {
+    pthread_mutex_lock(&topic->writer);
+    ol_recent_batches mine = topic->recent;
+    topic->recent = *recent;
+    *recent = mine;
+    pthread_mutex_unlock(&topic->writer);
+}
+
 ol_log *ol_topic_log_log(const ol_topic_log *topic) { return topic->log; }
 
 /* ------------------------------------------------------------ appending */

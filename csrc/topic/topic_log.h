@@ -13,6 +13,7 @@
 
 #include "log/log.h"
 #include "topic/produced_batch.h"
+#include "topic/recent_batches.h"
 
 typedef struct ol_topic_log ol_topic_log;
 
@@ -28,6 +29,11 @@ int ol_topic_log_open(const ol_log_options *options, int32_t leader_epoch, ol_to
  * under way. */
 int ol_topic_log_close(ol_topic_log *topic, int64_t *end, ol_error *error) OL_NODISCARD;
 void ol_topic_log_abandon(ol_topic_log *topic);
+
+/* Exchanges what the log knows of its producers' last batches for `recent`: an empty set takes it
+ * from a log that is about to be closed, and hands it to the one that is opened next, to which
+ * nothing was appended in between. */
+void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent);
 
 /* The log, for everything that is not [writer]. */
 ol_log *ol_topic_log_log(const ol_topic_log *topic);

@@ -1258,6 +1258,13 @@ cdef extern from "log/log.h" nogil:
                                void *context, ol_error *error) noexcept
 
 
+cdef extern from "topic/recent_batches.h" nogil:
+    ctypedef struct ol_recent_batches:
+        pass
+
+    void ol_recent_batches_free(ol_recent_batches *recent) noexcept
+
+
 cdef extern from "topic/topic_log.h" nogil:
     ctypedef struct ol_topic_log:
         pass
@@ -1307,6 +1314,7 @@ cdef extern from "topic/topic_log.h" nogil:
                           ol_log_recovery *recovery, ol_error *error) noexcept
     int ol_topic_log_close(ol_topic_log *topic, int64_t *end, ol_error *error) noexcept
     void ol_topic_log_abandon(ol_topic_log *topic) noexcept
+    void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent) noexcept
     ol_log *ol_topic_log_log(const ol_topic_log *topic) noexcept
     int64_t ol_topic_log_first_unstable(ol_topic_log *topic) noexcept
     int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic) noexcept

@@ -1,6 +1,10 @@
-from offsetlog._native.csrc cimport ol_topic_log
+from offsetlog._native.csrc cimport ol_recent_batches, ol_topic_log
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
+
+
+cdef class RecentBatches:
+    cdef ol_recent_batches recent
 
 
 cdef class TopicLog:

@@ -49,6 +49,8 @@ from offsetlog._native.csrc cimport (
     ol_slice_of,
     ol_topic_log,
     ol_topic_log_abandon,
+    ol_topic_log_swap_recent,
+    ol_recent_batches_free,
     ol_topic_log_change_config,
     ol_topic_log_close,
     ol_topic_log_first_unstable,
@@ -109,6 +111,14 @@ cdef void _set_config(ol_log_config *config, settings) except *:
     config.index_interval_bytes = settings.index_interval_bytes
     config.segment_index_bytes = settings.segment_index_bytes
     config.producer_expiration_ms = settings.producer_id_expiration_ms
+
+
+@cython.final
+cdef class RecentBatches:
+    """The last batches of a log's producers, kept while the log is closed, so that one that is sent again is known."""
+
+    def __dealloc__(self):
+        ol_recent_batches_free(&self.recent)
 
 
 @cython.final
@@ -216,6 +226,19 @@ cdef class TopicLog:
             with nogil:
                 check(ol_topic_log_close(handle, &end, &error), &error)
         return end
+
+    def swap_recent_batches(self, RecentBatches recent not None):
+        """Exchanges what the log knows of its producers' last batches for what is given.
+
+        It is taken before a close with an empty set, and given after the open that follows.
+
+        Raises:
+            ClosedError: the log is closed.
+        """
+        self.enter()
+        with nogil:
+            ol_topic_log_swap_recent(self.handle, &recent.recent)
+        self.leave()
 
     def abandon(self):
         """Lets the log go without writing a byte."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from offsetlog._native.topic_log import TopicLog
+from offsetlog._native.topic_log import RecentBatches, TopicLog
 from offsetlog.errors import ClosedError, InternalError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
@@ -25,12 +25,14 @@ class Unopened(NamedTuple):
         recovery_point, start: of the checkpoints, -1 for none.
         leader_epoch: in which this process leads it, as far as is known.
         is_clean: whether it was closed cleanly.
+        recent: the last batches of its producers, where this process has closed it.
     """
 
     recovery_point: int
     start: int
     leader_epoch: int
     is_clean: bool
+    recent: RecentBatches | None = None
 
 
 class FlushOrder(Protocol):

@@ -17,7 +17,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from offsetlog._native.decompress import Decompressor
-from offsetlog._native.topic_log import TopicLog
+from offsetlog._native.topic_log import RecentBatches, TopicLog
 from offsetlog.directory.log_directory import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
@@ -187,6 +187,8 @@ class TopicLogs:
             recovery_point=unopened.recovery_point,
             log_start_offset=unopened.start,
         )
+        if unopened.recent is not None:
+            log.swap_recent_batches(unopened.recent)
         if log.recovery["torn_bytes"]:
             _log.warning("%s-%d: cut %d torn bytes", *key, log.recovery["torn_bytes"])
         if not log.is_writable:
@@ -374,10 +376,12 @@ class TopicLogs:
 
     def _close(self, log: TopicLog) -> Unopened:
         start, epoch, producer_id = log.start, log.leader_epoch, log.highest_producer_id
+        recent = RecentBatches()
+        log.swap_recent_batches(recent)
         end = log.close()
         with self._counting:
             self._known_producer_id = max(self._known_producer_id, producer_id)
-        return Unopened(end, start, epoch, is_clean=True)
+        return Unopened(end, start, epoch, is_clean=True, recent=recent)
 
     # ------------------------------------------------------------------------------------- from outside
 

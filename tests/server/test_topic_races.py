@@ -388,3 +388,17 @@ def test_a_log_that_was_opened_in_the_end_leaves_a_clean_stop(data):
     assert not (data / ".kafka_cleanshutdown").exists()
     with RunningServer(data) as running, Client(running.address) as client:
         assert fetch(client, 0).high_watermark == 1
+
+
+def test_a_batch_that_is_sent_again_is_known_after_its_log_was_closed(data):
+    with RunningServer(data) as running, Client(running.address) as client:
+        sent = [produced_batch(1, timestamp=NOW, producer=(7, 0, number)) for number in range(6)]
+        assert [produce(client, each).base_offset for each in sent] == [1, 2, 3, 4, 5, 6]
+        partition = running.server.node.topics._partitions["orders", 0]
+        for _ in range(2):
+            begin_close(running, partition)
+            until(lambda: open_count(running) == 0)
+            # Kafka knows the last five, too.
+            assert [produce(client, each).base_offset for each in sent[1:]] == [2, 3, 4, 5, 6]
+        assert produce(client, produced_batch(1, timestamp=NOW, producer=(7, 0, 6))).base_offset == 7
+        assert fetch(client, 0).high_watermark == 8
