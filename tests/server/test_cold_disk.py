@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from offsetlog import error_codes
-from offsetlog.protocol import encode_request
+from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -16,10 +16,15 @@ from offsetlog.protocol.messages import (
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
+    FetchResponse,
     InitProducerIdRequest,
     MetadataRequest,
     MetadataRequestTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestTopic,
+    OffsetForLeaderEpochRequestTopicPartition,
 )
+from offsetlog.server.handlers.fetch import _Fetch
 from offsetlog.server.metadata_store import FileMetadataStore
 from offsetlog.server.partition_logs import PositionsLog
 from offsetlog.topics.deletion import DeletedDirectories
@@ -28,7 +33,7 @@ from offsetlog.topics.topic_logs import TopicLogs
 
 from .batches import produced_batch
 from .running import SECONDS, Client, RunningServer
-from .topic_requests import FETCH, NOW, create, fetch, fetch_request, produce, produce_request
+from .topic_requests import FETCH, NOW, create, delete, fetch, fetch_request, list_offset, produce, produce_request
 
 
 class Slow:
@@ -140,6 +145,31 @@ def test_a_cold_read_of_positions_holds_up_no_other_client(server, client, monke
         assert correlation_id(reader) == 7
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_happens_during_a_first_cold_look_ends_the_wait(restarted, monkeypatch, is_deleted):
+    with (
+        # Called when the log was read.
+        Slow(monkeypatch, _Fetch, "_aborted", lambda *_: threading.current_thread().name != "server") as slow,
+        Client(restarted.address) as reader,
+        Client(restarted.address) as other,
+    ):
+        send(reader, fetch_request(3, max_wait_ms=3_600_000), FETCH)
+        assert slow.is_waiting.wait(SECONDS)
+        if is_deleted:
+            assert delete(other) == 0
+        else:
+            assert produce(other, produced_batch(1, timestamp=NOW)).base_offset == 3
+        slow.may_go_on.set()
+        frame = reader.receive()
+        assert frame is not None
+        answer = decode_response(FetchResponse, FETCH, frame)[1].responses[0].partitions[0]
+    if is_deleted:
+        assert answer.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
+    else:
+        assert (answer.error_code, answer.high_watermark) == (0, 4)
+        assert answer.records
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_log_that_opens_slowly_holds_up_no_other_client(tmp_path, monkeypatch, restart):
     with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
@@ -214,6 +244,11 @@ def test_a_slow_delete_holds_up_no_other_client_and_takes_no_records(server, cli
             refused = produce(client, produced_batch(1, timestamp=NOW), partition=partition)
             assert refused.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
             assert fetch(client, 0, partition=partition).error_code == refused.error_code
+            for time_ms in (-1, -2, NOW):
+                assert list_offset(client, time_ms, partition=partition).error_code == refused.error_code
+            epoch = OffsetForLeaderEpochRequestTopicPartition(partition, -1, 0)
+            asked = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderEpochRequestTopic("orders", (epoch,)),))
+            assert client.ask(asked, 4).topics[0].partitions[0].error_code == refused.error_code
         slow.may_go_on.set()
         assert correlation_id(deleter) == 7
     assert not list((tmp_path / "data").glob("orders-?"))

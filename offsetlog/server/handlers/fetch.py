@@ -111,6 +111,7 @@ class _Fetch:
             if place.log is not None
         }
         self._timer: asyncio.TimerHandle | None = None
+        self._was_off_loop = False
 
     def _place(self, topic: FetchRequestTopic, asked: FetchRequestTopicPartition) -> _Place:
         place = _place(self._node, self._exchange.version, topic, asked)
@@ -141,6 +142,7 @@ class _Fetch:
         self._node.disk.answer(self._exchange, self._read_cold(read, then))
 
     async def _read_cold(self, read: Callable[[], Read], then: Callable[[Read], None]) -> None:
+        self._was_off_loop = True
         try:
             found = await self._node.disk.run(read)
         finally:
@@ -172,6 +174,9 @@ class _Fetch:
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         self._exchange.on_abandoned(self._stop)
         self._exchange.wait()
+        # Between a read on another thread and the watch, what came has woken nobody.
+        if self._was_off_loop:
+            self._look()
 
     def _look(self) -> None:
         if self._has_enough():

@@ -183,6 +183,8 @@ def _offset(
             return Answer(number, log.code)
         end = log.last_stable_offset if is_committed_only else log.watermark
         return _found(log, number, asked.timestamp, end)
+    except ClosedError:  # its topic is being deleted
+        return Answer(number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code)
     except OffsetLogError:
         return Answer(number, error_codes.KAFKA_STORAGE_ERROR.code)
 
@@ -241,6 +243,8 @@ def _epoch_end(
         if isinstance(log, ErrorCode):
             return EpochAnswer(log.code, asked.partition)
         end = log.end_offset_for_epoch(asked.leader_epoch)
+    except ClosedError:  # its topic is being deleted
+        return EpochAnswer(error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, asked.partition)
     except OffsetLogError:
         return EpochAnswer(error_codes.KAFKA_STORAGE_ERROR.code, asked.partition)
     return EpochAnswer(0, asked.partition, end.epoch, end.end_offset)
