@@ -383,7 +383,7 @@ class Appended(NamedTuple):
         log_append_time: in ms, where the topic has it or the batch was there already; else -1.
         is_duplicate: the batch was in the log already: it was sent again.
         refusal: why it was refused, one of `_native.topic_log.REFUSALS`; "" where it was taken.
-        refused_records: the indexes of the records it was refused for; none for the batch as a whole.
+        refused_records: the indexes of the first 1000 records it was refused for; none for the batch as a whole.
         reason: the same in words.
     """
 

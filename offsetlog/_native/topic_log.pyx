@@ -83,6 +83,7 @@ cdef dict _REFUSALS = {
     OL_PRODUCE_INVALID_PRODUCER_EPOCH: "invalid_producer_epoch",
 }
 REFUSALS = frozenset(_REFUSALS.values())
+cdef size_t REFUSED_RECORDS_MAX = 1000
 
 
 cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules, str reason):
@@ -93,12 +94,13 @@ cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules,
     cdef list found = []
     if produced.refused_record >= 0:
         # A compressed batch may have, or say, far more records than it has bytes.
-        capacity = min(<size_t>produced.batch.record_count, produced.batch.size)
+        capacity = min(<size_t>produced.batch.record_count, REFUSED_RECORDS_MAX)
         indexes = <int32_t *>malloc(capacity * sizeof(int32_t))
         if indexes == NULL:
             raise MemoryError
         try:
-            count = ol_produced_batch_refused(produced, rules, indexes, capacity)
+            with nogil:
+                count = ol_produced_batch_refused(produced, rules, indexes, capacity)
             found = [indexes[index] for index in range(count)]
         finally:
             free(indexes)

@@ -29,10 +29,16 @@ class DiskWork:
         self._loop = loop
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-disk")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._one_at_a_time = asyncio.Lock()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Calls a function on a thread, and returns what it does."""
         return await self._loop.run_in_executor(self._pool, function)
+
+    async def run_alone(self, function: Callable[[], T]) -> T:
+        """As `run`, for what takes much memory: one of these at a time, in the order of the calls."""
+        async with self._one_at_a_time:
+            return await self.run(function)
 
     def answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
         """Has a coroutine answer a request; the next ones of its connection wait for the answer.

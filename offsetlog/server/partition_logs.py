@@ -221,12 +221,23 @@ class PartitionLogs:
             wanted: topics and numbers of partitions; those that are not there are passed over.
             makes: whether logs that are not there yet are to be made.
         """
-        found = [
+        found = self._found(wanted, takes_internal=not makes)
+        return found if any(each.needs_opening(makes=makes) for each in found) else []
+
+    def writables(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
+        """The logs of those of some partitions that clients produce to."""
+        return self._found(wanted, takes_internal=False)
+
+    def _found(
+        self, wanted: Iterable[tuple[Topic, int]], *, takes_internal: bool
+    ) -> list[PartitionLog]:
+        return [
             self.writable(topic, number)
             for topic, number in wanted
-            if topic.name != OFFSETS_TOPIC and not (makes and topic.is_internal) and 0 <= number < topic.partitions
+            if topic.name != OFFSETS_TOPIC
+            and (takes_internal or not topic.is_internal)
+            and 0 <= number < topic.partitions
         ]
-        return found if any(each.needs_opening(makes=makes) for each in found) else []
 
     def use(
         self, partitions: Collection[PartitionLog], *, makes: bool = False

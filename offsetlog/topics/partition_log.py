@@ -274,13 +274,19 @@ class PartitionLog:
 
     def produce(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
         """Appends a producer's batch; see TopicLog.produce, which raises."""
+        appended = self.append(records, rules, now_ms, takes_zstd=takes_zstd)
+        self.was_appended(appended, rules, len(records))
+        return appended
+
+    def append(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
+        """The part of `produce` that any thread may do; `was_appended` follows on the event loop."""
         log = self._readable()
         if log is None:
             # It is empty still, so that only those who append are refused.
             raise self._last_failure or InternalError(
                 f"{self.topic}-{self.number} has no log to append to"
             )
-        appended = log.produce(
+        return log.produce(
             records,
             batch_bytes_max=rules.batch_bytes_max,
             timestamp_min=now_ms - min(rules.before_max_ms, now_ms),
@@ -289,10 +295,18 @@ class PartitionLog:
             takes_zstd=takes_zstd,
             needs_keys=rules.needs_keys,
         )
-        if not appended.refusal:
-            self._keep_warm(appended, len(records))
-            self._was_appended(log, appended, rules)
-        return appended
+
+    def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
+        """Has what `append` appended, `size` bytes of it, flushed and seen.
+
+        Raises:
+            ClosedError: the partition was deleted meanwhile.
+        """
+        log = self._readable()
+        if appended.refusal or log is None:
+            return
+        self._keep_warm(appended, size)
+        self._have_flushed(log, appended, rules)
 
     def _keep_warm(self, appended: Appended, size: int) -> None:
         self._warm_bytes += size
@@ -300,7 +314,7 @@ class PartitionLog:
             self._warm_from, self._next_warm_from = self._next_warm_from, appended.next_offset
             self._warm_bytes = 0
 
-    def _was_appended(self, log: TopicLog, appended: Appended, rules: AppendRules) -> None:
+    def _have_flushed(self, log: TopicLog, appended: Appended, rules: AppendRules) -> None:
         if self._waits_for_disk:
             if appended.next_offset > log.flushed:
                 self._flushes.order(self)

@@ -23,6 +23,7 @@ from offsetlog.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestTopic,
     OffsetForLeaderEpochRequestTopicPartition,
+    ProduceResponse,
 )
 from offsetlog.server.handlers.fetch import _Fetch
 from offsetlog.server.metadata_store import FileMetadataStore
@@ -31,7 +32,7 @@ from offsetlog.topics.deletion import DeletedDirectories
 from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.topic_logs import TopicLogs
 
-from .batches import produced_batch
+from .batches import produced_batch, read_records
 from .running import SECONDS, Client, RunningServer
 from .topic_requests import FETCH, NOW, create, delete, fetch, fetch_request, list_offset, produce, produce_request
 
@@ -168,6 +169,43 @@ def test_what_happens_during_a_first_cold_look_ends_the_wait(restarted, monkeypa
     else:
         assert (answer.error_code, answer.high_watermark) == (0, 4)
         assert answer.records
+
+
+def test_batches_that_are_inflated_for_their_keys_hold_up_no_other_client(server, client, monkeypatch):
+    create(client, partitions=3, cleanup_policy="compact")
+    plain, packed = (produced_batch(2, timestamp=NOW, codec=codec) for codec in (0, 4))
+    for partition in range(3):
+        produce(client, plain, partition=partition)
+    with (
+        Slow(monkeypatch, PartitionLog, "append", lambda _, records, *__: records == packed) as slow,
+        Client(server.address) as first,
+        Client(server.address) as second,
+    ):
+        for number, sender in enumerate((first, second)):
+            send(sender, produce_request(packed, partition=number), 9, 1)
+            send(sender, ApiVersionsRequest("a", "1"), 3, 2)
+            assert slow.is_waiting.wait(SECONDS)
+        assert produce(client, plain).base_offset == 2
+        # They are inflated one after the other, however many clients send them.
+        assert len(set(slow.threads) - {"server"}) == 1
+        slow.may_go_on.set()
+        assert [correlation_id(each) for each in (first, second) for _ in range(2)] == [1, 2, 1, 2]
+    assert [list_offset(client, -1, partition=each).offset for each in range(3)] == [6, 4, 2]
+    assert read_records(fetch(client, 0).records)[1] == 6
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_inflated_takes_none_of_it(server, client, monkeypatch):
+    create(client, cleanup_policy="compact")
+    produce(client, produced_batch(1, timestamp=NOW))
+    with Slow(monkeypatch, PartitionLog, "append") as slow, Client(server.address) as sender:
+        send(sender, produce_request(produced_batch(1, timestamp=NOW, codec=4)), 9)
+        assert slow.is_waiting.wait(SECONDS)
+        assert delete(client) == 0
+        slow.may_go_on.set()
+        frame = sender.receive()
+    assert frame is not None
+    answer = decode_response(ProduceResponse, 9, frame)[1].responses[0].partition_responses[0]
+    assert answer.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION.code
 
 
 @pytest.mark.parametrize("restart", [False, True])

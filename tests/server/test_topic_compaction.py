@@ -10,10 +10,15 @@ from depth import by_depth, first_seed
 
 from offsetlog import error_codes
 from offsetlog._native.clocks import ManualClock
+from offsetlog.protocol.messages import (
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
+)
 
 from .batches import keyed_batch, produced_batch, read_records
 from .running import Client, RunningServer
-from .topic_requests import NOW, create, delete, fetch, list_offset, produce
+from .topic_requests import NOW, PRODUCE, create, delete, fetch, list_offset, produce
 
 DAY = 24 * 3600 * 1000
 CHECKPOINT = "cleaner-offset-checkpoint"
@@ -222,6 +227,19 @@ def test_records_without_a_key_are_refused(server, client, codec):
     assert produce(client, keyed_batch([(b"a", b"1"), (b"", b"")], timestamp=NOW, codec=codec)).error_code == 0
     create(client, "kept")
     assert produce(client, batch, topic="kept").error_code == 0
+
+
+def test_an_answer_names_few_of_many_records_without_a_key(server, client):
+    create(client, cleanup_policy="compact", partitions=12)
+    batch = produced_batch(5000, timestamp=NOW, key=None, value=b"", codec=4)
+    one = produce(client, batch)
+    assert [each.batch_index for each in one.record_errors] == list(range(1000))
+    data = tuple(ProduceRequestTopicDataPartitionData(number, batch) for number in range(12))
+    topics = (ProduceRequestTopicData("orders", partition_data=data),)
+    asked = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    answers = client.ask(asked, PRODUCE).responses[0].partition_responses
+    assert {each.error_code for each in answers} == {error_codes.INVALID_RECORD.code}
+    assert sum(len(each.record_errors) for each in answers) == 10_000
 
 
 def test_a_compressed_batch_that_lies_is_refused(server, client):

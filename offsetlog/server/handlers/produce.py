@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
@@ -59,6 +60,11 @@ BEFORE_THE_LOG = (
     "unsupported_compression",
 )
 
+#: Where a batch says how it is compressed (docs/format/batches.md §2.1).
+AT_CODEC, CODEC_BITS = 22, 7
+#: Refused records that an answer names, of all partitions; each with the reason in words.
+NAMED_RECORDS_MAX = 10_000
+
 Answer = ProduceResponseResponsePartitionResponse
 #: What a request has for each partition, once.
 Asked = list[ProduceRequestTopicData]
@@ -94,22 +100,45 @@ class _Place:
         return error_codes.REQUEST_TIMED_OUT
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    # What is to be appended to one partition.
+    topic: Topic
+    number: int
+    records: bytes
+    takes_zstd: bool
+
+
+#: Of a request, by topic.
+Places = list[list[_Place]]
+
+
 def produce(node: NodeState, exchange: Exchange) -> None:
     """Appends one batch a partition, and answers when the records are as safe as was asked for."""
     request: ProduceRequest = exchange.request.message
     refusal = _refusal(request)
     asked = _asked(request)
-    wanted = (
-        (found, each.index_)
+    wanted = [
+        (found, each)
         for topic in asked
         if refusal is None and (found := _topic(node, exchange.version, topic)) is not None
         for each in topic.partition_data
-    )
-    unopened = node.logs.unopened(wanted, makes=True)
-    if unopened:
-        node.disk.answer(exchange, _opened_first(node, exchange, asked, refusal, unopened))
+    ]
+    numbers = [(topic, each.index_) for topic, each in wanted]
+    unopened = node.logs.unopened(numbers, makes=True)
+    is_inflated = any(_is_inflated(topic, each.records or b"") for topic, each in wanted)
+    if unopened or is_inflated:
+        partitions = unopened or node.logs.writables(numbers)
+        node.disk.answer(exchange, _produce_slowly(node, exchange, asked, refusal, partitions))
     else:
-        _produce(node, exchange, asked, refusal)
+        _answer(exchange, asked, _appended(node, exchange, asked, refusal))
+
+
+def _is_inflated(topic: Topic, records: bytes) -> bool:
+    # Whether a batch is inflated to look for keys; what is no batch is refused before.
+    if len(records) <= AT_CODEC or not records[AT_CODEC] & CODEC_BITS or topic.is_internal:
+        return False
+    return AppendRules.of(topic.configs).needs_keys
 
 
 def _asked(request: ProduceRequest) -> Asked:
@@ -120,25 +149,33 @@ def _asked(request: ProduceRequest) -> Asked:
     ]
 
 
-async def _opened_first(
+async def _produce_slowly(
     node: NodeState,
     exchange: Exchange,
     asked: Asked,
     refusal: ErrorCode | None,
-    unopened: list[PartitionLog],
+    partitions: list[PartitionLog],
 ) -> None:
-    async with node.logs.use(unopened, makes=True):
-        _produce(node, exchange, asked, refusal)
+    async with node.logs.use(partitions, makes=True):
+        places = [
+            [await _appended_slowly(node, each) if isinstance(each, _Batch) else each for each in topic]
+            for topic in _placed(node, exchange, asked, refusal)
+        ]
+        _answer(exchange, asked, places)
 
 
-def _produce(
+def _appended(
     node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
-) -> None:
-    request: ProduceRequest = exchange.request.message
-    places = [
-        [_appended(node, exchange, topic, each, refusal) for each in topic.partition_data]
-        for topic in asked
+) -> Places:
+    return [
+        [_append(node, each) if isinstance(each, _Batch) else each for each in topic]
+        for topic in _placed(node, exchange, asked, refusal)
     ]
+
+
+def _answer(exchange: Exchange, asked: Asked, places: Places) -> None:
+    request: ProduceRequest = exchange.request.message
+    _name_fewer(places)
     if request.acks == NOBODY:
         _answer_nobody(exchange, places)
         return
@@ -156,6 +193,15 @@ def _produce(
     _wait(waiting, request.timeout_ms, reply)
 
 
+def _name_fewer(places: Places) -> None:
+    # A record of few bytes, or none that is compressed, costs an entry with the reason in words.
+    left = NAMED_RECORDS_MAX
+    for place in (each for topic in places for each in topic if each.answer.record_errors):
+        errors = place.answer.record_errors[:left]
+        place.answer = place.answer._replace(record_errors=errors)
+        left -= len(errors)
+
+
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
     if request.acks not in (ALL_REPLICAS, LEADER, NOBODY):
         return error_codes.INVALID_REQUIRED_ACKS
@@ -164,13 +210,23 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     return None
 
 
-def _appended(
+def _placed(
+    node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
+) -> list[list[_Place | _Batch]]:
+    # What is to be appended, and what is refused before.
+    return [
+        [_place(node, exchange, topic, each, refusal) for each in topic.partition_data]
+        for topic in asked
+    ]
+
+
+def _place(
     node: NodeState,
     exchange: Exchange,
     asked: ProduceRequestTopicData,
     data: ProduceRequestTopicDataPartitionData,
     refusal: ErrorCode | None,
-) -> _Place:
+) -> _Place | _Batch:
     number = data.index_
     if refusal is not None:
         return _Place(Answer(number, refusal.code, base_offset=-1))
@@ -187,7 +243,7 @@ def _appended(
         )
     if topic.is_internal:
         return _Place(Answer(number, error_codes.INVALID_TOPIC_EXCEPTION.code, base_offset=-1))
-    return _append(node, topic, number, data.records or b"", takes_zstd=exchange.version >= WITH_ZSTD)
+    return _Batch(topic, number, data.records or b"", exchange.version >= WITH_ZSTD)
 
 
 def _topic(node: NodeState, version: int, asked: ProduceRequestTopicData) -> Topic | None:
@@ -196,28 +252,55 @@ def _topic(node: NodeState, version: int, asked: ProduceRequestTopicData) -> Top
     return node.metadata.topic(asked.name)
 
 
-def _append(
-    node: NodeState, topic: Topic, number: int, records: bytes, *, takes_zstd: bool
-) -> _Place:
-    partition = node.logs.writable(topic, number)
-    rules = AppendRules.of(topic.configs)
+def _append(node: NodeState, batch: _Batch) -> _Place:
+    partition = node.logs.writable(batch.topic, batch.number)
     try:
         appended = partition.produce(
-            records, rules, node.groups.now_ms(), takes_zstd=takes_zstd
+            batch.records,
+            AppendRules.of(batch.topic.configs),
+            node.groups.now_ms(),
+            takes_zstd=batch.takes_zstd,
         )
-    except TooLargeError:
-        return _Place(Answer(number, error_codes.RECORD_LIST_TOO_LARGE.code, base_offset=-1))
-    except ClosedError:  # its topic is being deleted
-        return _Place(
-            Answer(number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, base_offset=-1)
-        )
+        return _answered(batch, partition, appended)
     except OffsetLogError as failure:
-        fields = {"topic": topic.name, "number": number}
-        _log.error("%s-%d: nothing was appended: %s", topic.name, number, failure, extra=fields)
-        return _Place(Answer(number, error_codes.KAFKA_STORAGE_ERROR.code, base_offset=-1))
+        return _failed(batch, failure)
+
+
+async def _appended_slowly(node: NodeState, batch: _Batch) -> _Place:
+    # On a thread where the batch is inflated.
+    if not _is_inflated(batch.topic, batch.records):
+        return _append(node, batch)
+    partition = node.logs.writable(batch.topic, batch.number)
+    rules = AppendRules.of(batch.topic.configs)
+    append = partial(
+        partition.append, batch.records, rules, node.groups.now_ms(), takes_zstd=batch.takes_zstd
+    )
+    try:
+        appended = await node.disk.run_alone(append)
+        partition.was_appended(appended, rules, len(batch.records))
+        return _answered(batch, partition, appended)
+    except OffsetLogError as failure:
+        return _failed(batch, failure)
+
+
+def _failed(batch: _Batch, failure: OffsetLogError) -> _Place:
+    error = error_codes.KAFKA_STORAGE_ERROR
+    if isinstance(failure, TooLargeError):
+        error = error_codes.RECORD_LIST_TOO_LARGE
+    elif isinstance(failure, ClosedError):  # its topic is being deleted
+        error = error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        name, number = batch.topic.name, batch.number
+        fields = {"topic": name, "number": number}
+        _log.error("%s-%d: nothing was appended: %s", name, number, failure, extra=fields)
+    return _Place(Answer(batch.number, error.code, base_offset=-1))
+
+
+def _answered(batch: _Batch, partition: PartitionLog, appended: Appended) -> _Place:
+    name, number = batch.topic.name, batch.number
     if appended.refusal:
-        fields = {"topic": topic.name, "number": number}
-        _log.info("%s-%d: a batch was refused: %s", topic.name, number, appended.reason, extra=fields)
+        fields = {"topic": name, "number": number}
+        _log.info("%s-%d: a batch was refused: %s", name, number, appended.reason, extra=fields)
         return _Place(_refused(number, appended, partition.start))
     answer = Answer(
         number,
@@ -243,7 +326,7 @@ def _refused(number: int, appended: Appended, log_start: int) -> Answer:
     return answer._replace(record_errors=errors, error_message=appended.reason)
 
 
-def _answer_nobody(exchange: Exchange, places: list[list[_Place]]) -> None:
+def _answer_nobody(exchange: Exchange, places: Places) -> None:
     failed = next((each for topic in places for each in topic if each.answer.error_code), None)
     if failed is None:
         exchange.reply_nothing()
@@ -276,7 +359,7 @@ def _wait(waiting: list[_Place], timeout_ms: int, reply: Callable[[], None]) -> 
         partition.watch(look)
 
 
-def _response(topics: list[tuple[str, bytes]], places: list[list[_Place]]) -> ProduceResponse:
+def _response(topics: list[tuple[str, bytes]], places: Places) -> ProduceResponse:
     return ProduceResponse(
         responses=tuple(
             ProduceResponseResponse(name, topic_id, tuple(each.answer for each in answers))
