@@ -16,6 +16,7 @@ from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Placement
 from offsetlog.server.producer_ids import ProducerIds
 from offsetlog.server.request_metrics import RequestMetrics
+from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs
 
 
@@ -43,6 +44,7 @@ class NodeState:
         metadata: topics and ids.
         placement: who leads what.
         topic_defaults: of new topics.
+        topic_logs: of topics that have no settings of their own.
         topics: the logs of ordinary topics.
         logs: finds the log of a partition.
         producer_ids: of idempotent producers.
@@ -60,6 +62,7 @@ class NodeState:
     metadata: MetadataStore
     placement: Placement
     topic_defaults: TopicDefaults
+    topic_logs: TopicLogSettings
     topics: TopicLogs
     logs: PartitionLogs
     producer_ids: ProducerIds

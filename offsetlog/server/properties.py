@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import ConfigError
-from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind
+from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind, check
 
 #: The size of a file; a larger one is none of properties.
 FILE_BYTES_MAX = 1 << 20
@@ -43,7 +43,7 @@ class Address(NamedTuple):
     port: int
 
 
-Value = int | bool | str | Address
+Value = int | bool | float | str | Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Property:
         form: what it is, if it is neither.
         divisor: how much of it is one unit of the setting, as 1000 where that is in seconds.
         factor: how many units of the setting it is, as 60000 for minutes where that is in ms.
+        of_topic: the setting of topics whose type and domain it has, if that is a list or a fraction.
     """
 
     meaning: str
@@ -70,6 +71,7 @@ class Property:
     form: str = ""
     divisor: int = 1
     factor: int = 1
+    of_topic: str = ""
 
     @property
     def allowed(self) -> str:
@@ -83,6 +85,8 @@ class Property:
     @property
     def kind(self) -> Kind:
         """Its type, as DescribeConfigs names it."""
+        if self.of_topic:
+            return TOPIC_CONFIGS[self.of_topic].kind
         if self.form or (self.choices and self.choices != BOOLEAN):
             return Kind.STRING
         if self.choices:
@@ -97,6 +101,8 @@ class Property:
         """
         if self.form in (LISTENER, HTTP_LISTENER):
             return _address(text, self.form)
+        if self.of_topic:
+            return _value_of_topic(self.of_topic, text)
         if self.form:
             return _line(text)
         if self.choices:
@@ -141,16 +147,35 @@ def _line(text: str) -> str:
     return text
 
 
+def _value_of_topic(config: str, text: str) -> str | float:
+    try:
+        check(config, text)
+    except ConfigError:
+        raise ValueError from None
+    return float(text) if TOPIC_CONFIGS[config].kind is Kind.DOUBLE else text
+
+
+def _meaning_of_topics(config: str) -> str:
+    text = TOPIC_CONFIGS[config].documentation
+    return f"topics that do not set `{config}`: {text[0].lower()}{text[1:-1]}"
+
+
 def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:
     # The broker's default of a topic's setting has the domain of that.
     setting = TOPIC_CONFIGS[config]
     return Property(
-        f"topics that do not set `{config}`: {setting.documentation[0].lower()}{setting.documentation[1:-1]}",
+        _meaning_of_topics(config),
         setting.default,
         (f"topic_logs.{field}",),
         int(setting.smallest) if smallest is None else smallest,
         int(setting.largest),
     )
+
+
+def _of_topics_in_form(config: str, field: str, form: str) -> Property:
+    # Likewise of a list or a fraction.
+    default, place = TOPIC_CONFIGS[config].default, f"topic_logs.{field}"
+    return Property(_meaning_of_topics(config), default, (place,), form=form, of_topic=config)
 
 
 #: By Kafka's name, or by ours where Kafka has no such thing.
@@ -276,6 +301,9 @@ PROPERTIES: dict[str, Property] = {
         1,
         LONG_MAX,
     ),
+    "log.cleaner.min.cleanable.ratio": _of_topics_in_form(
+        "min.cleanable.dirty.ratio", "min_cleanable_dirty_ratio", "a number from 0 to 1"
+    ),
     "log.cleaner.delete.retention.ms": _of_topics("delete.retention.ms", "delete_retention_ms"),
     "log.cleaner.min.compaction.lag.ms": _of_topics("min.compaction.lag.ms", "min_compaction_lag_ms"),
     "log.cleaner.max.compaction.lag.ms": _of_topics("max.compaction.lag.ms", "max_compaction_lag_ms"),
@@ -287,6 +315,9 @@ PROPERTIES: dict[str, Property] = {
         "true",
         ("topics.auto_create",),
         choices=BOOLEAN,
+    ),
+    "log.cleanup.policy": _of_topics_in_form(
+        "cleanup.policy", "cleanup_policy", "delete, compact, or both with a comma"
     ),
     "log.segment.bytes": _of_topics("segment.bytes", "segment_bytes"),
     "log.roll.ms": _of_topics("segment.ms", "segment_ms"),

@@ -280,6 +280,7 @@ class Server:
             metadata,
             OneNode(own),
             settings.topics,
+            settings.topic_logs,
             topics,
             PartitionLogs(manager, topics, loop),
             ProducerIds(metadata, topics.highest_producer_id()),

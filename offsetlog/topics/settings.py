@@ -116,15 +116,15 @@ class AppendRules(NamedTuple):
     flush_ms: int = LONG_MAX
 
     @classmethod
-    def of(cls, configs: Mapping[str, str]) -> AppendRules:
-        """Those of a topic with these settings of its own."""
+    def of(cls, configs: Mapping[str, str], defaults: TopicLogSettings) -> AppendRules:
+        """Those of a topic with these settings of its own, and the node's defaults."""
         default = cls()
         return cls(
             number(configs, "max.message.bytes", default.batch_bytes_max),
             number(configs, "message.timestamp.before.max.ms", default.before_max_ms),
             number(configs, "message.timestamp.after.max.ms", default.after_max_ms),
             configs.get("message.timestamp.type") == "LogAppendTime",
-            "compact" in configs.get("cleanup.policy", ""),
+            "compact" in configs.get("cleanup.policy", defaults.cleanup_policy),
             number(configs, "flush.messages", default.flush_messages),
             number(configs, "flush.ms", default.flush_ms),
         )

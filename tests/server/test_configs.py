@@ -45,7 +45,7 @@ def test_defaults_can_be_and_are_those_of_the_log():
         configs.check(name, config.default)
         assert config.documentation
     assert TopicLogSettings().of(configs.effective({})) == TopicLogSettings()
-    assert AppendRules.of(configs.effective({})) == AppendRules()
+    assert AppendRules.of(configs.effective({}), TopicLogSettings()) == AppendRules()
 
 
 @pytest.mark.parametrize(

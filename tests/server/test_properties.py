@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from offsetlog import error_codes
 from offsetlog.cli.app import run
 from offsetlog.errors import ConfigError
 from offsetlog.protocol.messages import (
@@ -21,7 +22,9 @@ from offsetlog.server.configuration import settings_of
 from offsetlog.server.properties import FILE_BYTES_MAX, PROPERTIES, Given, read_properties
 from offsetlog.server.server import ServerSettings
 
+from .batches import produced_batch
 from .running import Client, RunningServer
+from .topic_requests import NOW, create, produce
 
 #: One value of each property that is not its default.
 OTHER = {
@@ -30,6 +33,8 @@ OTHER = {
     "metrics.listener": "http://localhost:0",
     "advertised.listeners": "PLAINTEXT://broker.example:1",
     "offsets.commit.durability": "process",
+    "log.cleanup.policy": "compact, delete",
+    "log.cleaner.min.cleanable.ratio": "0.25",
 }
 
 
@@ -114,6 +119,9 @@ def test_values_reach_the_part_that_they_are_for(tmp_path):
         ("advertised.listeners=PLAINTEXT://[::]:1", r":1: advertised\.listeners must name one host"),
         ("metrics.listener=PLAINTEXT://a:1", "metrics.listener must be http://HOST:PORT"),
         ("metrics.listener=http://:1", ":1: there is no security yet"),
+        ("log.cleanup.policy=compacted", r"log\.cleanup\.policy must be delete, compact, or both .*, not 'compacted'"),
+        ("log.cleaner.min.cleanable.ratio=1.5", r"ratio must be a number from 0 to 1, not '1\.5'"),
+        ("log.cleaner.min.cleanable.ratio=nan", r"ratio must be a number from 0 to 1, not 'nan'"),
         ("log.dirs=/a,/b", "log.dirs must be one directory"),
         ("num.partitions=1\r\nnum.partitions=2", r":2: num\.partitions is given a second time, after line 1"),
         ("group.max.session.timeout.ms=1", r":1: group\.min\.session\.timeout\.ms \(6000\) is above"),
@@ -174,6 +182,21 @@ def test_the_server_acts_on_them_and_says_so(tmp_path):
         entries = {each.name: each for each in of_topic.configs}
         assert (entries["segment.bytes"].value, entries["segment.bytes"].config_source) == ("2097152", 4)
         assert (entries["segment.ms"].value, entries["segment.ms"].config_source) == ("604800000", 5)
+
+
+def test_the_policy_of_topics_without_one_is_that_of_the_node(tmp_path):
+    found = settings("log.cleanup.policy=compact", tmp_path)
+    running = RunningServer(tmp_path / "data", properties=found.properties, topic_logs=found.topic_logs)
+    with running, Client(running.address) as client:
+        create(client)
+        create(client, "kept", cleanup_policy="delete")
+        for codec in (0, 4):
+            batch = produced_batch(1, timestamp=NOW, key=None, codec=codec)
+            assert produce(client, batch).error_code == error_codes.INVALID_RECORD.code
+            assert produce(client, batch, topic="kept").error_code == 0
+        described = client.ask(DescribeConfigsRequest((DescribeConfigsRequestResource(2, "orders", None),)), 4)
+        policy = next(each for each in described.results[0].configs if each.name == "cleanup.policy")
+        assert (policy.value, policy.config_source) == ("compact", 4)
 
 
 @pytest.mark.parametrize(

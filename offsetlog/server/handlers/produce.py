@@ -126,7 +126,7 @@ def produce(node: NodeState, exchange: Exchange) -> None:
     ]
     numbers = [(topic, each.index_) for topic, each in wanted]
     unopened = node.logs.unopened(numbers, makes=True)
-    is_inflated = any(_is_inflated(topic, each.records or b"") for topic, each in wanted)
+    is_inflated = any(_is_inflated(node, topic, each.records or b"") for topic, each in wanted)
     if unopened or is_inflated:
         partitions = unopened or node.logs.writables(numbers)
         node.disk.answer(exchange, _produce_slowly(node, exchange, asked, refusal, partitions))
@@ -134,11 +134,15 @@ def produce(node: NodeState, exchange: Exchange) -> None:
         _answer(exchange, asked, _appended(node, exchange, asked, refusal))
 
 
-def _is_inflated(topic: Topic, records: bytes) -> bool:
+def _is_inflated(node: NodeState, topic: Topic, records: bytes) -> bool:
     # Whether a batch is inflated to look for keys; what is no batch is refused before.
     if len(records) <= AT_CODEC or not records[AT_CODEC] & CODEC_BITS or topic.is_internal:
         return False
-    return AppendRules.of(topic.configs).needs_keys
+    return _rules(node, topic).needs_keys
+
+
+def _rules(node: NodeState, topic: Topic) -> AppendRules:
+    return AppendRules.of(topic.configs, node.topic_logs)
 
 
 def _asked(request: ProduceRequest) -> Asked:
@@ -257,7 +261,7 @@ def _append(node: NodeState, batch: _Batch) -> _Place:
     try:
         appended = partition.produce(
             batch.records,
-            AppendRules.of(batch.topic.configs),
+            _rules(node, batch.topic),
             node.groups.now_ms(),
             takes_zstd=batch.takes_zstd,
         )
@@ -268,10 +272,10 @@ def _append(node: NodeState, batch: _Batch) -> _Place:
 
 async def _appended_slowly(node: NodeState, batch: _Batch) -> _Place:
     # On a thread where the batch is inflated.
-    if not _is_inflated(batch.topic, batch.records):
+    if not _is_inflated(node, batch.topic, batch.records):
         return _append(node, batch)
     partition = node.logs.writable(batch.topic, batch.number)
-    rules = AppendRules.of(batch.topic.configs)
+    rules = _rules(node, batch.topic)
     append = partial(
         partition.append, batch.records, rules, node.groups.now_ms(), takes_zstd=batch.takes_zstd
     )
