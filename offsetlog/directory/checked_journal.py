@@ -1,6 +1,7 @@
 """A small file of JSON whose changes cost what they are, and not what the file is.
 
-Its first line has the whole content, each further line one change since; every line carries a checksum.
+Its first line has the whole content, each further line the changes of one append since; every line carries
+a checksum.  One append is one line, so that whatever pages of it a crash has lost, the last line alone is torn.
 When the changes have outgrown the content, the file is replaced by one of a single line.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class CheckedJournal:
     def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Returns the content and the changes made to it since, the oldest first.
 
-        The last change, if a crash has left a part of it, is reported and dropped.  A file of format 1,
+        The last append, if a crash has left a part of it, is reported and dropped.  A file of format 1,
         which is one indented object, is read as content without changes.
 
         Raises:
@@ -63,7 +64,7 @@ class CheckedJournal:
         # A page that did not reach the disk is zeros; no line that was written has one.
         while lines and b"\0" in lines[-1]:
             torn = lines.pop() + b"\n" + torn
-        changes = [self._change(line, number) for number, line in enumerate(lines, 2)]
+        changes = [each for number, line in enumerate(lines, 2) for each in self._changes(line, number)]
         self._content_bytes = len(first)
         self._size = None if torn else len(data)
         if torn:
@@ -78,10 +79,18 @@ class CheckedJournal:
             raise UnsupportedVersionError(
                 f"its format is {line.get('format')}; this version reads 1 and {FORMAT}", path=self.path
             )
-        return self._checked(line, "content", 1)
+        content = self._checked(line, "content", 1)
+        if not isinstance(content, dict):
+            raise self._damaged(1)
+        return content
 
-    def _change(self, text: bytes, number: int) -> dict[str, Any]:
-        return self._checked(self._parsed(text, number), "change", number)
+    def _changes(self, text: bytes, number: int) -> list[dict[str, Any]]:
+        line = self._parsed(text, number)
+        # Earlier versions wrote a line for each change.
+        found = self._checked(line, "changes", number) if "changes" in line else [self._checked(line, "change", number)]
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise self._damaged(number)
+        return found
 
     def _parsed(self, text: bytes, number: int) -> dict[str, Any]:
         try:
@@ -92,15 +101,18 @@ class CheckedJournal:
             raise CorruptionError(f"line {number} is no object", path=self.path)
         return line
 
-    def _checked(self, line: dict[str, Any], key: str, number: int) -> dict[str, Any]:
+    def _checked(self, line: dict[str, Any], key: str, number: int) -> Any:
         found = line.get(key)
-        if not isinstance(found, dict) or line.get("checksum") != _checksum(found):
-            raise CorruptionError(
-                f"the checksum of line {number} does not fit it: the file was changed or damaged; "
-                "restore it from a copy",
-                path=self.path,
-            )
+        if line.get("checksum") != _checksum(found):
+            raise self._damaged(number)
         return found
+
+    def _damaged(self, number: int) -> CorruptionError:
+        return CorruptionError(
+            f"the checksum of line {number} does not fit it: the file was changed or damaged; "
+            "restore it from a copy",
+            path=self.path,
+        )
 
     def append(self, changes: Sequence[dict[str, Any]]) -> bool:
         """Appends changes in one write; False, with nothing written, where `replace` has to be called instead.
@@ -111,13 +123,13 @@ class CheckedJournal:
         size = self._size
         if size is None or size - self._content_bytes > max(CHANGES_BYTES_MIN, self._content_bytes):
             return False
-        lines = b"".join(_line({"checksum": _checksum(each), "change": each}) for each in changes)
-        if size + len(lines) > FILE_BYTES_MAX:
+        line = _line({"checksum": _checksum(changes), "changes": changes})
+        if size + len(line) > FILE_BYTES_MAX:
             return False
-        # Whether lines whose write failed are in the file is not known.
+        # Whether a line whose write failed is in the file is not known.
         self._size = None
-        self._fs.append_to_file(self.path, size, lines)
-        self._size = size + len(lines)
+        self._fs.append_to_file(self.path, size, line)
+        self._size = size + len(line)
         return True
 
     def replace(self, content: dict[str, Any]) -> None:
@@ -138,10 +150,10 @@ class CheckedJournal:
         self._size = self._content_bytes = len(line)
 
 
-def _line(fields: dict[str, Any]) -> bytes:
+def _line(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def _checksum(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hash_of(text.encode())

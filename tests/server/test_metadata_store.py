@@ -143,6 +143,44 @@ def test_a_change_that_a_crash_cut_is_dropped_and_reported(tmp_path, caplog):
     assert "topic-9" in opened(tmp_path).topics()
 
 
+@pytest.mark.parametrize("page", [512, 4096])
+def test_an_append_of_which_any_pages_were_lost_is_dropped_as_a_whole(tmp_path, caplog, page):
+    store = opened(tmp_path)
+    asyncio.run(store.put_topics((topic(1),)))
+    before = state(store)
+    size = (tmp_path / FILE).stat().st_size
+    asyncio.run(store.put_topics([topic(number, note="y" * 60) for number in range(2, 100)]))
+    data = (tmp_path / FILE).read_bytes()
+    assert state(opened(tmp_path)) == state(store)
+    starts = range(size - size % page, len(data), page)
+    assert len(starts) > 2
+    draw = random.Random(first_seed())
+    lost = [[start] for start in starts] + [draw.sample(starts, draw.randrange(2, len(starts))) for _ in range(20)]
+    for pages in lost:
+        torn = bytearray(data)
+        for start in pages:
+            # What was in the page before stays: the file grew, and its new bytes are zeros.
+            begin, end = max(start, size), min(start + page, len(data))
+            torn[begin:end] = bytes(end - begin)
+        (tmp_path / FILE).write_bytes(torn)
+        caplog.clear()
+        assert state(opened(tmp_path)) == before, pages
+        assert "dropped" in caplog.text
+
+
+def test_lines_of_one_change_are_read(tmp_path):
+    store = opened(tmp_path)
+    asyncio.run(store.put_topics((topic(1), topic(2))))
+    first, line, _ = (tmp_path / FILE).read_bytes().split(b"\n")
+    lines = [first]
+    for change in json.loads(line)["changes"]:
+        text = json.dumps(change, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        each = {"checksum": xxhash.xxh3_64_hexdigest(text.encode()), "change": change}
+        lines.append(json.dumps(each, separators=(",", ":")).encode())
+    (tmp_path / FILE).write_bytes(b"\n".join(lines) + b"\n")
+    assert state(opened(tmp_path)) == state(store)
+
+
 def test_damage_before_the_end_is_refused_at_every_byte(tmp_path):
     data = _with_three_topics(tmp_path)
     last = data.rindex(b"\n", 0, -1) + 1
