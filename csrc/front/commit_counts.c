@@ -13,6 +13,8 @@ static ol_slice name_of(const ol_commit_count *count) {
     return ol_slice_of(count->name, count->size);
 }
 
+static size_t bytes_of(size_t name_size) { return sizeof(ol_commit_count) + name_size; }
+
 static ol_commit_count *find(const ol_commit_counts *counts, ol_slice group, uint64_t hash) {
     ol_chained_entry *each = ol_chained_map_first(&counts->entries, hash);
     for (; each != NULL; each = each->next) {
@@ -26,7 +28,9 @@ static void forget(ol_commit_counts *counts, bool also_held) {
         ol_chained_entry *next;
         for (ol_chained_entry *each = counts->entries.buckets[i]; each != NULL; each = next) {
             next = each->next;
-            if (((ol_commit_count *)each)->is_held && !also_held) continue;
+            const ol_commit_count *count = (const ol_commit_count *)each;
+            if (count->is_held && !also_held) continue;
+            counts->bytes -= bytes_of(count->size);
             ol_chained_map_remove(&counts->entries, each);
             free(each);
         }
@@ -36,27 +40,33 @@ static void forget(ol_commit_counts *counts, bool also_held) {
 void ol_commit_counts_free(ol_commit_counts *counts) {
     forget(counts, true);
     ol_chained_map_free(&counts->entries);
-    counts->held = 0;
+    counts->held = counts->held_bytes = 0;
 }
 
-static bool make_room(ol_commit_counts *counts) {
+static bool has_room(const ol_commit_counts *counts, size_t bytes) {
+    return counts->entries.count < counts->limit && bytes <= counts->bytes_limit &&
+           counts->bytes <= counts->bytes_limit - bytes;
+}
+
+static bool make_room(ol_commit_counts *counts, size_t bytes) {
     ol_error ignored;
-    if (counts->entries.count >= counts->limit && counts->held <= counts->limit / 2) {
-        forget(counts, false);
-    }
-    if (counts->entries.count >= counts->limit) return false;
+    bool is_half_held = counts->held > counts->limit / 2 ||
+                        counts->held_bytes > counts->bytes_limit / 2;
+    if (!has_room(counts, bytes) && !is_half_held) forget(counts, false);
+    if (!has_room(counts, bytes)) return false;
     return ol_chained_map_reserve(&counts->entries, &ignored) == OL_OK;
 }
 
 static ol_commit_count *find_or_add(ol_commit_counts *counts, ol_slice group) {
     uint64_t hash = ol_hash64(group.data, group.size, counts->seed);
     ol_commit_count *count = find(counts, group, hash);
-    if (count != NULL || !make_room(counts)) return count;
-    count = malloc(sizeof *count + group.size);
+    if (count != NULL || !make_room(counts, bytes_of(group.size))) return count;
+    count = malloc(bytes_of(group.size));
     if (count == NULL) return NULL;
     *count = (ol_commit_count){.link.hash = hash, .size = group.size};
     if (group.size > 0) memcpy(count->name, group.data, group.size);
     ol_chained_map_add(&counts->entries, &count->link);
+    counts->bytes += bytes_of(group.size);
     return count;
 }
 
@@ -66,6 +76,7 @@ ol_commit_count *ol_commit_counts_hold(ol_commit_counts *counts, ol_slice group)
     OL_ASSERT(!count->is_held);
     count->is_held = true;
     counts->held++;
+    counts->held_bytes += bytes_of(count->size);
     return count;
 }
 
@@ -74,6 +85,7 @@ void ol_commit_counts_release(ol_commit_counts *counts, ol_commit_count *count) 
     OL_ASSERT(count->is_held);
     count->is_held = false;
     counts->held--;
+    counts->held_bytes -= bytes_of(count->size);
 }
 
 void ol_commit_counts_add(ol_commit_counts *counts, ol_slice group) {

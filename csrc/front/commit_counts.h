@@ -2,11 +2,12 @@
  *
  * A commit that the front answers costs one addition: the admission that it finds
  * (front/admissions) holds the count of its group.  A count outlives the admissions of its group,
- * which come and go with every change of it.  Names come from outside, so there is a limit: at it
- * the counts that nobody holds are forgotten, if they are at least half of all (or looking for them
- * would cost every new group too much), and otherwise new groups are not counted.
+ * which come and go with every change of it.  Names come from outside, so there are limits of
+ * groups and of bytes: at either the counts that nobody holds are forgotten, if they are at least
+ * half of it (or looking for them would cost every new group too much), and otherwise new groups
+ * are not counted.
  *
- * Ownership: the set copies names; it owns its counts.  Zeroed memory with a seed and a limit is an
+ * Ownership: the set copies names; it owns its counts.  Zeroed memory with a seed and limits is an
  * empty set.  Locks: none; changed by one thread.
  */
 #ifndef OL_FRONT_COMMIT_COUNTS_H
@@ -18,7 +19,10 @@ typedef struct ol_commit_counts {
     ol_chained_map entries;
     uint64_t seed;              /* of hashes */
     size_t limit;               /* of groups */
+    size_t bytes_limit;         /* of counts with their names */
+    size_t bytes;
     size_t held;                /* groups whose counts are held */
+    size_t held_bytes;
 } ol_commit_counts;
 
 typedef struct ol_commit_count {

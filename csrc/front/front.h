@@ -23,6 +23,7 @@ enum {
     OL_API_HEARTBEAT = 12,
     OL_FRONT_VALUES_MAX = 1 << 20,      /* in a request and its answer, 16 bytes each */
     OL_FRONT_COUNTED_GROUPS_MAX = 1 << 16,
+    OL_FRONT_COUNTED_BYTES_MAX = 32 << 20,
 };
 
 /* Answers one after the other, each with the four bytes of its size. */

@@ -5,7 +5,7 @@
 #include "colliding_names.h"
 #include "fault_memory.h"
 
-enum { GROUPS = 40, SEED = 4711, STEPS = 20000, MANY = 5000 };
+enum { GROUPS = 40, SEED = 4711, STEPS = 20000, MANY = 5000, BYTES = 1 << 20 };
 
 typedef struct plain {
     uint64_t commits;
@@ -58,7 +58,7 @@ static void step(ol_commit_counts *counts, plain *each, ol_slice name, uint64_t 
 }
 
 OL_TEST(beside_a_plain_array) {
-    ol_commit_counts counts = {.seed = SEED, .limit = GROUPS};
+    ol_commit_counts counts = {.seed = SEED, .limit = GROUPS, .bytes_limit = BYTES};
     plain model[GROUPS] = {0};
     bool is_known[GROUPS] = {0};
     uint8_t bytes[COLLIDING_SIZE];
@@ -76,7 +76,7 @@ OL_TEST(beside_a_plain_array) {
 }
 
 OL_TEST(the_limit_forgets_what_nobody_holds) {
-    ol_commit_counts counts = {.seed = SEED, .limit = 4};
+    ol_commit_counts counts = {.seed = SEED, .limit = 4, .bytes_limit = BYTES};
     uint8_t bytes[COLLIDING_SIZE];
     ol_commit_count *first = ol_commit_counts_hold(&counts, group_name(0, bytes));
     first->commits = 7;
@@ -96,6 +96,34 @@ OL_TEST(the_limit_forgets_what_nobody_holds) {
     ol_commit_counts_free(&counts);
 }
 
+/* As long as clients' names may be. */
+OL_TEST(names_take_no_more_bytes_than_the_limit) {
+    static uint8_t bytes[32 << 10];
+    ol_commit_counts counts = {.seed = SEED, .limit = MANY, .bytes_limit = BYTES};
+    ol_slice name = ol_slice_of(bytes, sizeof bytes);
+    for (size_t i = 0; i < 200; i++) {
+        bytes[0] = (uint8_t)i;
+        ol_commit_counts_add(&counts, name);
+        OL_CHECK(counts.bytes <= BYTES && read_all(&counts, name).commits == 1);
+    }
+    size_t held = 0;
+    for (size_t i = 0; i < 200; i++) {
+        bytes[0] = (uint8_t)i;
+        if (ol_commit_counts_hold(&counts, name) != NULL) held++;
+    }
+    /* Those that are held stay, and nothing is forgotten for others when they are half of it. */
+    OL_CHECK(held >= 16 && held < 32 && counts.bytes <= BYTES);
+    OL_CHECK(counts.held == held && counts.held_bytes <= counts.bytes);
+    bytes[0] = 255;
+    ol_commit_counts_add(&counts, ol_slice_of(bytes, 10));
+    OL_CHECK(read_all(&counts, ol_slice_of(bytes, 10)).commits == 1);
+    static uint8_t large[BYTES];
+    ol_commit_counts_add(&counts, ol_slice_of(large, sizeof large));
+    OL_CHECK(read_all(&counts, ol_slice_of(large, sizeof large)).times == 0);
+    ol_commit_counts_free(&counts);
+    OL_CHECK(counts.bytes == 0 && counts.held_bytes == 0);
+}
+
 OL_TEST(no_limit_counts_nothing) {
     ol_commit_counts counts = {0};
     uint8_t bytes[COLLIDING_SIZE];
@@ -105,7 +133,7 @@ OL_TEST(no_limit_counts_nothing) {
 }
 
 OL_TEST(many_are_read_in_parts) {
-    ol_commit_counts counts = {.seed = SEED, .limit = 2 * MANY};
+    ol_commit_counts counts = {.seed = SEED, .limit = 2 * MANY, .bytes_limit = BYTES};
     uint8_t bytes[COLLIDING_SIZE];
     for (size_t i = 0; i < MANY; i++) ol_commit_counts_add(&counts, group_name(2 * i + 1, bytes));
     wanted found = {.group = group_name(1, bytes)};
@@ -121,7 +149,7 @@ OL_TEST(many_are_read_in_parts) {
 OL_TEST(memory_that_runs_out_counts_nothing) {
     uint8_t bytes[COLLIDING_SIZE];
     for (int64_t at = 1; at <= 2; at++) {
-        ol_commit_counts counts = {.seed = SEED, .limit = 4};
+        ol_commit_counts counts = {.seed = SEED, .limit = 4, .bytes_limit = BYTES};
         fault_memory_at(at);
         OL_CHECK(ol_commit_counts_hold(&counts, group_name(1, bytes)) == NULL);
         fault_memory_at(0);
