@@ -116,7 +116,7 @@ def test_a_fetch_reads_a_partition_once_from_where_it_said_last(client):
 
 
 @pytest.mark.parametrize("version", [1, 4, 7, LIST_OFFSETS])
-@pytest.mark.parametrize("timestamp", [-1, NOW])
+@pytest.mark.parametrize("timestamp", [-1, NOW], ids=["latest", "time"])
 def test_offsets_of_a_partition_that_is_named_twice_are_refused(client, version, timestamp):
     def listed(*topics: tuple[str, list[int]]):
         asked = tuple(
