@@ -191,6 +191,8 @@ def test_kafka_python(server):
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         retry_backoff_ms=20,
+        # This client may lead its group before it knows the topic, and asks again at this age only.
+        metadata_max_age_ms=1000,
     )
     try:
         read: list = []
