@@ -218,6 +218,7 @@ def test_a_static_member_comes_back_without_a_rebalance(address):
     other.stop()
 
 
+@pytest.mark.ci
 def test_members_come_and_go(address):
     """Members join, leave and are killed at random; nothing is lost, and at the end all is committed."""
     seed = first_seed()
