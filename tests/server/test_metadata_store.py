@@ -214,3 +214,20 @@ def test_a_change_that_failed_is_not_there_after_the_next_one(tmp_path):
     assert sorted(store.topics()) == ["__consumer_offsets", "topic-1"]
     asyncio.run(store.put_topics((topic(4),)))
     assert sorted(opened(tmp_path).topics()) == ["__consumer_offsets", "topic-1", "topic-4"]
+
+
+def test_a_change_that_the_next_start_could_not_read_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(checked_journal, "FILE_BYTES_MAX", 20_000)
+    monkeypatch.setattr(checked_journal, "CHANGES_BYTES_MIN", 1_000)
+    store = opened(tmp_path)
+
+    async def make_until_refused() -> None:
+        for number in range(1000):
+            await store.put_topics([topic(number, **{"retention.ms": str(number)})])
+
+    with pytest.raises(StorageError, match="delete what is not needed first"):
+        asyncio.run(make_until_refused())
+    assert len(store.topics()) > 50
+    assert state(opened(tmp_path)) == state(store)
+    asyncio.run(store.remove_topic("topic-0"))
+    assert "topic-0" not in opened(tmp_path).topics()
