@@ -34,8 +34,8 @@ enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
 
 typedef struct ol_clean_scope ol_clean_scope;
 
-/* What a run asks of the owner of the log: a partition (cleaner/partition_owner.c), or the log of a
- * topic (cleaner/topic_owner.c). */
+/* The calls that a run makes to the owner of the log: a partition (cleaner/partition_owner.c), or
+ * the log of a topic (cleaner/topic_owner.c). */
 typedef struct ol_clean_owner {
     /* Sets cuts, limit and producers of the scope, and *log_end, all at one moment. */
     int (*find_limit)(ol_clean_scope *scope, int64_t *log_end, ol_error *error);

@@ -1,5 +1,5 @@
-/* What a run asks of a partition: up to where its log cannot be taken back, flushes, and the gate
- * of loads. */
+/* A partition as the owner of a log that is cleaned: it says up to where the log cannot be taken
+ * back, flushes, and keeps loads from a swap. */
 #include "cleaner/cleaner_impl.h"
 #include "log/transaction_spans.h"
 

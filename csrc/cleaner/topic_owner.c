@@ -1,4 +1,5 @@
-/* What a run asks of the log of a topic.  Nothing cuts such a log, and nobody loads it. */
+/* A topic's log as the owner of a log that is cleaned.  Nothing cuts such a log, and nobody loads
+ * it. */
 #include "cleaner/cleaner_impl.h"
 
 static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {

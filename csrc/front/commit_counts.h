@@ -46,7 +46,7 @@ void ol_commit_counts_release(ol_commit_counts *counts, ol_commit_count *count);
 void ol_commit_counts_add(ol_commit_counts *counts, ol_slice group);
 
 /* Calls `found` with the counts of the next part of all groups; `group` is borrowed for the call.
- * Begin with part 0, and go on with what is returned until that is 0.  What changes between two
+ * Begin with part 0, and go on with the returned part until that is 0.  Changes between two
  * parts may be left out, and a group may be reported twice; the later report is the newer one. */
 typedef void ol_commits_found(void *context, ol_slice group, uint64_t commits);
 size_t ol_commit_counts_read(const ol_commit_counts *counts, size_t part, ol_commits_found *found,

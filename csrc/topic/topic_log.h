@@ -58,7 +58,7 @@ int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
  * do not count: clients made them up, and the next one that is given must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
-/* What a cleaner has to know of the log, all at one moment. */
+/* The facts that a cleaner needs of the log, all of one moment. */
 typedef struct ol_topic_stable {
     int64_t log_end;
     int64_t first_unstable;     /* the log end where no transaction is open */

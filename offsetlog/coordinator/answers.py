@@ -23,7 +23,7 @@ from offsetlog.protocol.messages import (
 
 #: From this version on a LeaveGroup names any number of members.
 LEAVE_OF_MEMBERS = 3
-#: Of a name, in UTF-8.
+#: The longest name that a record can hold, in UTF-8.
 NAME_BYTES_MAX = 2**15 - 1
 #: Calls with the answer that each gets if it has to be given an error.
 Refusals = list[tuple[Call, Any]]

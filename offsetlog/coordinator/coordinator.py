@@ -513,7 +513,7 @@ class Coordinator:
             self._membership.heard(group, member_id, at)
 
     def _take(self, slot: _Slot, write: Write | None, now: float) -> None:
-        # What waits goes on until a step needs a record; one that fails keeps nothing after it.
+        # Waiting steps go on until one needs a record; one that fails does not hold up the next.
         failures: list[Exception] = []
         while write is None and slot.waiting:
             waiting = slot.waiting.popleft()

@@ -272,7 +272,7 @@ class FaultMenu:
             def handle_later(node: NodeState, exchange: Exchange) -> None:
                 self._clock.call_later(seconds, lambda: _handle(handler, node, exchange))
                 exchange.wait()
-                # Of a connection that ends meanwhile nobody takes the answer.
+                # If the connection ends meanwhile, nobody takes the answer.
                 exchange.on_abandoned(lambda: exchange.divert(lambda message: None))
 
             return handle_later

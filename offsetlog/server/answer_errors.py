@@ -104,7 +104,7 @@ def _asked_for(asked: Any, version: int) -> tuple[Any, ...]:
 
 
 def _key(fields: list[Field], asked: Any, version: int) -> dict[str, Any]:
-    # What tells an element of an answer from the others: the number of a partition, a name, an id.
+    # The fields that identify an element of an answer: the number of a partition, a name, an id.
     if type(asked) in _REQUESTS:
         return {}
     names = [each.name for each in fields]

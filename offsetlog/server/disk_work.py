@@ -1,4 +1,4 @@
-"""What waits for the disk, done on threads; the request that asked for it is answered when it is done."""
+"""Work that waits for the disk, done on threads; the request that asked for it is answered afterwards."""
 
 from __future__ import annotations
 

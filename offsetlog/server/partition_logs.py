@@ -177,7 +177,7 @@ class PositionsLog:
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         watermark = self._watermark_or_none()
-        # Who waits for a log that has failed finds it out by reading.
+        # A reader that waits for a log that has failed finds that out by reading.
         if watermark is None or watermark != self._seen:
             self._seen = watermark
             for watcher in list(self._watchers):

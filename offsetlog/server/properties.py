@@ -363,7 +363,7 @@ PROPERTIES: dict[str, Property] = {
 }
 
 
-#: Of properties that set the same, the later ones count, whatever their order in a file is.
+#: If several properties set the same thing, the one listed later here counts, in whatever order the file has them.
 RETENTIONS = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
 
 

@@ -13,10 +13,10 @@ class Reader(Protocol):
 
 
 class UnreadAnswers:
-    """What waits to be sent on all connections whose clients do not read.
+    """The answers that wait to be sent on all connections whose clients do not read.
 
-    While that is more than the limit, the connection ends whose answers have waited the longest: a
-    client that comes back after a pause is no trouble as long as there is room.
+    While they are larger than the limit, the connection whose answers have waited the longest ends; a
+    client may come back after a pause as long as there is room.
     Not thread-safe: it belongs to one event loop.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a clean stop writes down of topics' logs, so that the next start need not open them all."""
+"""The record of topics' logs that a clean stop writes, so that the next start need not open them all."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ class Compaction:
     ) -> None:
         """Compacts all open logs that are due, the dirtiest first, each once.
 
-        Every log is compacted by the time and the settings of when it begins.  What fails is reported,
-        and tried again by the next call.
+        Every log is compacted by the time and the settings at its turn.  Failures are reported, and the
+        next call tries again.
 
         Args:
             partitions: those that are not compacted are passed over.

@@ -41,7 +41,7 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Dirt:
-    """What a log has to compact.
+    """The part of a log that can be compacted.
 
     Attributes:
         first_dirty: everything below was compacted before.

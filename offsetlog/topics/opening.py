@@ -54,7 +54,7 @@ class Openings:
         self._settings_changes = 0
         self.open_logs_max = open_logs_max
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-open")
-        #: What is being opened or closed.
+        #: The openings and closings under way.
         self._tasks: dict[PartitionLog, asyncio.Task[None]] = {}
         #: Those that are open; the first is looked at next when one has to be closed.
         self._open: dict[PartitionLog, None] = {}
@@ -92,7 +92,7 @@ class Openings:
                 partition.unpin()
 
     async def _ready(self, partition: PartitionLog, *, makes: bool) -> None:
-        # What is being closed has to be opened again then.
+        # A log that is being closed has to be opened again afterwards.
         while (task := self._tasks.get(partition)) is not None:
             await asyncio.shield(task)
         if partition.needs_opening(makes=makes) and not self.is_stopped:
@@ -130,7 +130,7 @@ class Openings:
     # ----------------------------------------------------------------------------------------- closing
 
     def _close_some(self) -> None:
-        # What was used since it was last looked at has another chance: two rounds find all that can be closed.
+        # A log used since the last look has another chance: two rounds find all that can be closed.
         is_looking = self._to_look_at > 0
         self._to_look_at = 2 * len(self._open)
         if not is_looking:

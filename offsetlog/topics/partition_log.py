@@ -11,7 +11,7 @@ from offsetlog.errors import ClosedError, InternalError, OffsetLogError, OffsetO
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
-#: Of `flush.ms`: from here on, which is 24 days, nobody waits for it.
+#: A `flush.ms` of 24 days or more orders no flush.
 FLUSH_MS_LIMIT = 2**31
 #: The last records that this process appended to a partition, at least so many bytes of them, count as
 #: being in memory.

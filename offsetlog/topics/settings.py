@@ -63,7 +63,7 @@ class TopicLogSettings:
         return replace(
             self,
             segment_bytes=number(configs, "segment.bytes", self.segment_bytes),
-            # What is compacted is closed before.
+            # Only closed segments are compacted.
             segment_ms=min(segment_ms, max_lag_ms) if "compact" in policy else segment_ms,
             index_interval_bytes=number(configs, "index.interval.bytes", self.index_interval_bytes),
             segment_index_bytes=number(configs, "segment.index.bytes", self.segment_index_bytes),

@@ -168,7 +168,7 @@ class TopicLogs:
                 return unopened._replace(leader_epoch=stopped.leader_epoch)
             try:
                 log = self._open(key, options[key[0]], unopened)
-                # What was opened to be recovered does not have to stay open.
+                # A log that was opened to be recovered does not have to stay open.
                 return log if next(numbers) < most or not log.is_writable else self._close(log)
             except OffsetLogError as failure:
                 return failure
@@ -227,7 +227,7 @@ class TopicLogs:
         """Deletes what the settings of topics do not keep, and returns the files that are to be removed.
 
         One call at a time, on another thread than the event loop, which runs.  A log that is not open is
-        opened for it, every hour.  What fails is reported, and tried again by a later call.
+        opened for it, every hour.  Failures are reported, and a later call tries again.
 
         Args:
             now_ms: the time of day, in ms since 1970.
@@ -254,7 +254,7 @@ class TopicLogs:
         """Compacts what is due by the settings of topics.
 
         One call at a time, on another thread than the event loop, which runs.  A log that is not open is
-        opened for it, every hour.  What fails is reported, and tried again by a later call.
+        opened for it, every hour.  Failures are reported, and a later call tries again.
 
         Args:
             now_ms: returns the time of day, in ms since 1970.

@@ -27,7 +27,7 @@ HANDLERS = {
 
 
 def logged(record: GroupRecord | Expiry | Fence | None) -> GroupRecord | Expiry | None:
-    """What the log has of a group after a write."""
+    """The record of a group in the log after a write."""
     return record.record if isinstance(record, Fence) else record
 
 

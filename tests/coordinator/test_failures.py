@@ -12,7 +12,7 @@ from .requests import GROUP, join, sync
 
 
 class Broken(Exception):
-    """What no code of the coordinator raises."""
+    """An error that no code of the coordinator raises."""
 
 
 @pytest.fixture

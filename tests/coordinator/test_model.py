@@ -42,7 +42,7 @@ SESSION = 10
 clients = st.integers(0, 4)
 #: What happens now and then: once in so many draws of its rule.
 rarely = st.sampled_from([True, False, False, False, False, False])
-#: What a member offers, mostly the same; without any it is refused.
+#: Protocols that a member offers, mostly the same; without any it is refused.
 offers = st.sampled_from([("range",)] * 12 + [("range", "rr")] * 4 + [("rr", "range"), ("rr",), ()])
 #: In milliseconds.
 rebalance_timeouts = st.sampled_from([8_000] * 12 + [1_000, 1, 0, -2, -(2**31)])
@@ -81,7 +81,7 @@ class GroupBesideRules(RuleBasedStateMachine):
         self.fences: list[Call] = []
         #: By member: when a request of it was last answered, by the coordinator or by the front.
         self.last_heard: dict[str, float] = {}
-        #: What was asked of this coordinator, and is not known to be answered.
+        #: Requests to this coordinator that are not known to be answered.
         self.calls: list[Call] = []
 
     @property

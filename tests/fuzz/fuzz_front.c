@@ -22,7 +22,7 @@ const char *const *ol_fuzz_seeds(void) { return seeds; }
 
 static const uint8_t topic_id[OL_TOPIC_ID_SIZE] = {0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
 
-/* Of every input: they only read it. */
+/* Shared by all inputs, which only read it. */
 static ol_partition *positions;
 
 static void close_positions(void) {

@@ -82,7 +82,7 @@ def send(client: Client, topic: str, batches: tuple[Batch, ...], now: int = NOW)
 
 
 def headers_and_records(client: Client, topic: str) -> list:
-    """What a consumer gets: the records, and of each batch what a reader may depend on."""
+    """The records that a consumer gets, and the fields of each batch on which a reader may depend."""
     found: list = []
     offset, end = 0, offset_at(client, topic, LATEST)[1]
     while offset < end:
@@ -180,7 +180,7 @@ def test_keyless_records_are_refused_as_by_kafka(kafka_template, kafka_broker, t
         ask(running.address)
     theirs, ours = answers
     assert ours[:5] == theirs[:5]
-    # Of a block that cannot be read Kafka says that it has failed (-1): docs/server.md.
+    # Kafka answers -1 for a block that it cannot read: docs/server.md.
     assert 0 not in theirs[5:]
     assert ours[5:] == [87] * 4
 

@@ -100,7 +100,7 @@ class Actor:
 
 
 class Sequence:
-    """What one seed draws, asked of one server; `log` has all of it in names that both servers share."""
+    """The requests that one seed draws, sent to one server; `log` has them in names that both servers share."""
 
     def __init__(self, address: Address, seed: int, patience: float) -> None:
         self.draw = random.Random(seed)

@@ -159,7 +159,7 @@ def test_an_append_of_which_any_pages_were_lost_is_dropped_as_a_whole(tmp_path, 
     for pages in lost:
         torn = bytearray(data)
         for start in pages:
-            # What was in the page before stays: the file grew, and its new bytes are zeros.
+            # The earlier content of the page stays: the file grew, and its new bytes are zeros.
             begin, end = max(start, size), min(start + page, len(data))
             torn[begin:end] = bytes(end - begin)
         (tmp_path / FILE).write_bytes(torn)

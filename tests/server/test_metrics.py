@@ -183,7 +183,7 @@ UNITS_THAT_ARE_NONE = re.compile(r"_(ms|millis\w*|us|minutes|hours|kib|mib|kilob
 def test_a_metric_follows_the_conventions_of_prometheus(name, kind):
     assert re.fullmatch(r"offsetlog(_[a-z]+)+", name)
     assert not UNITS_THAT_ARE_NONE.search(name)
-    # What Prometheus appends itself, or knows from the kind.
+    # Suffixes that Prometheus appends itself, or knows from the kind.
     assert not name.endswith(("_total", "_count", "_sum", "_bucket"))
     assert not re.search(r"_(gauge|counter|histogram|metric)(_|$)", name)
     units = [each for each in UNITS if each in name]

@@ -1,4 +1,4 @@
-"""What a request names twice: answered as Kafka 4.3.0 does, and done at most once."""
+"""Things that a request names twice are answered as by Kafka 4.3.0, and done at most once."""
 
 from __future__ import annotations
 

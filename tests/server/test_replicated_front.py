@@ -179,7 +179,7 @@ def test_a_fetch_of_what_is_stable_waits_for_w(replicated):
         reader.send(stable(1, other))
         assert found(reader.receive()) == [(0, 1)]
         reader.send(stable(2, group) + fetch(group, 3))
-        # What follows on the connection waits, too.
+        # Later requests on the connection wait, too.
         on_loop(replicated.running, lambda: None)
         assert not is_answered(reader)
         replicated.settle(number)

@@ -1,4 +1,4 @@
-"""What answered requests, waiting ones, and answers that nobody reads hold of a server's memory."""
+"""The memory of a server that answered requests, waiting ones, and unread answers hold."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ EXPIRED = "offsetlog_expired_positions_total"
 
 
 class Level(NamedTuple):
-    """What a server holds."""
+    """The resources that a server holds."""
 
     connections: float
     admissions: float
@@ -112,7 +112,7 @@ class ServerProcess:
         self.metrics_url = re.search(r"http://\S+/metrics", line)[0]
 
     def samples(self) -> dict[str, float]:
-        """What it says of itself: sums over all labels but `event`, which is appended to the name."""
+        """Its metrics: sums over all labels but `event`, which is appended to the name."""
         with urllib.request.urlopen(self.metrics_url, timeout=30) as answer:
             text = answer.read().decode()
         found: Counter[str] = Counter()
@@ -325,7 +325,7 @@ def until_led(address: tuple[str, int], groups: list[str]) -> None:
 
 
 def level_at_rest(server: ServerProcess) -> Level:
-    """What it holds when all clients have gone, and the sessions of those that were killed have ended."""
+    """Its resources when all clients have gone, and the sessions of those that were killed have ended."""
 
     def is_at_rest() -> bool:
         level = server.level()

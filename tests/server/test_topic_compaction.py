@@ -1,4 +1,4 @@
-"""What compaction leaves of topics: the last value of each key at its offset, whatever codecs and restarts."""
+"""Compaction leaves the last value of each key at its offset, whatever codecs and restarts."""
 
 from __future__ import annotations
 

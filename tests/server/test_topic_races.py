@@ -366,7 +366,7 @@ def test_a_log_that_could_not_be_made_is_empty_for_its_readers(tmp_path):
         found = fetch(client, 0)
         assert (found.error_code, found.high_watermark) == (0, 0)
         assert list_offset(client, -1).error_code == 0
-        # What was half made is looked at by a start, unless it was made later.
+        # A start looks at a log that is half made, unless it was made later.
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
         fail_once(running)

@@ -21,7 +21,7 @@ POLICY = {
     "cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.1",
     "delete_retention_ms": "100",
 }
-#: What a reader may be answered: the offset is not there yet, or the topic is not.
+#: Errors that a reader may get: the offset is not there yet, or the topic is not.
 EXPECTED = {0, error_codes.OFFSET_OUT_OF_RANGE.code, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code}
 
 

@@ -30,7 +30,7 @@ FILES = {
     **size_cases.FILES,
     **topic_cases.FILES,
 }
-#: What the broker of a file is set to besides.
+#: Further settings of the broker of a file.
 SETTINGS = dict.fromkeys(size_cases.FILES, size_cases.SETTINGS)
 PLAIN = [name for name in FILES if name not in SETTINGS]
 SUFFIX = b"0a1b2c3d"

@@ -75,7 +75,7 @@ def duration_text(seconds: float | None) -> str:
     if math.isinf(seconds):
         return "> 60 s"
     for unit, factor in (("us", 1e6), ("ms", 1e3)):
-        # What rounds to 1000 is 1 of the next unit.
+        # A number that rounds to 1000 is 1 of the next unit.
         if seconds * factor < 999.5:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"

@@ -39,7 +39,7 @@ async def make_topics(node: NodeState, names: Sequence[str]) -> None:
 
 
 def _new_topics(node: NodeState, names: Sequence[str]) -> list[Topic]:
-    # What is over the limit of partitions is made when it is asked for again.
+    # Topics above the limit of partitions are made when they are asked for again.
     partitions = node.topic_defaults.partitions
     made: dict[str, Topic] = {}
     for name in dict.fromkeys(names):

@@ -52,7 +52,7 @@ NOT_ASKED_FOR = -(1 << 31)
 BROKERS, CONTROLLERS = 1, 2
 #: From this version on FindCoordinator asks for any number of keys.
 FIND_COORDINATORS = 4
-#: What the versions before it say of an error where there is none, as in Kafka.
+#: Earlier versions carry this message where there is no error, as in Kafka.
 NO_ERROR = "NONE"
 
 

@@ -39,7 +39,7 @@ FULL_FETCH = (-1, 0)
 UNKNOWN = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID)
 
 Answer = FetchResponseResponsePartition
-#: What a request says of each partition, once.
+#: The topics of a request, each partition once.
 Asked = list[FetchRequestTopic]
 
 Read = TypeVar("Read")

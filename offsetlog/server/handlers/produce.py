@@ -66,7 +66,7 @@ AT_CODEC, CODEC_BITS = 22, 7
 NAMED_RECORDS_MAX = 10_000
 
 Answer = ProduceResponseResponsePartitionResponse
-#: What a request has for each partition, once.
+#: The topics of a request, each partition once.
 Asked = list[ProduceRequestTopicData]
 
 
@@ -102,14 +102,14 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    # What is to be appended to one partition.
+    # A batch for one partition.
     topic: Topic
     number: int
     records: bytes
     takes_zstd: bool
 
 
-#: Of a request, by topic.
+#: The partitions of a request, by topic.
 Places = list[list[_Place]]
 
 
@@ -217,7 +217,7 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 def _placed(
     node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
 ) -> list[list[_Place | _Batch]]:
-    # What is to be appended, and what is refused before.
+    # The batches to append, and those that are refused before that.
     return [
         [_place(node, exchange, topic, each, refusal) for each in topic.partition_data]
         for topic in asked

@@ -12,7 +12,7 @@
 enum { SEGMENT_BYTES = 4 << 10, KEYS = 24, OFFSETS_MAX = 1 << 14, RECORDS_MAX = 40 };
 #define NOW ((int64_t)1800000000000)
 
-/* What was produced, by offset. */
+/* The records that were produced, by offset. */
 typedef struct model {
     uint8_t key[OFFSETS_MAX];
     bool is_tombstone[OFFSETS_MAX];

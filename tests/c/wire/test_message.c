@@ -13,7 +13,7 @@ enum { BYTES_MAX = 1 << 16, VALUES_MAX = 1 << 16 };
 
 static ol_value_pool new_pool(void) { return (ol_value_pool){.limit = VALUES_MAX}; }
 
-/* Of `forms`, which the caller frees. */
+/* The form of a version; the caller frees `forms`, which owns it. */
 static const ol_form *form_of(ol_forms *forms, const ol_schema *schema, int16_t version) {
     const ol_form *form, *again;
     ol_error error;
