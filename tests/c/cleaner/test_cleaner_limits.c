@@ -519,28 +519,6 @@ OL_TEST(progress_and_counts_agree) {
     close_world(w);
 }
 
-OL_TEST(what_cannot_be_cleaned_is_refused) {
-    static ol_clean_report report;
-    ol_error error;
-    ol_clean_options options;
-    ol_clean_options_init(&options);
-    ol_partition_options settings = fixture_options(fresh_directory());
-    ol_partition *partition = open_partition(&settings, false);
-    OL_CHECK_INT(ol_cleaner_run(partition, &options, &report, &error), OL_LOADING);
-    OL_CHECK_OK(ol_partition_load(partition, &error), &error);
-    OL_CHECK_OK(ol_cleaner_run(partition, &options, &report, &error), &error);
-    OL_CHECK(report.complete && report.passes == 1);
-    options.map_bytes = OL_CLEAN_MAP_BYTES_MIN - 1;
-    OL_CHECK_INT(ol_cleaner_run(partition, &options, &report, &error), OL_INVALID);
-    close_partition(partition);
-    ol_clean_options_init(&options);
-    settings.log.writable = settings.log.create = false;
-    partition = open_partition(&settings, true);
-    OL_CHECK_INT(ol_cleaner_run(partition, &options, &report, &error), OL_READ_ONLY);
-    close_partition(partition);
-    remove_fixture();
-}
-
 /* ------------------------------------------------------------------------------------------------ beside others */
 
 typedef struct committer {

@@ -4,13 +4,10 @@
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include <errno.h>
 
-#include "accusation.h"
 #include "cleaner/cleaner.h"
-#include "testing/fault_fs.h"
-#include "topic_fixture.h"
+#include "topic_scene.h"
 
-enum { SEGMENT_BYTES = 4 << 10, KEYS = 24, OFFSETS_MAX = 1 << 14, RECORDS_MAX = 40 };
-#define NOW ((int64_t)1800000000000)
+enum { KEYS = 24, OFFSETS_MAX = 1 << 14, RECORDS_MAX = 40 };
 
 /* The records that were produced, by offset. */
 typedef struct model {
@@ -19,40 +16,24 @@ typedef struct model {
 } model;
 
 typedef struct scene {
-    char directory[OL_PATH_MAX];
-    char partition[OL_PATH_MAX];
-    ol_log_options options;
-    ol_topic_log *topic;
+    topic_scene of;
     model *model;
-    int64_t acknowledged;       /* everything below was flushed */
-    int64_t stored_start;       /* in the checkpoint of log starts */
     int64_t stored_clean;       /* in the checkpoint of the cleaner, -1 none */
     int64_t now_ms;
-    bool created;
 } scene;
 
-static void scene_begin(scene *s) {
-    memset(s, 0, sizeof *s);
-    fixture_directory(s->directory);
-    fixture_join(s->partition, s->directory, "t-0");
-    s->options = fixture_options(s->partition);
-    s->options.config.segment_bytes = SEGMENT_BYTES;
-    s->options.replicated = true;
+static scene *new_scene(void) {
+    scene *s = malloc(sizeof *s);
+    s->model = calloc(1, sizeof *s->model);
     s->stored_clean = -1;
     s->now_ms = NOW;
+    return s;
 }
 
-static int scene_open(scene *s, ol_error *error) {
-    ol_log_recovery recovery;
-    s->options.log_start_offset = s->stored_start > 0 ? s->stored_start : -1;
-    int status = ol_topic_log_open(&s->options, 0, &s->topic, &recovery, error);
-    if (status != OL_OK) s->topic = NULL;
-    if (status == OL_OK) s->created = true;
-    if (status == OL_OK) OL_CHECK(accusation(&recovery) == NULL);
-    return status;
+static void free_scene(scene *s) {
+    free(s->model);
+    free(s);
 }
-
-static ol_log *log_of(const scene *s) { return ol_topic_log_log(s->topic); }
 
 /* ------------------------------------------------------------------------------------------------ steps */
 
@@ -78,13 +59,13 @@ static int produce(scene *s, const drawn *records, int count, ol_error *error) {
     ol_produce_rules rules = sent_rules();
     rules.needs_keys = true;
     /* A batch whose append is stopped may be on the disk. */
-    int64_t base = ol_log_end(log_of(s));
+    int64_t base = ol_log_end(log_of(&s->of));
     OL_CHECK(base + count <= OFFSETS_MAX);
     for (int i = 0; i < count; i++) {
         s->model->key[base + i] = records[i].key;
         s->model->is_tombstone[base + i] = records[i].is_tombstone;
     }
-    return ol_topic_log_produce(s->topic, ol_slice_of(bytes, (size_t)(end - bytes)), &rules, &appended, error);
+    return ol_topic_log_produce(s->of.topic, ol_slice_of(bytes, (size_t)(end - bytes)), &rules, &appended, error);
 }
 
 static int append_some(scene *s, ol_error *error) {
@@ -106,7 +87,7 @@ static int clean(scene *s, size_t map_bytes, ol_clean_report *report, ol_error *
     options.delete_retention_ms = 1000;
     options.map_bytes = map_bytes;
     s->now_ms += 700;
-    int status = ol_cleaner_run_topic(s->topic, &options, report, error);
+    int status = ol_cleaner_run_topic(s->of.topic, &options, report, error);
     if (status == OL_OK && report->end >= 0) s->stored_clean = report->end;
     return status;
 }
@@ -116,38 +97,14 @@ static int step_clean(scene *s, ol_error *error) {
     return clean(s, ol_test_below(2) ? OL_CLEAN_MAP_BYTES_MIN : OL_CLEAN_MAP_BYTES_DEFAULT, &report, error);
 }
 
-static int flush(scene *s, ol_error *error) {
-    int64_t flushed = 0;
-    int status = ol_log_flush(log_of(s), &flushed, error);
-    if (status == OL_OK) s->acknowledged = flushed;
-    return status;
-}
-
 static int sweep(scene *s, ol_error *error) {
     ol_retention_rules rules = {.now_ms = NOW, .retention_ms = -1, .retention_bytes = 6 * SEGMENT_BYTES, .below = INT64_MAX};
     int64_t start = 0;
-    int status = ol_topic_log_retained_from(s->topic, &rules, &start, error);
+    int status = ol_topic_log_retained_from(s->of.topic, &rules, &start, error);
     if (status != OL_OK) return status;
     /* The owner's checkpoint, which has reached the disk. */
-    if (start > s->stored_start) s->stored_start = start;
-    return ol_log_delete_below(log_of(s), start, error);
-}
-
-static int reopen(scene *s, bool clean_stop, ol_error *error) {
-    int64_t end = 0;
-    ol_topic_log *topic = s->topic;
-    s->topic = NULL;
-    int status = OL_OK;
-    if (clean_stop) {
-        status = ol_topic_log_close(topic, &end, error);
-        if (status == OL_OK) s->acknowledged = end;
-    } else {
-        ol_topic_log_abandon(topic);
-    }
-    if (status != OL_OK) return status;
-    s->options.clean = clean_stop;
-    s->options.witnessed = true;
-    return scene_open(s, error);
+    if (start > s->of.stored_start) s->of.stored_start = start;
+    return ol_log_delete_below(log_of(&s->of), start, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ checks */
@@ -156,7 +113,7 @@ static int reopen(scene *s, bool clean_stop, ol_error *error) {
 static void read_last(const scene *s, int64_t last[KEYS]) {
     static uint8_t buffer[256 << 10];
     ol_error error;
-    ol_log *log = log_of(s);
+    ol_log *log = log_of(&s->of);
     int64_t offset = ol_log_start(log), end = ol_log_end(log);
     for (int key = 0; key < KEYS; key++) last[key] = -1;
     while (offset < end) {
@@ -184,7 +141,7 @@ static void read_last(const scene *s, int64_t last[KEYS]) {
 }
 
 static void check_content(const scene *s) {
-    int64_t found[KEYS], start = ol_log_start(log_of(s)), end = ol_log_end(log_of(s));
+    int64_t found[KEYS], start = ol_log_start(log_of(&s->of)), end = ol_log_end(log_of(&s->of));
     read_last(s, found);
     for (int key = 0; key < KEYS; key++) {
         int64_t last = end - 1;
@@ -201,7 +158,7 @@ static size_t count_records(const scene *s, int64_t below) {
     size_t size = 0, count = 0;
     int64_t offset = 0;
     while (offset < below) {
-        OL_CHECK_OK(ol_log_read(log_of(s), offset, below, buffer, sizeof buffer, &size, &error), &error);
+        OL_CHECK_OK(ol_log_read(log_of(&s->of), offset, below, buffer, sizeof buffer, &size, &error), &error);
         for (size_t at = 0; at < size;) {
             ol_batch batch;
             OL_CHECK_OK(ol_batch_parse(buffer + at, size - at, &batch, &error), &error);
@@ -217,20 +174,15 @@ static size_t count_records(const scene *s, int64_t below) {
 
 static scene *opened(void) {
     ol_error error;
-    scene *s = malloc(sizeof *s);
-    scene_begin(s);
-    s->model = calloc(1, sizeof *s->model);
-    OL_CHECK_OK(scene_open(s, &error), &error);
+    scene *s = new_scene();
+    scene_begin(&s->of);
+    OL_CHECK_OK(scene_open(&s->of, &error), &error);
     return s;
 }
 
 static void finish(scene *s) {
-    int64_t end;
-    ol_error error;
-    OL_CHECK_OK(ol_topic_log_close(s->topic, &end, &error), &error);
-    fixture_remove(s->directory);
-    free(s->model);
-    free(s);
+    scene_end(&s->of);
+    free_scene(s);
 }
 
 static void send(scene *s, uint8_t key, bool is_tombstone) {
@@ -244,7 +196,7 @@ OL_TEST(a_tombstone_goes_after_its_time_with_nothing_left_to_delete) {
     ol_clean_report report;
     for (uint8_t key = 0; key < 4; key++) send(s, key, false);
     send(s, 2, true);
-    OL_CHECK_OK(ol_log_roll_active(log_of(s), &error), &error);
+    OL_CHECK_OK(ol_log_roll_active(log_of(&s->of), &error), &error);
     OL_CHECK_OK(clean(s, OL_CLEAN_MAP_BYTES_DEFAULT, &report, &error), &error);
     OL_CHECK_INT(report.records.superseded, 1);
     OL_CHECK_INT(count_records(s, 5), 4);
@@ -274,9 +226,9 @@ OL_TEST(keys_that_look_like_those_of_offsets_are_bytes) {
         ol_batch_seal(bytes, end, &fields);
         ol_produce_rules rules = sent_rules();
         ol_appended appended;
-        OL_CHECK_OK(ol_topic_log_produce(s->topic, ol_slice_of(bytes, (size_t)(end - bytes)), &rules, &appended, &error), &error);
+        OL_CHECK_OK(ol_topic_log_produce(s->of.topic, ol_slice_of(bytes, (size_t)(end - bytes)), &rules, &appended, &error), &error);
     }
-    OL_CHECK_OK(ol_log_roll_active(log_of(s), &error), &error);
+    OL_CHECK_OK(ol_log_roll_active(log_of(&s->of), &error), &error);
     OL_CHECK_OK(clean(s, OL_CLEAN_MAP_BYTES_DEFAULT, &report, &error), &error);
     OL_CHECK_INT(report.records.kept, 2);
     OL_CHECK_INT(report.end, 4);
@@ -286,14 +238,14 @@ OL_TEST(keys_that_look_like_those_of_offsets_are_bytes) {
 static int run_steps(scene *s, ol_error *error) {
     /* 0 append, 1 clean, 2 flush, 3 sweep, 4 clean stop, 5 kill */
     static const uint8_t steps[] = {0, 0, 1, 0, 1, 4, 0, 2, 1, 3, 0, 5, 0, 1, 1, 3, 0, 1};
-    int status = scene_open(s, error);
+    int status = scene_open(&s->of, error);
     for (size_t i = 0; i < sizeof steps && status == OL_OK; i++) {
         switch (steps[i]) {
             case 0: status = append_some(s, error); break;
             case 1: status = step_clean(s, error); break;
-            case 2: status = flush(s, error); break;
+            case 2: status = flush(&s->of, error); break;
             case 3: status = sweep(s, error); break;
-            default: status = reopen(s, steps[i] == 4, error); break;
+            default: status = reopen(&s->of, steps[i] == 4, error); break;
         }
     }
     return status;
@@ -303,12 +255,12 @@ OL_TEST(random_steps_leave_what_a_model_leaves) {
     for (int64_t run = ol_test_depth(20, 400); run > 0; run--) {
         ol_error error;
         scene *s = opened();
-        OL_CHECK_OK(reopen(s, true, &error), &error);
+        OL_CHECK_OK(reopen(&s->of, true, &error), &error);
         for (int i = 0; i < 12; i++) {
             OL_CHECK_OK(append_some(s, &error), &error);
             if (ol_test_below(2)) OL_CHECK_OK(step_clean(s, &error), &error);
             if (ol_test_below(6) == 0) OL_CHECK_OK(sweep(s, &error), &error);
-            if (ol_test_below(6) == 0) OL_CHECK_OK(reopen(s, ol_test_below(2), &error), &error);
+            if (ol_test_below(6) == 0) OL_CHECK_OK(reopen(&s->of, ol_test_below(2), &error), &error);
             check_content(s);
         }
         finish(s);
@@ -317,57 +269,19 @@ OL_TEST(random_steps_leave_what_a_model_leaves) {
 
 /* ------------------------------------------------------------------------------------------------ stops and failures */
 
-typedef struct run {
-    scene s;
-    char root[OL_PATH_MAX];
-    ol_fs *fs;
-} run;
-
-static run *run_begin(uint64_t seed) {
-    ol_error error;
-    run *r = malloc(sizeof *r);
-    scene_begin(&r->s);
-    r->s.model = calloc(1, sizeof *r->s.model);
-    fixture_join(r->root, r->s.directory, "root");
-    mkdir(r->root, 0777);
-    fixture_join(r->s.partition, r->root, "t-0");
-    OL_CHECK_OK(ol_fault_fs_create(r->root, &r->fs, &error), &error);
-    r->s.options.fs = r->fs;
-    ol_test_random_state = seed;
-    return r;
-}
-
-static void run_end(run *r) {
-    if (r->s.topic != NULL) ol_topic_log_abandon(r->s.topic);
-    ol_fault_fs_free(r->fs);
-    fixture_remove(r->s.directory);
-    free(r->s.model);
-    free(r);
-}
-
 /* Opens what a disk could hold, checks it, and goes on. */
-static void check_disk(run *r, int64_t stop_at, int draw) {
+static void check_disk(const scene *of, int64_t stop_at, int draw) {
     ol_error error;
-    scene *s = malloc(sizeof *s);
-    scene_begin(s);
-    s->model = malloc(sizeof *s->model);
-    *s->model = *r->s.model;
-    if (draw == 0) {
-        OL_CHECK_OK(ol_fault_fs_materialize_all(r->fs, s->directory, &error), &error);
-    } else {
-        OL_CHECK_OK(ol_fault_fs_materialize(r->fs, s->directory, (uint64_t)stop_at * 16 + (uint64_t)draw, &error), &error);
-    }
-    s->stored_start = r->s.stored_start;
-    s->stored_clean = r->s.stored_clean;
-    s->now_ms = r->s.now_ms;
-    s->options.witnessed = r->s.created;
-    OL_CHECK_OK(scene_open(s, &error), &error);
-    OL_CHECK(ol_log_end(log_of(s)) >= r->s.acknowledged);
+    scene *s = new_scene();
+    *s->model = *of->model;
+    s->stored_clean = of->stored_clean;
+    s->now_ms = of->now_ms;
+    scene_open_disk(&s->of, &of->of, stop_at, draw);
     check_content(s);
     OL_CHECK_OK(append_some(s, &error), &error);
     OL_CHECK_OK(step_clean(s, &error), &error);
     check_content(s);
-    OL_CHECK_OK(reopen(s, true, &error), &error);
+    OL_CHECK_OK(reopen(&s->of, true, &error), &error);
     check_content(s);
     finish(s);
 }
@@ -379,13 +293,15 @@ OL_TEST(a_stop_at_every_operation_leaves_a_log_that_holds_what_it_should) {
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         for (int64_t stop_at = 1 + (int64_t)(seed % (uint64_t)stride);; stop_at += stride) {
             ol_error error;
-            run *r = run_begin(seed);
-            ol_fault_fs_stop_at(r->fs, stop_at);
-            int status = run_steps(&r->s, &error);
+            scene *s = new_scene();
+            scene_begin_on_disk(&s->of, seed);
+            ol_fault_fs_stop_at(s->of.disk, stop_at);
+            int status = run_steps(s, &error);
             OL_CHECK(status == OL_OK || status == OL_CRASHED);
-            bool stopped = ol_fault_fs_stopped(r->fs);
-            for (int draw = 0; draw < draws && stopped && r->s.created; draw++) check_disk(r, stop_at, draw);
-            run_end(r);
+            bool stopped = ol_fault_fs_stopped(s->of.disk);
+            for (int draw = 0; draw < draws && stopped && s->of.created; draw++) check_disk(s, stop_at, draw);
+            scene_abandon(&s->of);
+            free_scene(s);
             if (!stopped) break;
         }
     }
@@ -397,17 +313,19 @@ OL_TEST(a_failure_of_an_operation_leaves_a_log_that_holds_what_it_should) {
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         for (int64_t fail_at = 1 + (int64_t)(seed % (uint64_t)stride);; fail_at += stride) {
             ol_error error;
-            run *r = run_begin(seed);
-            ol_fault_fs_fail_at(r->fs, fail_at, EIO);
-            int status = run_steps(&r->s, &error);
-            bool failed = ol_fault_fs_operations(r->fs) >= fail_at;
+            scene *s = new_scene();
+            scene_begin_on_disk(&s->of, seed);
+            ol_fault_fs_fail_at(s->of.disk, fail_at, EIO);
+            int status = run_steps(s, &error);
+            bool failed = ol_fault_fs_operations(s->of.disk) >= fail_at;
             OL_CHECK(status == OL_OK || failed);
-            if (status != OL_OK && r->s.topic != NULL && !ol_log_has_failed(log_of(&r->s))) {
-                OL_CHECK_OK(step_clean(&r->s, &error), &error);
-                check_content(&r->s);
+            if (status != OL_OK && s->of.topic != NULL && !ol_log_has_failed(log_of(&s->of))) {
+                OL_CHECK_OK(step_clean(s, &error), &error);
+                check_content(s);
             }
-            if (r->s.created) check_disk(r, fail_at, 0);
-            run_end(r);
+            if (s->of.created) check_disk(s, fail_at, 0);
+            scene_abandon(&s->of);
+            free_scene(s);
             if (!failed) break;
         }
     }

@@ -3,74 +3,32 @@
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include <errno.h>
 
-#include "accusation.h"
-#include "testing/fault_fs.h"
-#include "topic_fixture.h"
+#include "topic_scene.h"
 
-enum { SEGMENT_BYTES = 4 << 10 };
-#define NOW ((int64_t)1800000000000)
-
-typedef struct scene {
-    char directory[OL_PATH_MAX];
-    char partition[OL_PATH_MAX];
-    ol_log_options options;
-    ol_topic_log *topic;
-    int64_t next;               /* the offset of the next record */
-    int64_t acknowledged;       /* everything below was flushed */
-    int64_t stored_start;       /* in the checkpoint */
-    bool created;
-} scene;
-
-static void scene_begin(scene *s) {
-    memset(s, 0, sizeof *s);
-    fixture_directory(s->directory);
-    fixture_join(s->partition, s->directory, "t-0");
-    s->options = fixture_options(s->partition);
-    s->options.config.segment_bytes = SEGMENT_BYTES;
-    s->options.replicated = true;
-}
-
-static int scene_open(scene *s, ol_error *error) {
-    ol_log_recovery recovery;
-    s->options.log_start_offset = s->stored_start > 0 ? s->stored_start : -1;
-    int status = ol_topic_log_open(&s->options, 0, &s->topic, &recovery, error);
-    if (status != OL_OK) s->topic = NULL;
-    if (status == OL_OK) s->created = true;
-    if (status == OL_OK) OL_CHECK(accusation(&recovery) == NULL);
-    return status;
-}
-
-static scene *opened(void) {
+static topic_scene *opened(void) {
     ol_error error;
-    scene *s = malloc(sizeof *s);
+    topic_scene *s = malloc(sizeof *s);
     scene_begin(s);
     OL_CHECK_OK(scene_open(s, &error), &error);
     return s;
 }
 
-static void finish(scene *s) {
-    int64_t end;
-    ol_error error;
-    OL_CHECK_OK(ol_topic_log_close(s->topic, &end, &error), &error);
-    fixture_remove(s->directory);
+static void finish(topic_scene *s) {
+    scene_end(s);
     free(s);
 }
 
-static ol_log *log_of(const scene *s) { return ol_topic_log_log(s->topic); }
-
-static int produce(scene *s, int count, int64_t timestamp, ol_error *error) {
+static int produce(topic_scene *s, int count, int64_t timestamp, ol_error *error) {
     uint8_t bytes[SENT_BYTES_MAX];
     ol_appended appended;
     ol_produce_rules rules = sent_rules();
     sent_batch sent = sent_plain(count);
     sent.first_timestamp = timestamp;
-    int status = ol_topic_log_produce(s->topic, sent_encode(&sent, bytes), &rules, &appended, error);
-    if (status == OL_OK) s->next = appended.next_offset;
-    return status;
+    return ol_topic_log_produce(s->topic, sent_encode(&sent, bytes), &rules, &appended, error);
 }
 
 /* Segments whose records are of `timestamp`; the last one is active. */
-static void fill(scene *s, int segments, int64_t timestamp) {
+static void fill(topic_scene *s, int segments, int64_t timestamp) {
     ol_error error;
     for (int i = 0; i < segments; i++) {
         if (i > 0) OL_CHECK_OK(ol_log_roll_active(log_of(s), &error), &error);
@@ -78,21 +36,14 @@ static void fill(scene *s, int segments, int64_t timestamp) {
     }
 }
 
-static int flush(scene *s, ol_error *error) {
-    int64_t flushed = 0;
-    int status = ol_log_flush(log_of(s), &flushed, error);
-    if (status == OL_OK) s->acknowledged = flushed;
-    return status;
-}
-
-static size_t count_segments(const scene *s) {
+static size_t count_segments(const topic_scene *s) {
     ol_log_segment_info info;
     size_t count = 0;
     while (ol_log_segment_at(log_of(s), count, &info)) count++;
     return count;
 }
 
-static int64_t segment_size(const scene *s, size_t index) {
+static int64_t segment_size(const topic_scene *s, size_t index) {
     ol_log_segment_info info;
     OL_CHECK(ol_log_segment_at(log_of(s), index, &info));
     return info.size;
@@ -102,7 +53,7 @@ static ol_retention_rules rules_of(int64_t retention_ms, int64_t retention_bytes
     return (ol_retention_rules){.now_ms = NOW, .retention_ms = retention_ms, .retention_bytes = retention_bytes, .below = INT64_MAX};
 }
 
-static int64_t retained_from(scene *s, ol_retention_rules rules) {
+static int64_t retained_from(topic_scene *s, ol_retention_rules rules) {
     ol_error error;
     int64_t start = -1;
     OL_CHECK_OK(ol_topic_log_retained_from(s->topic, &rules, &start, &error), &error);
@@ -121,7 +72,7 @@ static size_t count_files(const char *directory, const char *ending) {
 }
 
 /* All records from the log start to the end are there, and none below. */
-static void check_content(const scene *s) {
+static void check_content(const topic_scene *s) {
     static uint8_t buffer[64 << 10];
     ol_error error;
     size_t size = 0;
@@ -143,27 +94,10 @@ static void check_content(const scene *s) {
     OL_CHECK_INT(offset, end);
 }
 
-static int reopen(scene *s, bool clean, ol_error *error) {
-    int64_t end = ol_log_end(log_of(s));
-    ol_topic_log *topic = s->topic;
-    s->topic = NULL;
-    int status = OL_OK;
-    if (clean) {
-        status = ol_topic_log_close(topic, &end, error);
-        if (status == OL_OK) s->acknowledged = end;
-    } else {
-        ol_topic_log_abandon(topic);
-    }
-    if (status != OL_OK) return status;
-    s->options.clean = clean;
-    s->options.witnessed = true;
-    return scene_open(s, error);
-}
-
 /* ------------------------------------------------------------------------------------------------ the rules */
 
 OL_TEST(old_segments_go_and_younger_ones_stay) {
-    scene *s = opened();
+    topic_scene *s = opened();
     fill(s, 3, NOW - 5000);
     ol_error error;
     OL_CHECK_OK(ol_log_roll_active(log_of(s), &error), &error);
@@ -189,7 +123,7 @@ OL_TEST(old_segments_go_and_younger_ones_stay) {
 }
 
 OL_TEST(the_active_segment_is_rolled_when_all_of_it_is_old) {
-    scene *s = opened();
+    topic_scene *s = opened();
     fill(s, 2, NOW - 5000);
     OL_CHECK_INT(retained_from(s, rules_of(5000, -1)), 0);
     OL_CHECK_INT(count_segments(s), 2);
@@ -209,7 +143,7 @@ OL_TEST(the_active_segment_is_rolled_when_all_of_it_is_old) {
 
 /* The time index does not have the newest record of the active segment. */
 OL_TEST(one_young_record_keeps_the_active_segment) {
-    scene *s = opened();
+    topic_scene *s = opened();
     ol_error error;
     fill(s, 1, NOW - 5000);
     OL_CHECK_OK(produce(s, 1, NOW, &error), &error);
@@ -218,14 +152,14 @@ OL_TEST(one_young_record_keeps_the_active_segment) {
 }
 
 OL_TEST(a_time_to_come_keeps_a_segment) {
-    scene *s = opened();
+    topic_scene *s = opened();
     fill(s, 2, NOW + 5000);
     OL_CHECK_INT(retained_from(s, rules_of(0, -1)), 0);
     finish(s);
 }
 
 OL_TEST(the_oldest_go_while_the_others_are_large_enough) {
-    scene *s = opened();
+    topic_scene *s = opened();
     fill(s, 4, NOW);
     int64_t each = segment_size(s, 0), all = ol_log_size_bytes(log_of(s));
     OL_CHECK_INT(retained_from(s, rules_of(-1, all + 1)), 0);
@@ -239,7 +173,7 @@ OL_TEST(the_oldest_go_while_the_others_are_large_enough) {
 }
 
 OL_TEST(nothing_goes_that_readers_may_not_see_yet) {
-    scene *s = opened();
+    topic_scene *s = opened();
     fill(s, 3, NOW - 5000);
     ol_retention_rules rules = rules_of(1000, -1);
     rules.below = 199;
@@ -253,7 +187,7 @@ OL_TEST(nothing_goes_that_readers_may_not_see_yet) {
 }
 
 OL_TEST(segments_below_the_start_go_by_no_other_rule) {
-    scene *s = opened();
+    topic_scene *s = opened();
     ol_error error;
     fill(s, 3, NOW);
     OL_CHECK_OK(flush(s, &error), &error);
@@ -270,7 +204,7 @@ OL_TEST(segments_below_the_start_go_by_no_other_rule) {
 }
 
 OL_TEST(what_is_not_flushed_is_no_start) {
-    scene *s = opened();
+    topic_scene *s = opened();
     ol_error error;
     fill(s, 1, NOW);
     OL_CHECK_INT(ol_log_delete_below(log_of(s), 100, &error), OL_INVALID);
@@ -281,7 +215,7 @@ OL_TEST(what_is_not_flushed_is_no_start) {
 /* ------------------------------------------------------------------------------------------------ readers, epochs */
 
 OL_TEST(a_reader_in_a_segment_that_goes_keeps_its_bytes_and_goes_on_at_the_start) {
-    scene *s = opened();
+    topic_scene *s = opened();
     ol_error error;
     fill(s, 3, NOW - 5000);
     OL_CHECK_OK(flush(s, &error), &error);
@@ -302,7 +236,7 @@ OL_TEST(a_reader_in_a_segment_that_goes_keeps_its_bytes_and_goes_on_at_the_start
 }
 
 OL_TEST(epochs_below_the_start_are_forgotten) {
-    scene *s = opened();
+    topic_scene *s = opened();
     ol_error error;
     for (int i = 0; i < 3; i++) {
         fill(s, 1, NOW);
@@ -324,7 +258,7 @@ OL_TEST(epochs_below_the_start_are_forgotten) {
 /* ------------------------------------------------------------------------------------------------ settings */
 
 OL_TEST(a_change_of_settings_counts_at_once) {
-    scene *s = opened();
+    topic_scene *s = opened();
     ol_error error;
     ol_log_config config = s->options.config;
     OL_CHECK_OK(produce(s, 50, NOW, &error), &error);
@@ -353,7 +287,7 @@ OL_TEST(a_change_of_settings_counts_at_once) {
 
 /* ------------------------------------------------------------------------------------------------ stops and failures */
 
-static int sweep(scene *s, int64_t retention_ms, int64_t retention_bytes, ol_error *error) {
+static int sweep(topic_scene *s, int64_t retention_ms, int64_t retention_bytes, ol_error *error) {
     ol_retention_rules rules = rules_of(retention_ms, retention_bytes);
     int64_t start = 0;
     int status = ol_topic_log_retained_from(s->topic, &rules, &start, error);
@@ -363,26 +297,26 @@ static int sweep(scene *s, int64_t retention_ms, int64_t retention_bytes, ol_err
     return ol_log_delete_below(log_of(s), start, error);
 }
 
-static int append_some(scene *s, ol_error *error) {
+static int append_some(topic_scene *s, ol_error *error) {
     int status = OL_OK;
     for (uint64_t left = 6 + ol_test_below(20); left > 0 && status == OL_OK; left--) {
-        status = produce(s, 1 + (int)ol_test_below(30), NOW - 10000 + s->next, error);
+        status = produce(s, 1 + (int)ol_test_below(30), NOW - 10000 + ol_log_end(log_of(s)), error);
     }
     return status;
 }
 
-static int step(scene *s, uint64_t what, ol_error *error) {
+static int step(topic_scene *s, uint64_t what, ol_error *error) {
     switch (what) {
         case 0: return flush(s, error);
         case 1: return sweep(s, -1, 2 * SEGMENT_BYTES, error);
-        case 2: return sweep(s, 10000 - s->next / 2, -1, error);
+        case 2: return sweep(s, 10000 - ol_log_end(log_of(s)) / 2, -1, error);
         case 3: return ol_test_below(3) ? OL_OK : sweep(s, 0, -1, error);
         case 4: return reopen(s, ol_test_below(2), error);
         default: return append_some(s, error);
     }
 }
 
-static int run_steps(scene *s, ol_error *error) {
+static int run_steps(topic_scene *s, ol_error *error) {
     static const uint8_t fixed[] = {9, 9, 1, 9, 0, 2, 9, 4, 1, 9, 9, 3, 1};
     int status = scene_open(s, error);
     for (size_t i = 0; i < sizeof fixed + 6 && status == OL_OK; i++) {
@@ -391,49 +325,12 @@ static int run_steps(scene *s, ol_error *error) {
     return status;
 }
 
-typedef struct run {
-    scene s;
-    char root[OL_PATH_MAX];
-    ol_fs *fs;
-} run;
-
-static run *run_begin(uint64_t seed) {
-    ol_error error;
-    run *r = malloc(sizeof *r);
-    scene_begin(&r->s);
-    fixture_join(r->root, r->s.directory, "root");
-    mkdir(r->root, 0777);
-    fixture_join(r->s.partition, r->root, "t-0");
-    OL_CHECK_OK(ol_fault_fs_create(r->root, &r->fs, &error), &error);
-    r->s.options.fs = r->fs;
-    ol_test_random_state = seed;
-    return r;
-}
-
-static void run_end(run *r) {
-    if (r->s.topic != NULL) ol_topic_log_abandon(r->s.topic);
-    ol_fault_fs_free(r->fs);
-    fixture_remove(r->s.directory);
-    free(r);
-}
-
 /* Opens what a disk could hold: nothing is accused, the log begins where it should, and a sweep works. */
-static void check_disk(run *r, int64_t stop_at, int draw) {
+static void check_disk(const topic_scene *of, int64_t stop_at, int draw) {
     ol_error error;
-    scene *s = malloc(sizeof *s);
-    scene_begin(s);
-    fixture_join(s->partition, s->directory, "t-0");
-    if (draw == 0) {
-        OL_CHECK_OK(ol_fault_fs_materialize_all(r->fs, s->directory, &error), &error);
-    } else {
-        OL_CHECK_OK(ol_fault_fs_materialize(r->fs, s->directory, (uint64_t)stop_at * 16 + (uint64_t)draw, &error), &error);
-    }
-    s->stored_start = r->s.stored_start;
-    s->options.witnessed = r->s.created;
-    OL_CHECK_OK(scene_open(s, &error), &error);
-    ol_log *log = log_of(s);
-    OL_CHECK(ol_log_end(log) >= r->s.acknowledged);
-    OL_CHECK_INT(ol_log_start(log), r->s.stored_start);
+    topic_scene *s = malloc(sizeof *s);
+    scene_open_disk(s, of, stop_at, draw);
+    OL_CHECK_INT(ol_log_start(log_of(s)), of->stored_start);
     OL_CHECK_INT(count_files(s->partition, ".deleted"), 0);
     check_content(s);
     OL_CHECK_OK(append_some(s, &error), &error);
@@ -450,13 +347,15 @@ OL_TEST(a_stop_at_every_operation_leaves_a_log_that_opens) {
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         for (int64_t stop_at = 1;; stop_at++) {
             ol_error error;
-            run *r = run_begin(seed);
-            ol_fault_fs_stop_at(r->fs, stop_at);
-            int status = run_steps(&r->s, &error);
+            topic_scene *s = malloc(sizeof *s);
+            scene_begin_on_disk(s, seed);
+            ol_fault_fs_stop_at(s->disk, stop_at);
+            int status = run_steps(s, &error);
             OL_CHECK(status == OL_OK || status == OL_CRASHED);
-            bool stopped = ol_fault_fs_stopped(r->fs);
-            for (int draw = 0; draw < draws && stopped && r->s.created; draw++) check_disk(r, stop_at, draw);
-            run_end(r);
+            bool stopped = ol_fault_fs_stopped(s->disk);
+            for (int draw = 0; draw < draws && stopped && s->created; draw++) check_disk(s, stop_at, draw);
+            scene_abandon(s);
+            free(s);
             if (!stopped) break;
         }
     }
@@ -468,20 +367,22 @@ OL_TEST(a_failure_of_every_operation_leaves_a_log_that_opens) {
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         for (int64_t fail_at = 1;; fail_at++) {
             ol_error error;
-            run *r = run_begin(seed);
-            ol_fault_fs_fail_at(r->fs, fail_at, EIO);
-            int status = run_steps(&r->s, &error);
-            bool failed = ol_fault_fs_operations(r->fs) >= fail_at;
+            topic_scene *s = malloc(sizeof *s);
+            scene_begin_on_disk(s, seed);
+            ol_fault_fs_fail_at(s->disk, fail_at, EIO);
+            int status = run_steps(s, &error);
+            bool failed = ol_fault_fs_operations(s->disk) >= fail_at;
             OL_CHECK(status == OL_OK || failed);
             /* A failed sweep is repeated by the next one. */
-            if (status != OL_OK && r->s.topic != NULL && !ol_log_has_failed(log_of(&r->s))) {
-                OL_CHECK_OK(sweep(&r->s, -1, SEGMENT_BYTES, &error), &error);
-                check_content(&r->s);
-                OL_CHECK_OK(flush(&r->s, &error), &error);
-                OL_CHECK_INT(count_files(r->s.partition, ".log"), count_segments(&r->s));
+            if (status != OL_OK && s->topic != NULL && !ol_log_has_failed(log_of(s))) {
+                OL_CHECK_OK(sweep(s, -1, SEGMENT_BYTES, &error), &error);
+                check_content(s);
+                OL_CHECK_OK(flush(s, &error), &error);
+                OL_CHECK_INT(count_files(s->partition, ".log"), count_segments(s));
             }
-            if (r->s.created) check_disk(r, fail_at, 0);
-            run_end(r);
+            if (s->created) check_disk(s, fail_at, 0);
+            scene_abandon(s);
+            free(s);
             if (!failed) break;
         }
     }
