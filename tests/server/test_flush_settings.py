@@ -14,18 +14,6 @@ from .running import Client, RunningServer
 from .topic_requests import NOW, create, produce, until
 
 
-@pytest.fixture
-def server(tmp_path):
-    with RunningServer(tmp_path / "data", durability="process") as running:
-        yield running
-
-
-@pytest.fixture
-def client(server):
-    with Client(server.address) as connected:
-        yield connected
-
-
 def flushed(server: RunningServer) -> int:
     return server.server.node.topics.get("orders", 0).log.flushed
 

@@ -75,6 +75,21 @@ class Replicated:
             pass
 
 
+def commit_above_w(replicated: Replicated, client: Client) -> tuple[str, str, int]:
+    """Sends a commit of 10 that stays above W.
+
+    Returns its group, one of another log partition, both of which had position 1, and the number of
+    the group's log partition.
+    """
+    group, other = groups_of_both(replicated.running)
+    replicated.hold(client, group, other)
+    number = replicated.manager.partition_for(group)
+    end = replicated.log_end(number)
+    client.send(commit(group, 10))
+    replicated.wait_for_write(number, end + 1)
+    return group, other, number
+
+
 def committed_by(client: Client, group: str, offset: int) -> int:
     client.send(commit(group, offset))
     return committed(client.receive())[1]
@@ -167,12 +182,7 @@ def test_a_commit_of_a_handler_that_waits_too_long_is_answered_and_not_undone(im
 
 def test_a_fetch_of_what_is_stable_waits_for_w(replicated):
     with replicated.client() as client, replicated.client() as reader:
-        group, other = groups_of_both(replicated.running)
-        replicated.hold(client, group, other)
-        number = replicated.manager.partition_for(group)
-        end = replicated.log_end(number)
-        client.send(commit(group, 10))
-        replicated.wait_for_write(number, end + 1)
+        group, other, number = commit_above_w(replicated, client)
         # Without the flag the last stable one is answered, and so is a log partition where nothing waits.
         reader.send(fetch(group))
         assert fetched(reader.receive())[1] == 1
@@ -191,12 +201,7 @@ def test_a_fetch_of_what_is_stable_waits_for_w(replicated):
 @pytest.mark.parametrize("version", [7, 8, 9])
 def test_every_version_with_the_flag_waits(replicated, version):
     with replicated.client() as client, replicated.client() as reader:
-        group, _ = groups_of_both(replicated.running)
-        replicated.hold(client, group)
-        number = replicated.manager.partition_for(group)
-        end = replicated.log_end(number)
-        client.send(commit(group, 10))
-        replicated.wait_for_write(number, end + 1)
+        group, _, number = commit_above_w(replicated, client)
         topics = (OffsetFetchRequestGroupTopic("orders", partition_indexes=(0,)),)
         groups = (OffsetFetchRequestGroup(group, topics=topics),)
         old = OffsetFetchRequest(group, (OffsetFetchRequestTopic("orders", (0,)),), require_stable=True)
@@ -224,12 +229,7 @@ def test_a_fetch_of_what_is_stable_that_waits_too_long_fails_for_its_groups_alon
 
 def test_a_fetch_that_waits_is_refused_when_another_leads(replicated):
     with replicated.client() as client, replicated.client() as reader:
-        group, _ = groups_of_both(replicated.running)
-        replicated.hold(client, group)
-        number = replicated.manager.partition_for(group)
-        end = replicated.log_end(number)
-        client.send(commit(group, 10))
-        replicated.wait_for_write(number, end + 1)
+        group, _, number = commit_above_w(replicated, client)
         reader.send(stable(1, group))
         on_loop(replicated.running, lambda: None)
         on_loop(replicated.running, lambda: replicated.running.server.node.groups.coordinator.resign(number))
@@ -262,12 +262,7 @@ def test_a_fence_counts_when_w_has_passed_it_and_nobody_commits_above_it(replica
 def test_a_stop_ends_the_connections_that_wait_for_a_w_that_never_comes(tmp_path):
     replicated = Replicated(tmp_path / "data", 3600.0)
     with replicated.client() as client, replicated.client() as reader:
-        group, _ = groups_of_both(replicated.running)
-        replicated.hold(client, group)
-        number = replicated.manager.partition_for(group)
-        end = replicated.log_end(number)
-        client.send(commit(group, 10))
-        replicated.wait_for_write(number, end + 1)
+        group, _, _ = commit_above_w(replicated, client)
         reader.send(stable(1, group))
         on_loop(replicated.running, lambda: None)
         replicated.running.stop()

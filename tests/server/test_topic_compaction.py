@@ -32,12 +32,6 @@ def server(request, tmp_path):
         yield running
 
 
-@pytest.fixture
-def client(server):
-    with Client(server.address) as connected:
-        yield connected
-
-
 def open_count(running: RunningServer) -> int:
     return running.server.node.topics._openings.count
 

@@ -28,12 +28,6 @@ def server(request, tmp_path):
         yield running
 
 
-@pytest.fixture
-def client(server):
-    with Client(server.address) as connected:
-        yield connected
-
-
 def sweep(server: RunningServer) -> None:
     server._run(server.server.topic_sweep.run())
 
