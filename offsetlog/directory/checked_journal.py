@@ -61,8 +61,9 @@ class CheckedJournal:
         content = self._content(first, FORMAT)
         lines = rest.split(b"\n")
         torn = lines.pop()
-        # A page that did not reach the disk is zeros; no line that was written has one.
-        while lines and b"\0" in lines[-1]:
+        # A page that did not reach the disk is zeros; no line that was written has one.  Each append is one
+        # line, and only the last one can be torn.
+        if lines and b"\0" in lines[-1]:
             torn = lines.pop() + b"\n" + torn
         changes = [each for number, line in enumerate(lines, 2) for each in self._changes(line, number)]
         self._content_bytes = len(first)
@@ -85,9 +86,7 @@ class CheckedJournal:
         return content
 
     def _changes(self, text: bytes, number: int) -> list[dict[str, Any]]:
-        line = self._parsed(text, number)
-        # Earlier versions wrote a line for each change.
-        found = self._checked(line, "changes", number) if "changes" in line else [self._checked(line, "change", number)]
+        found = self._checked(self._parsed(text, number), "changes", number)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             raise self._damaged(number)
         return found

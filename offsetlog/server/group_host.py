@@ -91,7 +91,9 @@ class GroupHost:
         self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0.0
-        self._was_late = False
+        #: Sessions end at or after this time only.
+        self._grace_until = -math.inf
+        self._is_in_grace = False
         self.failed_loads: dict[int, str] = {}
         self.failed_writes: dict[int, str] = {}
         self.coordinator = Coordinator(config, self, self._partition_for)
@@ -176,6 +178,8 @@ class GroupHost:
 
     def _arm(self) -> None:
         deadline = self.coordinator.next_deadline()
+        if deadline is not None:
+            deadline = max(deadline, self._grace_until)
         if self._timer is not None:
             if deadline is not None and self._timer_at <= deadline:
                 return
@@ -186,14 +190,14 @@ class GroupHost:
             self._timer = self._clock.call_at(deadline, self._tick)
 
     def _tick(self) -> None:
-        now = self._clock.time()
-        self._was_late = not self._was_late and now - self._timer_at > LATE_SECONDS
-        if self._was_late:
-            # The event loop was held up, and heartbeats that arrived meanwhile are read before sessions end.
-            self._timer_at = now + GRACE_SECONDS
-            self._timer = self._clock.call_at(self._timer_at, self._tick)
-            return
         self._timer = None
+        now = self._clock.time()
+        self._is_in_grace = not self._is_in_grace and now - self._timer_at > LATE_SECONDS
+        if self._is_in_grace:
+            # The event loop was held up, and heartbeats that arrived meanwhile are read before sessions end.
+            self._grace_until = now + GRACE_SECONDS
+            self._arm()
+            return
         try:
             self.coordinator.tick(now)
         except ExceptionGroup:

@@ -353,8 +353,10 @@ class TopicLogs:
     def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
         # None where there is none, or it is not clean.
         if partition.is_unsound:
-            self._directory.is_sound_elsewhere = False
-            return None  # it could not be opened or closed, and was reported
+            # It could not be opened, made or closed, and was reported.
+            if partition.unopened is not None or self._path(key).exists():
+                self._directory.is_sound_elsewhere = False
+            return None
         unopened, log = partition.unopened, partition.log
         if log is not None:
             unopened = self._close_opened(key, log)

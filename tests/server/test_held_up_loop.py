@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,6 +13,7 @@ from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    FindCoordinatorRequest,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -38,8 +40,9 @@ def server(tmp_path):
         yield running
 
 
+@pytest.mark.parametrize("others_join", [False, True])
 @pytest.mark.parametrize("sends", [True, False])
-def test_a_heartbeat_counts_that_arrived_while_the_loop_was_held_up(server, monkeypatch, sends):
+def test_a_heartbeat_counts_that_arrived_while_the_loop_was_held_up(server, monkeypatch, sends, others_join):
     is_held, may_go_on = threading.Event(), threading.Event()
 
     def hold(_: NodeState, exchange: Exchange) -> None:
@@ -50,13 +53,19 @@ def test_a_heartbeat_counts_that_arrived_while_the_loop_was_held_up(server, monk
     # In the middle of a turn, among the reads, after which timers come.
     monkeypatch.setitem(HANDLERS, DESCRIBE_CLUSTER, hold)
 
-    with Client(server.address) as client, Client(server.address) as other:
+    with ExitStack() as opened:
+        client, other, third = (opened.enter_context(Client(server.address)) for _ in range(3))
+        assert third.ask(FindCoordinatorRequest("x"), 0).error_code == 0
         member_id = client.ask(JOIN, 3).member_id
         assert client.ask(SyncGroupRequest("g", 1, member_id), 3).error_code == 0
         other.send(encode_request(DescribeClusterRequest(), 0, 1))
         assert is_held.wait(60)
         heartbeat = HeartbeatRequest("g", 1, member_id)
+        if others_join:
+            third.send(encode_request(JOIN._replace(group_id="another"), 3, 1))
         if sends:
+            # It is read a turn of the loop after what comes on open ones.
+            client = opened.enter_context(Client(server.address))
             client.send(encode_request(heartbeat, 3, 1))
         time.sleep(1.5 * SESSION_MS / 1000)    # the session is over meanwhile
         may_go_on.set()

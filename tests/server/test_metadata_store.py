@@ -168,17 +168,16 @@ def test_an_append_of_which_any_pages_were_lost_is_dropped_as_a_whole(tmp_path, 
         assert "dropped" in caplog.text
 
 
-def test_lines_of_one_change_are_read(tmp_path):
-    store = opened(tmp_path)
-    asyncio.run(store.put_topics((topic(1), topic(2))))
-    first, line, _ = (tmp_path / FILE).read_bytes().split(b"\n")
-    lines = [first]
-    for change in json.loads(line)["changes"]:
-        text = json.dumps(change, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        each = {"checksum": xxhash.xxh3_64_hexdigest(text.encode()), "change": change}
-        lines.append(json.dumps(each, separators=(",", ":")).encode())
-    (tmp_path / FILE).write_bytes(b"\n".join(lines) + b"\n")
-    assert state(opened(tmp_path)) == state(store)
+def test_durable_changes_that_became_zeros_are_damage(tmp_path):
+    data = _with_three_topics(tmp_path)
+    last = data.rindex(b"\n", 0, -1) + 1
+    before = data.rindex(b"\n", 0, last - 1) + 1
+    harmed = bytearray(data)
+    harmed[before + 10 : last - 10] = bytes(last - before - 20)
+    harmed[last + 10 : last + 20] = bytes(10)
+    (tmp_path / FILE).write_bytes(harmed)
+    with pytest.raises(CorruptionError, match="line 3"):
+        opened(tmp_path)
 
 
 def test_damage_before_the_end_is_refused_at_every_byte(tmp_path):

@@ -345,29 +345,32 @@ def test_settings_that_change_while_a_log_is_opened_count(data):
         assert len(list((data / "orders-0").glob("*.log"))) == 4
 
 
-def fail_once(running: RunningServer) -> None:
-    """Has the next opening or making of a log fail for want of files."""
+def fail_once(running: RunningServer, *, half_made: Path | None = None) -> None:
+    """Has the next opening or making of a log fail for want of files, with or without a directory."""
     openings = running.server.node.topics._openings
     open_log = openings._open_log
 
     def fail(*_):
         openings._open_log = open_log
+        if half_made is not None:
+            half_made.mkdir()
         raise StorageError("open: Too many open files")
 
     openings._open_log = fail
 
 
-def test_a_log_that_could_not_be_made_is_empty_for_its_readers(tmp_path):
+@pytest.mark.parametrize("is_half_made", [True, False])
+def test_a_log_that_could_not_be_made_is_empty_for_its_readers(tmp_path, is_half_made):
     failed = error_codes.KAFKA_STORAGE_ERROR.code
     with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
         create(client)
-        fail_once(running)
+        fail_once(running, half_made=tmp_path / "data" / "orders-0" if is_half_made else None)
         assert produce(client, batch()).error_code == failed
         found = fetch(client, 0)
         assert (found.error_code, found.high_watermark) == (0, 0)
         assert list_offset(client, -1).error_code == 0
         # A start looks at a log that is half made, unless it was made later.
-    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists() is not is_half_made
     with RunningServer(tmp_path / "data") as running, Client(running.address) as client:
         fail_once(running)
         assert produce(client, batch()).error_code == failed
