@@ -7,6 +7,7 @@ import logging
 import math
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -96,12 +97,13 @@ class GroupHost:
         self._is_in_grace = False
         self.failed_loads: dict[int, str] = {}
         self.failed_writes: dict[int, str] = {}
-        self.coordinator = Coordinator(config, self, self._partition_for)
+        self.coordinator = Coordinator(config, self, self.partition_for)
         self.expiry = GroupExpiry(manager, self, loop, clock)
         manager.group_expiry.leave_to(self.expiry)
         manager.group_log.leave_fences_to(GroupFences(self, loop))
 
-    def _partition_for(self, group_id: str) -> int:
+    def partition_for(self, group_id: str) -> int:
+        """The log partition that decides about a group, also of a name that no record can hold."""
         try:
             return self._manager.partition_for(group_id)
         except StringTooLongError:
@@ -270,7 +272,7 @@ class GroupHost:
 
     def write_failed(self, group_id: str, failure: OffsetLogError) -> ErrorCode:
         """Returns the error for a write of a group, and keeps and logs what made its log fail."""
-        partition = self._partition_for(group_id)
+        partition = self.partition_for(group_id)
         is_final = isinstance(failure, PartitionFailedError | StorageError)
         if is_final and partition not in self.failed_writes:
             self.failed_writes[partition] = str(failure)
@@ -329,7 +331,9 @@ class GroupHost:
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
         """See Ports."""
-        self._front.admit(group_id, generation, member_id, group_instance_id)
+        # Where no record can hold the name, the write of each commit says so.
+        with suppress(StringTooLongError):
+            self._front.admit(group_id, generation, member_id, group_instance_id)
 
     def revoke(self, group_id: str) -> list[tuple[str, float]]:
         """See Ports."""

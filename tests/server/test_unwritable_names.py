@@ -19,14 +19,24 @@ from offsetlog.protocol.messages import (
     JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitRequestTopicPartition,
+    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestGroupTopic,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 from offsetlog.server import connection
 
 from .running import Client, RunningServer
+from .topic_requests import create
 
 LONGEST = 2**15 - 1
 UNKNOWN_SERVER_ERROR = -1
@@ -65,11 +75,16 @@ def assert_served(server: RunningServer, group: str) -> None:
 
 
 def with_name(message: object, version: int, name: bytes) -> bytes:
-    """The frame of a request of an inflexible version, with a name of these bytes in place of MARK."""
+    """The frame of a request, with a name of these bytes, at least 2**14, in place of MARK."""
     frame = encode_request(message, version, 7, "test")[4:]
     assert frame.count(MARK) == 1
     at = frame.index(MARK)
-    frame = frame[: at - 2] + struct.pack(">h", len(name)) + name + frame[at + len(MARK):]
+    if frame[at - 1] == len(MARK):
+        before, size = frame[: at - 2], struct.pack(">h", len(name))
+    else:  # the compact form of flexible versions
+        count = len(name) + 1
+        before, size = frame[: at - 1], bytes((count & 127 | 128, count >> 7 & 127 | 128, count >> 14))
+    frame = before + size + name + frame[at + len(MARK):]
     return struct.pack(">i", len(frame)) + frame
 
 
@@ -119,6 +134,70 @@ def test_a_group_whose_name_no_record_can_hold_is_not_there(
         assert decode_response(answer, version, frame)[1].error_code == error
     assert not [each for each in caplog.records if each.exc_info]
     assert not server.server._groups._replies
+
+
+@pytest.fixture(scope="module")
+def topic(server):
+    with Client(server.address) as client:
+        create(client, "orders", 2)
+    return "orders"
+
+
+def commit(topic: str, generation: int, member: str) -> OffsetCommitRequest:
+    numbers = tuple(OffsetCommitRequestTopicPartition(each, 1) for each in range(2))
+    topics = (OffsetCommitRequestTopic(topic, partitions=numbers),)
+    return OffsetCommitRequest(MARK.decode(), generation, member, topics=topics)
+
+
+@pytest.mark.parametrize(
+    ("generation", "member", "error"),
+    [(-1, "", UNKNOWN_SERVER_ERROR), (-1, "m", UNKNOWN_SERVER_ERROR), (1, "m", 22)],
+)
+@pytest.mark.parametrize("version", [3, 7])
+def test_its_positions_cannot_be_committed(client, caplog, topic, version, generation, member, error):
+    for _ in range(2):
+        client.send(with_name(commit(topic, generation, member), version, NO_UTF8))
+        answer = decode_response(OffsetCommitResponse, version, client.receive())[1]
+        assert [(each.name, list(each.partitions)) for each in answer.topics] == [
+            (topic, [(0, error), (1, error)])
+        ]
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+@pytest.mark.parametrize(("version", "stable"), [(1, False), (5, False), (7, False), (7, True)])
+def test_it_has_no_positions(client, caplog, topic, version, stable):
+    asked = (OffsetFetchRequestTopic(topic, (0, 1)),)
+    request = OffsetFetchRequest(MARK.decode(), asked, require_stable=stable)
+    client.send(with_name(request, version, NO_UTF8))
+    answer = decode_response(OffsetFetchResponse, version, client.receive())[1]
+    assert answer.error_code == 0
+    (found,) = answer.topics
+    assert [(each.committed_offset, each.error_code) for each in found.partitions] == [(-1, 0)] * 2
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+def test_nor_has_it_any_where_all_are_asked_for(client, topic):
+    client.send(with_name(OffsetFetchRequest(MARK.decode(), None), 5, NO_UTF8))
+    answer = decode_response(OffsetFetchResponse, 5, client.receive())[1]
+    assert (answer.error_code, list(answer.topics)) == (0, [])
+
+
+def test_an_answer_about_positions_that_would_name_it_is_not_given(server, client, caplog, topic):
+    numbers = (OffsetFetchRequestGroupTopic(topic, partition_indexes=(0,)),)
+    asked = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(MARK.decode(), topics=numbers),), require_stable=True)
+    client.send(with_name(asked, 8, NO_UTF8))
+    assert client.receive() is None
+    assert not [each for each in caplog.records if each.exc_info]
+    assert_served(server, "after positions")
+
+
+@pytest.mark.parametrize("version", [5, 7])
+def test_nor_is_one_that_would_name_such_a_topic(server, client, caplog, version):
+    asked = (OffsetFetchRequestTopic(MARK.decode(), (0,)),)
+    client.send(with_name(OffsetFetchRequest("of a topic", asked), version, NO_UTF8))
+    assert client.receive() is None
+    assert not [each for each in caplog.records if each.exc_info]
+    assert_served(server, f"after a topic, {version}")
 
 
 def test_an_answer_that_cannot_be_written_ends_its_connection_alone(server, client, monkeypatch):

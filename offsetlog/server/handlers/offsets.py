@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
 from offsetlog import error_codes
 from offsetlog.coordinator.classic_group import ClassicGroup, GroupState
 from offsetlog.error_codes import ErrorCode
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import OffsetLogError, StringTooLongError
 from offsetlog.manager.interface import Pending, PendingCommit
 from offsetlog.protocol import Request, encode_response
 from offsetlog.protocol.messages import (
@@ -53,6 +53,9 @@ FETCH_WITH_ERROR = 2
 
 #: In this version a position that is not there is an error of its partition.
 FETCH_WITHOUT_POSITION_UNKNOWN = 0
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NO_ID = bytes(16)
 #: The last time there is, in ms since 1970.
@@ -377,13 +380,21 @@ def offset_fetch(node: NodeState, exchange: Exchange) -> None:
 def _unsettled(node: NodeState, groups: Iterable[str]) -> dict[int, Pending[int]]:
     found: dict[int, Pending[int]] = {}
     for group in groups:
-        number = node.manager.partition_for(group)
+        number = node.groups.partition_for(group)
         if number in found or node.groups.coordinator.refusal(group) is not None:
             continue
-        pending = node.manager.group_log.settled_async(group)
+        pending = _if_storable(node.manager.group_log.settled_async, group)
         if pending is not None:
             found[number] = pending
     return found
+
+
+def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | None:
+    # What is read of a group; None where no record can hold its name, or that of a topic.
+    try:
+        return read(*asked, **more)
+    except StringTooLongError:
+        return None
 
 
 def _answer_fetch(node: NodeState, exchange: Exchange, unsettled: _Unsettled) -> None:
@@ -449,12 +460,13 @@ def _fetched(
         asked.group_id, asked.member_id, asked.member_epoch
     )
     if refusal is None:
-        refusal = unsettled.get(node.manager.partition_for(asked.group_id))
+        refusal = unsettled.get(node.groups.partition_for(asked.group_id))
     if refusal is not None:
         return OffsetFetchResponseGroup(asked.group_id, error_code=refusal.code)
     try:
         # Before the positions: a transaction that ends in between may have changed them.
-        unstable = node.manager.group_log.pending(asked.group_id) if require_stable else set()
+        pending = node.manager.group_log.pending
+        unstable = (_if_storable(pending, asked.group_id) if require_stable else None) or set()
         if asked.topics is None:
             topics = _all_positions(node, asked.group_id, version, unstable)
         else:
@@ -468,7 +480,7 @@ def _all_positions(
     node: NodeState, group_id: str, version: int, unstable: AbstractSet[tuple[str, int]]
 ) -> tuple[OffsetFetchResponseGroupTopic, ...]:
     found: dict[str, list[OffsetFetchResponseGroupTopicPartition]] = {}
-    for key, position in node.manager.fetch(group_id).items():
+    for key, position in (_if_storable(node.manager.fetch, group_id) or {}).items():
         error = error_codes.UNSTABLE_OFFSET_COMMIT.code if key in unstable else 0
         found.setdefault(key.topic, []).append(_fetched_position(key.partition, position, error))
     topics = []
@@ -496,7 +508,7 @@ def _asked_positions(
         for number in each.partition_indexes
         if number >= 0
     }
-    found = node.manager.fetch(group_id, list(keys)) if keys else {}
+    found = (_if_storable(node.manager.fetch, group_id, list(keys)) if keys else None) or {}
     known: list[OffsetFetchResponseGroupTopic] = []
     unknown: list[OffsetFetchResponseGroupTopic] = []
     for each in asked:
