@@ -6,6 +6,8 @@ import pytest
 
 from offsetlog import error_codes
 from offsetlog.protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsRequestTopic,
     DescribeConfigsRequest,
     DescribeConfigsRequestResource,
     FetchRequest,
@@ -136,6 +138,38 @@ def test_offsets_of_a_partition_that_is_named_twice_are_refused(client, version,
     assert listed(("orders", [0]), ("nobody", [1, 1, 2]), ("orders", [1, 0, 2])) == [
         ("orders", [(0, REFUSED), (1, 0), (2, 0)]),
         ("nobody", [(1, REFUSED), (2, UNKNOWN)]),
+    ]
+
+
+# ------------------------------------------------------------------------------------------- deleting
+
+
+NO_ID = bytes(16)
+
+
+def test_a_topic_that_is_named_twice_is_not_deleted(client, server):
+    metadata = server.server.node.metadata
+    ids = {each: metadata.topic(each).topic_id for each in ("orders", "other")}
+
+    def deleted(*topics: tuple[str | None, bytes]):
+        asked = tuple(DeleteTopicsRequestTopic(*each) for each in topics)
+        answer = client.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1000), 6)
+        return [(each.name, each.topic_id, each.error_code) for each in answer.responses]
+
+    by_name, by_id = ("orders", NO_ID), (None, ids["orders"])
+    both = ("orders", ids["orders"], REFUSED)
+    assert deleted(by_name, by_id) == deleted(by_id, by_name) == [both]
+    assert deleted(by_name, by_name) == [(*by_name, REFUSED)]
+    assert deleted(by_id, by_id) == [(*by_id, REFUSED)]
+    assert deleted(by_id, by_id, by_name) == [(*by_id, REFUSED), both]
+    assert deleted(("orders", ids["orders"])) == [both]
+    assert metadata.topic("orders") is not None
+    # A name that is given twice counts as none: the id alone is left.
+    assert deleted(by_name, by_id, by_name) == [(*by_name, REFUSED), ("orders", ids["orders"], 0)]
+    assert deleted(by_name, by_id, ("other", NO_ID)) == [
+        (*by_name, UNKNOWN),
+        (*by_id, error_codes.UNKNOWN_TOPIC_ID.code),
+        ("other", ids["other"], 0),
     ]
 
 

@@ -44,6 +44,9 @@ PARTITIONS_MAX = 9_999
 
 #: From this version on DeleteTopics names topics by id, too.
 DELETE_BY_ID = 6
+NO_ID = bytes(16)
+#: The name, or the id, of a topic that is to be deleted.
+_Asked = tuple[str | None, bytes]
 
 #: The source of a setting that was given with the topic, in answers.
 DYNAMIC_TOPIC_CONFIG = 1
@@ -233,7 +236,7 @@ def _check_replicas(node: NodeState, assigned: Sequence[tuple[int, ...]]) -> Non
 def _created(topic: Topic, *, is_made: bool) -> CreateTopicsResponseTopic:
     return CreateTopicsResponseTopic(
         topic.name,
-        topic.topic_id if is_made else bytes(16),
+        topic.topic_id if is_made else NO_ID,
         error_message=None,
         num_partitions=topic.partitions,
         replication_factor=1,
@@ -259,21 +262,36 @@ def delete_topics(node: NodeState, exchange: Exchange) -> None:
 async def _delete_topics(node: NodeState, exchange: Exchange) -> None:
     request: DeleteTopicsRequest = exchange.request.message
     if exchange.version < DELETE_BY_ID:
-        asked: list[tuple[str | None, bytes]] = [(each, bytes(16)) for each in request.topic_names]
+        asked: list[_Asked] = [(each, NO_ID) for each in request.topic_names]
     else:
         asked = [(each.name, each.topic_id) for each in request.topics]
     counts = Counter(asked)
     results = []
     async with node.metadata.changing:
+        both_ways = _named_both_ways(node, counts)
         for each, count in counts.items():
-            if count == 1:
-                results.append(await _delete(node, *each))
-            else:
+            topic = both_ways.get(each)
+            if count > 1:
                 results.append(_refused_delete(*each, "it is asked for twice"))
+            elif topic is None:
+                results.append(await _delete(node, *each))
+            elif each[0] is not None:  # one answer for both
+                reason = "it is asked for by its name and by its id"
+                results.append(_refused_delete(topic.name, topic.topic_id, reason))
         deleted = [each.name for each in results if each.error_code == 0 and each.name]
         if deleted:
             node.deleted_positions.delete(deleted)
     exchange.reply(DeleteTopicsResponse(responses=tuple(results)))
+
+
+def _named_both_ways(node: NodeState, counts: Counter[_Asked]) -> dict[_Asked, Topic]:
+    # The topics that are asked for once by name, and by id as well; under either.
+    found: dict[_Asked, Topic] = {}
+    for name, topic_id in list(counts):
+        topic = node.metadata.topic_of_id(topic_id) if name is None else None
+        if topic is not None and counts[topic.name, NO_ID] == 1:
+            found[topic.name, NO_ID] = found[None, topic_id] = topic
+    return found
 
 
 def _refused_delete(
