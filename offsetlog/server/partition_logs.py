@@ -212,32 +212,20 @@ class PartitionLogs:
         """The log of one of an ordinary topic's partitions."""
         return self._topics.get(topic.name, number)
 
-    def unopened(self, wanted: Iterable[tuple[Topic, int]], *, makes: bool = False) -> list[PartitionLog]:
-        """Some partitions if the log of one has to be opened before they are used; else none.
+    def unopened(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
+        """Some partitions if the log of one has to be opened before they are read; else none.
 
         All of them, since the others have to stay open meanwhile.
 
         Args:
             wanted: topics and numbers of partitions; those that are not there are passed over.
-            makes: whether logs that are not there yet are to be made.
         """
-        found = self._found(wanted, takes_internal=not makes)
-        return found if any(each.needs_opening(makes=makes) for each in found) else []
-
-    def writables(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
-        """The logs of those of some partitions that clients produce to."""
-        return self._found(wanted, takes_internal=False)
-
-    def _found(
-        self, wanted: Iterable[tuple[Topic, int]], *, takes_internal: bool
-    ) -> list[PartitionLog]:
-        return [
+        found = [
             self.writable(topic, number)
             for topic, number in wanted
-            if topic.name != OFFSETS_TOPIC
-            and (takes_internal or not topic.is_internal)
-            and 0 <= number < topic.partitions
+            if topic.name != OFFSETS_TOPIC and 0 <= number < topic.partitions
         ]
+        return found if any(each.needs_opening() for each in found) else []
 
     def use(
         self, partitions: Collection[PartitionLog], *, makes: bool = False

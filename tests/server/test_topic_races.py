@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,23 @@ import pytest
 from offsetlog import error_codes
 from offsetlog._native.clocks import ManualClock
 from offsetlog.errors import StorageError
-from offsetlog.protocol import encode_request
+from offsetlog.protocol import decode_response, encode_request
 from offsetlog.protocol.messages import (
     DeleteTopicsRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsRequestResourceConfig,
+    ProduceRequest,
+    ProduceRequestTopicData,
+    ProduceRequestTopicDataPartitionData,
+    ProduceResponse,
 )
 from offsetlog.topics import compaction
 from offsetlog.topics import opening as opening_module
 
 from .batches import keyed_batch, produced_batch
 from .running import SECONDS, Client, RunningServer
-from .topic_requests import FETCH, NOW, create, delete, fetch, fetch_request, list_offset, produce, until
+from .topic_requests import FETCH, NOW, PRODUCE, create, delete, fetch, fetch_request, list_offset, produce, until
 
 #: Compacted at every look; each batch begins a segment, so that all but the last one is closed.
 EAGER = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0"}
@@ -36,13 +41,13 @@ class Held:
         self.reached, self._go = threading.Event(), threading.Event()
         self._call, self._chosen, self._after = call, chosen, after
 
-    def __call__(self, *given):
+    def __call__(self, *given, **named):
         if not self._chosen(*given):
-            return self._call(*given)
-        result = self._call(*given) if self._after else None
+            return self._call(*given, **named)
+        result = self._call(*given, **named) if self._after else None
         self.reached.set()
         assert self._go.wait(SECONDS)
-        return result if self._after else self._call(*given)
+        return result if self._after else self._call(*given, **named)
 
     def wait(self) -> None:
         assert self.reached.wait(SECONDS)
@@ -405,3 +410,73 @@ def test_a_batch_that_is_sent_again_is_known_after_its_log_was_closed(data):
             assert [produce(client, each).base_offset for each in sent[1:]] == [2, 3, 4, 5, 6]
         assert produce(client, produced_batch(1, timestamp=NOW, producer=(7, 0, 6))).base_offset == 7
         assert fetch(client, 0).high_watermark == 8
+
+
+# ------------------------------------------------------------------------------------------- producing
+
+
+def produced_meanwhile(
+    running: RunningServer, client: Client, records: bytes, meanwhile: Callable[[], None]
+) -> tuple[int, int]:
+    """The errors of batches for "keyed" and "orders"; something else is done while the first is inflated."""
+    topics = (("keyed", produced_batch(1, timestamp=NOW, codec=1)), ("orders", records))
+    data = tuple(
+        ProduceRequestTopicData(name, partition_data=(ProduceRequestTopicDataPartitionData(0, each),))
+        for name, each in topics
+    )
+    partition = running.server.node.topics._partitions["keyed", 0]
+    partition.append = inflating = Held(partition.append, lambda *_: True)
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data)
+    client.send(encode_request(request, PRODUCE, 7, None))
+    inflating.wait()
+    try:
+        meanwhile()
+    finally:
+        inflating.go()
+    answer = decode_response(ProduceResponse, PRODUCE, client.receive())[1]
+    return tuple(each.partition_responses[0].error_code for each in answer.responses)
+
+
+@pytest.fixture
+def keyed(tmp_path):
+    """A server with a record in the compacted topic "keyed" and in "orders", and two clients."""
+    with (
+        RunningServer(tmp_path / "data") as running,
+        Client(running.address) as client,
+        Client(running.address) as other,
+    ):
+        create(client, "keyed", cleanup_policy="compact")
+        create(client)
+        for name in ("keyed", "orders"):
+            produce(client, batch(), topic=name)
+        yield running, client, other
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_batch_for_a_topic_that_is_deleted_while_another_is_inflated_goes_nowhere(
+    keyed, caplog, codec, is_made_again
+):
+    running, client, other = keyed
+    alter(client, "orders", "cleanup.policy", "compact")
+
+    def delete_it():
+        assert delete(other) == 0
+        if is_made_again:
+            create(other)
+
+    records = produced_batch(1, timestamp=NOW, codec=codec)
+    errors = produced_meanwhile(running, client, records, delete_it)
+    assert errors == (0, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code)
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+    assert list(running.server.node.topics._partitions) == [("keyed", 0)]
+
+
+def test_a_batch_follows_the_settings_that_changed_while_another_was_inflated(keyed):
+    running, client, other = keyed
+    without_key = produced_batch(1, timestamp=NOW, key=None)
+    assert produce(client, without_key).error_code == 0
+    errors = produced_meanwhile(
+        running, client, without_key, lambda: alter(other, "orders", "cleanup.policy", "compact")
+    )
+    assert errors == (0, error_codes.INVALID_RECORD.code)

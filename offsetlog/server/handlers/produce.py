@@ -102,46 +102,47 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    # A batch for one partition.
+    # A batch for one partition: for that of the topic that was there when the request came.
     topic: Topic
     number: int
+    partition: PartitionLog
     records: bytes
     takes_zstd: bool
 
 
 #: The partitions of a request, by topic.
 Places = list[list[_Place]]
+#: Likewise, with the batches that are to be appended.
+_Placed = list[list[_Place | _Batch]]
 
 
 def produce(node: NodeState, exchange: Exchange) -> None:
     """Appends one batch a partition, and answers when the records are as safe as was asked for."""
     request: ProduceRequest = exchange.request.message
-    refusal = _refusal(request)
     asked = _asked(request)
-    wanted = [
-        (found, each)
-        for topic in asked
-        if refusal is None and (found := _topic(node, exchange.version, topic)) is not None
-        for each in topic.partition_data
-    ]
-    numbers = [(topic, each.index_) for topic, each in wanted]
-    unopened = node.logs.unopened(numbers, makes=True)
-    is_inflated = any(_is_inflated(node, topic, each.records or b"") for topic, each in wanted)
-    if unopened or is_inflated:
-        partitions = unopened or node.logs.writables(numbers)
-        node.disk.answer(exchange, _produce_slowly(node, exchange, asked, refusal, partitions))
+    placed = _placed(node, exchange, asked, _refusal(request))
+    batches = [each for topic in placed for each in topic if isinstance(each, _Batch)]
+    is_slow = any(
+        each.partition.needs_opening(makes=True)
+        or (_is_compressed(each) and _rules(node, each.topic).needs_keys)
+        for each in batches
+    )
+    if is_slow:
+        partitions = [each.partition for each in batches]
+        node.disk.answer(exchange, _produce_slowly(node, exchange, asked, placed, partitions))
     else:
-        _answer(exchange, asked, _appended(node, exchange, asked, refusal))
+        _answer(exchange, asked, _appended(node, placed))
 
 
-def _is_inflated(node: NodeState, topic: Topic, records: bytes) -> bool:
-    # Whether a batch is inflated to look for keys; what is no batch is refused before.
-    if len(records) <= AT_CODEC or not records[AT_CODEC] & CODEC_BITS or topic.is_internal:
-        return False
-    return _rules(node, topic).needs_keys
+def _is_compressed(batch: _Batch) -> bool:
+    # Where keys are needed it is inflated to look for them; what is no batch is refused before.
+    records = batch.records
+    return len(records) > AT_CODEC and bool(records[AT_CODEC] & CODEC_BITS)
 
 
 def _rules(node: NodeState, topic: Topic) -> AppendRules:
+    # Its settings may have changed since the request came.
+    topic = node.metadata.topic_of_id(topic.topic_id) or topic
     return AppendRules.of(topic.configs, node.topic_logs)
 
 
@@ -157,23 +158,24 @@ async def _produce_slowly(
     node: NodeState,
     exchange: Exchange,
     asked: Asked,
-    refusal: ErrorCode | None,
+    placed: _Placed,
     partitions: list[PartitionLog],
 ) -> None:
     async with node.logs.use(partitions, makes=True):
         places = [
             [await _appended_slowly(node, each) if isinstance(each, _Batch) else each for each in topic]
-            for topic in _placed(node, exchange, asked, refusal)
+            for topic in placed
         ]
         _answer(exchange, asked, places)
 
 
-def _appended(
-    node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
-) -> Places:
+def _appended(node: NodeState, placed: _Placed) -> Places:
     return [
-        [_append(node, each) if isinstance(each, _Batch) else each for each in topic]
-        for topic in _placed(node, exchange, asked, refusal)
+        [
+            _append(node, each, _rules(node, each.topic)) if isinstance(each, _Batch) else each
+            for each in topic
+        ]
+        for topic in placed
     ]
 
 
@@ -216,7 +218,7 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 
 def _placed(
     node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
-) -> list[list[_Place | _Batch]]:
+) -> _Placed:
     # The batches to append, and those that are refused before that.
     return [
         [_place(node, exchange, topic, each, refusal) for each in topic.partition_data]
@@ -247,7 +249,8 @@ def _place(
         )
     if topic.is_internal:
         return _Place(Answer(number, error_codes.INVALID_TOPIC_EXCEPTION.code, base_offset=-1))
-    return _Batch(topic, number, data.records or b"", exchange.version >= WITH_ZSTD)
+    partition = node.logs.writable(topic, number)
+    return _Batch(topic, number, partition, data.records or b"", exchange.version >= WITH_ZSTD)
 
 
 def _topic(node: NodeState, version: int, asked: ProduceRequestTopicData) -> Topic | None:
@@ -256,33 +259,29 @@ def _topic(node: NodeState, version: int, asked: ProduceRequestTopicData) -> Top
     return node.metadata.topic(asked.name)
 
 
-def _append(node: NodeState, batch: _Batch) -> _Place:
-    partition = node.logs.writable(batch.topic, batch.number)
+def _append(node: NodeState, batch: _Batch, rules: AppendRules) -> _Place:
     try:
-        appended = partition.produce(
-            batch.records,
-            _rules(node, batch.topic),
-            node.groups.now_ms(),
-            takes_zstd=batch.takes_zstd,
+        appended = batch.partition.produce(
+            batch.records, rules, node.groups.now_ms(), takes_zstd=batch.takes_zstd
         )
-        return _answered(batch, partition, appended)
+        return _answered(batch, appended)
     except OffsetLogError as failure:
         return _failed(batch, failure)
 
 
 async def _appended_slowly(node: NodeState, batch: _Batch) -> _Place:
     # On a thread where the batch is inflated.
-    if not _is_inflated(node, batch.topic, batch.records):
-        return _append(node, batch)
-    partition = node.logs.writable(batch.topic, batch.number)
     rules = _rules(node, batch.topic)
+    if not (rules.needs_keys and _is_compressed(batch)):
+        return _append(node, batch, rules)
+    partition = batch.partition
     append = partial(
         partition.append, batch.records, rules, node.groups.now_ms(), takes_zstd=batch.takes_zstd
     )
     try:
         appended = await node.disk.run_alone(append)
         partition.was_appended(appended, rules, len(batch.records))
-        return _answered(batch, partition, appended)
+        return _answered(batch, appended)
     except OffsetLogError as failure:
         return _failed(batch, failure)
 
@@ -300,8 +299,8 @@ def _failed(batch: _Batch, failure: OffsetLogError) -> _Place:
     return _Place(Answer(batch.number, error.code, base_offset=-1))
 
 
-def _answered(batch: _Batch, partition: PartitionLog, appended: Appended) -> _Place:
-    name, number = batch.topic.name, batch.number
+def _answered(batch: _Batch, appended: Appended) -> _Place:
+    name, number, partition = batch.topic.name, batch.number, batch.partition
     if appended.refusal:
         fields = {"topic": name, "number": number}
         _log.info("%s-%d: a batch was refused: %s", name, number, appended.reason, extra=fields)
