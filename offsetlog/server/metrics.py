@@ -91,6 +91,9 @@ METRICS: dict[str, Kind] = {
     "offsetlog_group_timers": Kind(
         "gauge", (), "Deadlines of members, rebalances and writes that are set."
     ),
+    "offsetlog_topic_logs_open": Kind(
+        "gauge", (), "Logs of ordinary topics that are open; a log is opened when it is first used."
+    ),
     "offsetlog_topic_partitions_unwritable": Kind(
         "gauge", (), "Partitions of ordinary topics that take no records."
     ),
@@ -239,6 +242,7 @@ def _add_parts(families: _Families, status: ServerStatus, manager: LogManager) -
     families.histogram("offsetlog_flush_duration_seconds", manager.flush_times, "offsets")
     if status.topics is not None:
         families.histogram("offsetlog_flush_duration_seconds", status.topics.flush_times, "topics")
+        families.add("offsetlog_topic_logs_open", status.topics.open_count)
         unwritable = len(status.topics.unwritable())
         families.add("offsetlog_topic_partitions_unwritable", unwritable)
     _add_maintenance(families, manager)

@@ -64,7 +64,7 @@ class Openings:
 
     @property
     def count(self) -> int:
-        """How many logs are open."""
+        """How many logs are open; any thread may read it."""
         return len(self._open)
 
     def settings_have_changed(self) -> None:

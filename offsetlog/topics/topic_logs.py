@@ -392,6 +392,11 @@ class TopicLogs:
         """How long flushes took; any thread may read it."""
         return self._flushing.times
 
+    @property
+    def open_count(self) -> int:
+        """How many logs are open; any thread may read it."""
+        return self._openings.count
+
     def unwritable(self) -> dict[tuple[str, int], str]:
         """Returns why partitions take no records, by topic and number; from any thread."""
         found = {}

@@ -33,7 +33,7 @@ PARTITIONS = 6
 
 
 def open_count(running: RunningServer) -> int:
-    return running.server.node.topics._openings.count
+    return running.server.node.topics.open_count
 
 
 def batch(count: int = 1) -> bytes:

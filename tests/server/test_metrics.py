@@ -38,9 +38,11 @@ from offsetlog.server.metrics import METRICS
 from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.server.status import ServerStatus, health, readiness
 
+from .batches import produced_batch
 from .running import Client, RunningServer
 from .test_life import commit as commit_as
 from .test_life import member_of
+from .topic_requests import NOW, create, delete, fetch, produce
 
 ASK = ApiVersionsRequest("test", "1.0")
 METRICS_ANYWHERE = {"metrics_host": "127.0.0.1", "metrics_port": 0}
@@ -109,6 +111,21 @@ def test_connections_are_counted(server):
         assert seen["offsetlog_connections",] == 2
         assert seen["offsetlog_connections_accepted_total",] == 2
         assert seen["offsetlog_connections_refused_total",] == 1
+
+
+def test_open_logs_of_topics_are_counted(tmp_path):
+    with RunningServer(tmp_path / "data", **METRICS_ANYWHERE) as running, Client(running.address) as client:
+        create(client, partitions=3)
+        assert Seen(running)["offsetlog_topic_logs_open",] == 0
+        for count in range(1, 4):
+            produce(client, produced_batch(1, timestamp=NOW), partition=count - 1)
+            assert Seen(running)["offsetlog_topic_logs_open",] == count
+    with RunningServer(tmp_path / "data", **METRICS_ANYWHERE) as running, Client(running.address) as client:
+        assert Seen(running)["offsetlog_topic_logs_open",] == 0
+        fetch(client, 0, partition=1)
+        assert Seen(running)["offsetlog_topic_logs_open",] == 1
+        assert delete(client) == 0
+        assert Seen(running)["offsetlog_topic_logs_open",] == 0
 
 
 def test_commits_flushes_and_the_table_are_those_of_the_engine(server):

@@ -80,7 +80,7 @@ def begin_compaction(running: RunningServer):
 
 
 def open_count(running: RunningServer) -> int:
-    return running.server.node.topics._openings.count
+    return running.server.node.topics.open_count
 
 
 @pytest.fixture
