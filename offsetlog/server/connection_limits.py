@@ -38,6 +38,8 @@ class ConnectionLimits:
         requests_in_flight_max: of one connection; more are read when some are answered.
         unread_answer_bytes_max: of answers that clients do not read, in all; above it the connection
             ends whose answers have waited the longest.
+        read_bytes_max: of answers to fetches that are read from the disk and not written yet, in
+            all; a fetch that finds no room waits for those before it.
         request_seconds: while requests wait for memory, those that are not whole after this time
             end their connections, the oldest first.
 
@@ -52,6 +54,7 @@ class ConnectionLimits:
     idle_seconds: float = 600.0
     requests_in_flight_max: int = 1000
     unread_answer_bytes_max: int = 512 * MIB
+    read_bytes_max: int = 128 * MIB
     request_seconds: float = 30.0
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from offsetlog.server.exchange import Exchange
+from offsetlog.server.read_memory import ReadMemory
 
 _log = logging.getLogger(__name__)
 
@@ -23,10 +24,15 @@ class DiskWork:
 
     Args:
         loop: the server's.
+        read_bytes_max: of answers that are read and not written yet, in all.
+
+    Attributes:
+        read_memory: for those answers; whoever reads takes a share of it first.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, read_bytes_max: int) -> None:
         self._loop = loop
+        self.read_memory = ReadMemory(read_bytes_max)
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-disk")
         self._tasks: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()

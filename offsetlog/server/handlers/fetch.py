@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple
 
 from offsetlog import error_codes
 from offsetlog.error_codes import ErrorCode
@@ -31,6 +31,9 @@ from offsetlog.topics.partition_log import PartitionLog
 WITH_TOPIC_IDS = 13
 #: A request gets no more than this (``fetch.max.bytes`` of a broker).
 BYTES_MAX = 55 << 20
+#: A read from the disk takes memory for so much at least, since the first batch is read whole: the
+#: default of ``message.max.bytes``.
+FIRST_BATCH_BYTES = 1 << 20
 
 READ_COMMITTED = 1
 #: Epochs of a session that ask for everything, with or without a session to follow.
@@ -42,8 +45,6 @@ Answer = FetchResponseResponsePartition
 #: The topics of a request, each partition once.
 Asked = list[FetchRequestTopic]
 
-Read = TypeVar("Read")
-
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -51,6 +52,13 @@ class _Place:
     asked: FetchRequestTopicPartition
     log: ReadableLog | None
     error: ErrorCode = error_codes.NONE
+
+
+class _Found(NamedTuple):
+    # What was read: answers by topic, the bytes in them, and whether they can be given at once.
+    answers: list[list[Answer]]
+    size: int
+    is_enough: bool
 
 
 def fetch(node: NodeState, exchange: Exchange) -> None:
@@ -136,34 +144,55 @@ class _Fetch:
         self._pin()
         await self._read_cold(self._read_enough, self._answer_or_wait)
 
-    def _begin_reading(self, read: Callable[[], Read], then: Callable[[Read], None]) -> None:
+    def _begin_reading(
+        self, read: Callable[[], _Found], then: Callable[[_Found], None]
+    ) -> None:
         # Before the task begins to run, so that no log is closed meanwhile.
         self._pin()
         self._node.disk.answer(self._exchange, self._read_cold(read, then))
 
-    async def _read_cold(self, read: Callable[[], Read], then: Callable[[Read], None]) -> None:
+    async def _read_cold(
+        self, read: Callable[[], _Found], then: Callable[[_Found], None]
+    ) -> None:
         self._was_off_loop = True
+        disk = self._node.disk
         try:
-            found = await self._node.disk.run(read)
+            # Given back when the answer is written, and counts as one that is not read.
+            async with disk.read_memory.share(self._size_max()) as share:
+                if self._exchange.is_abandoned:
+                    return
+                found = await disk.run(read)
+                share.resize(found.size)
+                then(found)
         finally:
             for log in self._logs.values():
                 log.unpin()
-        then(found)
 
     def _pin(self) -> None:
         for log in self._logs.values():
             log.pin()
 
-    def _read_enough(self) -> tuple[list[list[Answer]], bool]:
-        # The answers, and whether they can be given at once; on any thread.
-        answers, size, must_answer = self._read()
-        is_enough = size >= self._bytes_min or (size > 0 and self._has_enough())
-        return answers, must_answer or is_enough
+    def _size_max(self) -> int:
+        # What `_read` may find, in bytes, but for a first batch that is larger.
+        asked = sum(
+            max(place.asked.partition_max_bytes, 0)
+            for _, places in self._places
+            for place in places
+            if place.log is not None
+        )
+        size: int = min(asked, self._bytes_max)
+        return max(size, FIRST_BATCH_BYTES)
 
-    def _answer_or_wait(self, read: tuple[list[list[Answer]], bool]) -> None:
-        answers, is_enough = read
-        if is_enough or self._request.max_wait_ms <= 0 or not self._places:
-            self._reply(answers)
+    def _read_enough(self) -> _Found:
+        # As `_read`, with regard to how much the client waits for; on any thread.
+        found = self._read()
+        size = found.size
+        is_enough = size >= self._bytes_min or (size > 0 and self._has_enough())
+        return found._replace(is_enough=found.is_enough or is_enough)
+
+    def _answer_or_wait(self, found: _Found) -> None:
+        if found.is_enough or self._request.max_wait_ms <= 0 or not self._places:
+            self._reply(found)
         elif not self._exchange.is_abandoned:
             self._wait()
 
@@ -210,9 +239,9 @@ class _Fetch:
     def _finish(self) -> None:
         self._stop()
         if self._is_warm():
-            self._reply(self._read()[0])
+            self._reply(self._read())
         else:
-            self._begin_reading(self._read, lambda read: self._reply(read[0]))
+            self._begin_reading(self._read, self._reply)
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -226,8 +255,8 @@ class _Fetch:
     def _end_of(self, log: ReadableLog) -> int:
         return log.last_stable_offset if self._is_committed_only else log.watermark
 
-    def _read(self) -> tuple[list[list[Answer]], int, bool]:
-        # The answers, the bytes in them, and whether one of them has to be given at once; on any thread.
+    def _read(self) -> _Found:
+        # Those are enough of which one has to be given at once; on any thread.
         left = self._bytes_max
         size, must_answer = 0, False
         answers = []
@@ -241,7 +270,7 @@ class _Fetch:
                 must_answer |= is_urgent
                 own.append(answer)
             answers.append(own)
-        return answers, size, must_answer
+        return _Found(answers, size, must_answer)
 
     def _read_partition(
         self, place: _Place, left: int, *, is_first: bool
@@ -287,12 +316,12 @@ class _Fetch:
             for each in log.aborted(offset, next_offset(records))
         )
 
-    def _reply(self, answers: list[list[Answer]]) -> None:
+    def _reply(self, found: _Found) -> None:
         self._exchange.reply(
             FetchResponse(
                 responses=tuple(
                     FetchResponseResponse(topic.topic, topic.topic_id, tuple(own))
-                    for (topic, _), own in zip(self._places, answers, strict=True)
+                    for (topic, _), own in zip(self._places, found.answers, strict=True)
                 )
             )
         )

@@ -1,0 +1,85 @@
+"""The memory for answers that are read from the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Share:
+    """What one read has taken of the memory; see ReadMemory.share."""
+
+    def __init__(self, memory: ReadMemory, size: int) -> None:
+        self._memory = memory
+        self._size = size
+
+    def resize(self, size: int) -> None:
+        """Keeps so many bytes, once it is known how many were read; at the end 0."""
+        less, self._size = self._size - size, size
+        self._memory.give_back(less)
+
+
+class ReadMemory:
+    """The memory for answers that threads read, until they are written to their connections.
+
+    A read that finds none waits for those before it, in the order in which they came.
+    Not thread-safe: it belongs to one event loop.
+
+    Args:
+        limit: in bytes; one read alone may take more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def taken(self) -> int:
+        """In bytes."""
+        return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """How many reads wait."""
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def share(self, size: int) -> AsyncIterator[Share]:
+        """Waits until there is room for so many bytes, and takes them until the end of the block."""
+        if self._waiting or not self._has_room(size):
+            await self._room_for(size)
+        else:
+            self._taken += size
+        taken = Share(self, size)
+        try:
+            yield taken
+        finally:
+            taken.resize(0)
+
+    def give_back(self, size: int) -> None:
+        """Makes room for those that wait; below 0: a read took more than it said."""
+        self._taken -= size
+        while self._waiting:
+            wanted, turn = self._waiting[0]
+            if not turn.cancelled():
+                if not self._has_room(wanted):
+                    return
+                self._taken += wanted
+                turn.set_result(None)
+            self._waiting.popleft()
+
+    def _has_room(self, size: int) -> bool:
+        return not self._taken or self._taken + size <= self._limit
+
+    async def _room_for(self, size: int) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            # Else those after it would wait for a turn that is nobody's.
+            self.give_back(0 if turn.cancelled() else size)
+            raise
