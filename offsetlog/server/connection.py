@@ -221,7 +221,7 @@ class Connection(FrameStream, asyncio.Protocol):
         header = request._replace(message=None)
         send = partial(self._send_answer, place, header, began)
         end = partial(self.refuse, place)
-        exchange = place.exchange = Exchange(request, self._host, send, end)
+        exchange = place.exchange = Exchange(request, self._host, send, end, len(frame))
         if self._node.faults is not None:
             handler = self._node.faults.around(handler, exchange)
         try:

@@ -29,8 +29,9 @@ class ConnectionLimits:
         request_bytes_max: of one request (``socket.request.max.bytes``); a larger one ends its
             connection before it is read.
         queued_request_bytes_max: of what has arrived of requests above 64 KiB that are not whole
-            (``queued.max.request.bytes``), and of commits that wait for a flush; when there is no
-            more, only the request that began first is read on.
+            (``queued.max.request.bytes``), of commits that wait for a flush, and of requests that
+            wait for the server's threads; when there is no more, only the request that began first
+            is read on, and not even that one while those that wait for threads take all.
         connections_max: of all clients (``max.connections``); one more is closed at once.
         connections_per_host_max: of one address (``max.connections.per.ip``); likewise.
         idle_seconds: after this time without a whole request and without one that waits for its
@@ -82,12 +83,16 @@ class RequestMemory:
 
     A request takes what has arrived of it.  Once nothing is left, only the one that began first is
     read on: so each is whole some day, the largest too, and all together hold less than the limit
-    and one request more, besides what is read of a connection at a time.
+    and one request more, besides what is read of a connection at a time.  What is kept of whole
+    requests until the server has handled them may take the limit and one request more, too: then
+    nothing is read on until it has.
     Not thread-safe: it belongs to one event loop.
     """
 
     def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._left = limit
+        self._kept = 0
         # Both ordered: by when the requests began, and by when they began to wait.
         self._taken: dict[Arriving, int] = {}
         self._waiting: dict[Arriving, None] = {}
@@ -104,7 +109,7 @@ class RequestMemory:
             return True  # it was let in for more than has come since
         self._taken[request] = size
         self._left -= size - taken
-        if self._left > 0 or next(iter(self._taken)) is request:
+        if self._left > 0 or self._may_exceed(request):
             return True
         self._waiting[request] = None
         return False
@@ -120,11 +125,21 @@ class RequestMemory:
         self._left -= size
         return self._left > 0
 
+    def keep(self, size: int) -> None:
+        """Takes `size` bytes of a whole request, until `give_back_kept`: the server handles it later."""
+        self._kept += size
+        self._left -= size
+
+    def give_back_kept(self, size: int) -> None:
+        """See keep."""
+        self._kept -= size
+        self.give_back(size)
+
     def give_back(self, size: int) -> None:
         """Gives back what was taken, to the next in line."""
         self._left += size
         first = next(iter(self._taken), None)
-        if first is not None and first in self._waiting:
+        if first is not None and first in self._waiting and self._may_exceed(first):
             self._let_in(first)
         while self._waiting and self._left > 0:
             self._let_in(next(iter(self._waiting)))
@@ -137,6 +152,10 @@ class RequestMemory:
             if request.is_slow(since):
                 request.end(reason)
                 self.release(request)
+
+    def _may_exceed(self, request: Arriving) -> bool:
+        # Not while the kept ones take all: each that is whole would be kept, and make way for the next.
+        return self._kept < self._limit and next(iter(self._taken)) is request
 
     def _let_in(self, request: Arriving) -> None:
         # With some bytes in advance: else any number would be let in while one byte is left.

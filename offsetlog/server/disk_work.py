@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from offsetlog.server.exchange import Exchange
 from offsetlog.server.read_memory import ReadMemory
@@ -19,19 +20,33 @@ T = TypeVar("T")
 THREADS = 8
 
 
+class KeptRequests(Protocol):
+    """The memory of the requests that wait for threads."""
+
+    def keep(self, size: int) -> None:
+        """Counts so many bytes."""
+
+    def give_back_kept(self, size: int) -> None:
+        """Counts them no longer."""
+
+
 class DiskWork:
     """The work of one server; every method is called on its event loop.
 
     Args:
         loop: the server's.
+        requests: of the requests that it has.
         read_bytes_max: of answers that are read and not written yet, in all.
 
     Attributes:
         read_memory: for those answers; whoever reads takes a share of it first.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, read_bytes_max: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, requests: KeptRequests, read_bytes_max: int
+    ) -> None:
         self._loop = loop
+        self._requests = requests
         self.read_memory = ReadMemory(read_bytes_max)
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-disk")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,12 +64,20 @@ class DiskWork:
     def answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
         """Has a coroutine answer a request; the next ones of its connection wait for the answer.
 
-        If it fails, the connection ends, as it does when another handler fails.
+        If it fails, the connection ends, as it does when another handler fails.  Until the coroutine
+        has ended, it may refer to the request, whether or not its client is still there: so long the
+        request counts in the memory for requests.
         """
         exchange.wait(ends_soon=True)
+        size = exchange.size
+        self._requests.keep(size)
         task = self._loop.create_task(self._answer(exchange, handler))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._ended, size))
+
+    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._requests.give_back_kept(size)
 
     async def _answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
         try:

@@ -15,6 +15,7 @@ class Exchange:
     Attributes:
         request: with its header; its message is None after `drop_message`.
         call: the request as the coordinator knows it.
+        size: of the request, in bytes.
     """
 
     __slots__ = (
@@ -27,6 +28,7 @@ class Exchange:
         "_send",
         "call",
         "request",
+        "size",
     )
 
     def __init__(
@@ -35,8 +37,10 @@ class Exchange:
         host: str,
         send: Callable[[Any], None],
         end: Callable[[str], None],
+        size: int = 0,
     ) -> None:
         self.request = request
+        self.size = size
         self.call = Call(request.api_version, request.client_id, f"/{host}")
         self._send: Callable[[Any], None] | None = send
         self._end: Callable[[str], None] | None = end

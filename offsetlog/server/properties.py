@@ -205,7 +205,8 @@ PROPERTIES: dict[str, Property] = {
         "the largest request", "104857600", ("limits.request_bytes_max",), 1
     ),
     "queued.max.request.bytes": Property(
-        "bytes that have arrived of requests that are not whole, and those of commits that wait for a flush",
+        "bytes that have arrived of requests that are not whole, and those of commits that wait for a flush "
+        "and of requests that wait for threads",
         "536870912",
         ("limits.queued_request_bytes_max",),
         1,

@@ -260,7 +260,7 @@ class Server:
             open_logs_max=settings.open_logs_max or open_logs_max(),
         )
         await topics.open(found)
-        self._disk = DiskWork(loop, settings.limits.read_bytes_max)
+        self._disk = DiskWork(loop, self._connections.memory, settings.limits.read_bytes_max)
         assert self._clock is not None
         self._topic_sweep = TopicSweep(
             topics, manager.directory.fs, self._clock, loop, settings.retention_check_ms / 1000
