@@ -53,7 +53,7 @@ cdef class FrameStream:
     Args:
         front: answers what it can; None: nobody does.
         loop: the event loop.
-        time: returns the time in seconds.
+        time: returns the time of groups, in seconds.
         request_bytes_max: of a frame.
         requests_in_flight_max: of requests without an answer; more are read when some are answered.
     """
@@ -63,7 +63,7 @@ cdef class FrameStream:
     cdef readonly object places             # deque of Place, in the order of the requests
     cdef readonly Py_ssize_t in_flight      # requests whose answers are not sent yet
     cdef readonly int held                  # why nothing is read, 0: it is
-    cdef readonly double last_request       # when a request was last whole, in seconds
+    cdef readonly double last_request       # when a request was last whole, by `perf_counter`
     cdef Front front
     cdef object loop
     cdef object time
@@ -84,7 +84,7 @@ cdef class FrameStream:
         self.fd = -1
         self.places = deque()
         self.received = b""
-        self.last_request = time()
+        self.last_request = perf_counter()
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -158,7 +158,7 @@ cdef class FrameStream:
                 if length > SMALL_REQUEST_BYTES_C:
                     self.expect(size - at)
                 break
-            self.last_request = now
+            self.last_request = read_at
             if self.front is not None and self.front.answer(bytes_ + at + SIZE_BYTES, <size_t>length, now):
                 run_requests += 1
                 at = end

@@ -57,7 +57,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections = connections
         self._host = ""
         self._waiting: Place | None = None
-        # When a request above 64 KiB began to arrive; None: none is arriving.
+        # When a request above 64 KiB began to arrive, by `perf_counter`; None: none is arriving.
         self._arriving_since: float | None = None
         self._parked_bytes = 0
 
@@ -166,7 +166,7 @@ class Connection(FrameStream, asyncio.Protocol):
     def expect(self, arrived: int) -> None:
         """See FrameStream."""
         if self._arriving_since is None:
-            self._arriving_since = self._node.groups.now()
+            self._arriving_since = time.perf_counter()
         if not self._connections.memory.arrived(self, arrived):
             self.hold(NO_MEMORY)
 

@@ -240,7 +240,9 @@ class OpenConnections:
     def end_idle(self, now: float) -> None:
         """Ends the connections that have been idle, or kept memory from others, for too long.
 
-        `now` in seconds.
+        Args:
+            now: of `time.perf_counter`, in seconds.  It is real time, since clients live in it: a test
+                that advances the time of groups must not find its connections closed.
         """
         since = now - self.limits.idle_seconds
         for connection in [each for each in self._open if each.is_idle(since)]:

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -307,7 +308,7 @@ class Server:
         )
 
     def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._connections.end_idle(loop.time())
+        self._connections.end_idle(time.perf_counter())
         limits = self._settings.limits
         again = min(SWEEP_SECONDS, limits.idle_seconds / 2, limits.request_seconds / 2)
         self._sweep = loop.call_later(again, self._end_idle, loop)

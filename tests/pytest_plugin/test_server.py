@@ -31,6 +31,7 @@ from offsetlog.protocol.messages import (
     SyncGroupRequestAssignment,
 )
 from offsetlog.pytest.requests import REFUSED, refuse
+from offsetlog.server.connection_limits import ConnectionLimits
 from offsetlog.server.exchange import Exchange
 from offsetlog.types import TopicPartition
 from tests.server.batches import produced_batch
@@ -300,6 +301,21 @@ def test_nothing_expires_without_retention(offsetlog_server_factory):
             assert commit(client, "billing", 42) == 0
             server.advance(5000 * DAY)
         assert offsets(server, "billing") == {ORDERS: 42}
+
+
+def test_connections_are_idle_by_real_time(server, client):
+    connections = server._server._connections
+
+    def look_for_idle_ones() -> None:
+        server._loop.call_soon_threadsafe(server._server._end_idle, server._loop)
+
+    assert commit(client, "billing", 1) == 0
+    server.advance(DAY)
+    look_for_idle_ones()
+    assert commit(client, "billing", 2) == 0
+    connections.limits = ConnectionLimits(idle_seconds=1e-6)
+    look_for_idle_ones()
+    assert client.receive() is None
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
