@@ -57,7 +57,8 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections = connections
         self._host = ""
         self._waiting: Place | None = None
-        # When a request above 64 KiB began to arrive, by `perf_counter`; None: none is arriving.
+        # When a request above 64 KiB began to arrive, or was last let in, by `perf_counter`; None:
+        # none is arriving.
         self._arriving_since: float | None = None
         self._parked_bytes = 0
 
@@ -172,6 +173,7 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def read_on(self) -> None:
         """See Arriving."""
+        self._arriving_since = time.perf_counter()
         self.release(NO_MEMORY)
 
     def is_slow(self, since: float) -> bool:

@@ -42,7 +42,7 @@ class ConnectionLimits:
         read_bytes_max: of answers to fetches that are read from the disk and not written yet, in
             all; a fetch that finds no room waits for those before it.
         request_seconds: while requests wait for memory, those that are not whole after this time
-            end their connections, the oldest first.
+            end their connections, the oldest first; those that wait after twice this time.
 
     Raises:
         ConfigError: one of them is not above 0.
@@ -69,10 +69,10 @@ class Arriving(Protocol):
     """A connection of which a request has begun to arrive."""
 
     def read_on(self) -> None:
-        """Reads on: there is memory for the rest, or for a part of it."""
+        """Reads on: there is memory for the rest, or for a part of it.  Its time begins again."""
 
     def is_slow(self, since: float) -> bool:
-        """Whether the request began before that time, and is not whole."""
+        """Whether the request began, or was last let in, before that time, and is not whole."""
 
     def end(self, reason: str) -> None:
         """Ends the connection at once."""
@@ -144,14 +144,26 @@ class RequestMemory:
         while self._waiting and self._left > 0:
             self._let_in(next(iter(self._waiting)))
 
-    def end_slow(self, since: float, reason: str) -> None:
-        """Ends requests that began before that time, the oldest first, until none waits."""
+    def end_slow(self, now: float, seconds: float) -> None:
+        """Ends requests that are not whole after so many seconds, the oldest first, until none waits.
+
+        The time of one that had to wait begins again when it is let in.  Until then it has twice the
+        time: it is not what keeps memory from others.  But clients give up at some time, and any
+        number that wait and then send nothing would have their turns one after the other.
+        """
         for request in list(self._taken):
             if not self._waiting:
                 return
-            if request.is_slow(since):
-                request.end(reason)
-                self.release(request)
+            if request in self._waiting:
+                if request.is_slow(now - 2 * seconds):
+                    self._end(request, f"there was no memory for its request for {2 * seconds:g} s")
+            elif request.is_slow(now - seconds):
+                reason = f"others wait for memory, and a request was not whole after {seconds:g} s"
+                self._end(request, reason)
+
+    def _end(self, request: Arriving, reason: str) -> None:
+        request.end(reason)
+        self.release(request)
 
     def _may_exceed(self, request: Arriving) -> bool:
         # Not while the kept ones take all: each that is whole would be kept, and make way for the next.
@@ -247,9 +259,7 @@ class OpenConnections:
         since = now - self.limits.idle_seconds
         for connection in [each for each in self._open if each.is_idle(since)]:
             connection.end(f"idle for {self.limits.idle_seconds:g} s")
-        seconds = self.limits.request_seconds
-        reason = f"others wait for memory, and a request was not whole after {seconds:g} s"
-        self.memory.end_slow(now - seconds, reason)
+        self.memory.end_slow(now, self.limits.request_seconds)
 
     async def close_all(self, seconds: float) -> None:
         """Closes all when what they have asked is answered, and after so many seconds at once."""

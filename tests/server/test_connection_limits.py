@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import socket
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -71,19 +72,24 @@ def test_a_limit_that_lets_nothing_through_is_refused(name, value):
 
 
 class _Request:
-    """Is let in when there is memory."""
+    """Is let in when there is memory.  It began at 0."""
 
     def __init__(self, log: list, name: str) -> None:
         self._log, self._name = log, name
+        self.now = self._since = 0.0
+
+    def began(self, now: float) -> None:
+        self._since = now
 
     def read_on(self) -> None:
         self._log.append(self._name)
+        self.began(self.now)
 
     def end(self, reason: str) -> None:
         self._log.append(f"{self._name} ends: {reason}")
 
     def is_slow(self, since: float) -> bool:
-        return since > 0
+        return self._since < since
 
 
 def requests_of(count: int) -> tuple[list, list[_Request]]:
@@ -131,19 +137,62 @@ def test_only_as_many_are_let_in_as_there_is_memory_for():
 
 
 def test_slow_requests_end_the_oldest_first_until_none_waits():
+    memory = RequestMemory(3 * ADVANCE_BYTES)
+    ended, (first, second, third, fourth) = requests_of(4)
+    for each in (first, second, third):
+        assert memory.arrived(each, ADVANCE_BYTES - 1)
+    memory.end_slow(100, 1)
+    assert not memory.arrived(fourth, ADVANCE_BYTES)
+    memory.end_slow(1, 1)
+    assert ended == []
+    memory.end_slow(1.5, 1)
+    assert ended == ["0 ends: others wait for memory, and a request was not whole after 1 s", "3"]
+
+
+def test_a_request_that_had_to_wait_has_its_time_when_it_is_let_in():
     memory = RequestMemory(10)
-    ended, (first, second, third) = requests_of(3)
+    log, requests = requests_of(3)
+    first, second, third = requests
     assert memory.arrived(first, 9)
-    memory.end_slow(1.0, "nobody waits")
     assert not memory.arrived(second, 9)
     assert not memory.arrived(third, 1)
-    memory.end_slow(0.0, "none is so old")
-    assert ended == []
-    memory.end_slow(1.0, "slow")
-    # The second is the next one that is read on, and leaves no memory for the third, which it is then ended for.
-    assert ended == ["0 ends: slow", "1", "1 ends: slow", "2"]
-    memory.end_slow(1.0, "nobody waits")
-    assert len(ended) == 4
+
+    def logged(now: float) -> list[str]:
+        for each in requests:
+            each.now = now
+        log.clear()
+        memory.end_slow(now, 30)
+        return log
+
+    slow = "others wait for memory, and a request was not whole after 30 s"
+    assert logged(30) == []
+    # The second is let in, and leaves no memory for the third.
+    assert logged(31) == [f"0 ends: {slow}", "1"]
+    assert logged(60) == []
+    assert logged(61.5) == [f"1 ends: {slow}", "2"]
+    assert logged(200) == []
+    assert memory.left == 10 - 1 - ADVANCE_BYTES
+
+
+def test_a_request_does_not_wait_for_hundreds_that_stall_one_after_the_other():
+    memory = RequestMemory(10)
+    log, (*stalled, late) = requests_of(100)
+    assert memory.arrived(stalled[0], 10)
+    assert not any(memory.arrived(each, ADVANCE_BYTES) for each in stalled[1:])
+
+    def look(*moments: float) -> None:
+        for now in moments:
+            for each in (*stalled, late):
+                each.now = now
+            memory.end_slow(now, 30)
+
+    look(10, 20, 30, 40, 50)
+    late.began(50)
+    assert not memory.arrived(late, 1)
+    look(60, 70)
+    assert sum("there was no memory for its request for 60 s" in each for each in log) == 97
+    look(80)
+    assert log[-1] == "99"
 
 
 def test_requests_that_find_no_memory_wait_for_it(tmp_path):
@@ -183,25 +232,43 @@ def test_sizes_that_are_announced_take_no_memory(tmp_path):
 
 
 def test_requests_that_stall_end_while_others_wait_for_their_memory(tmp_path):
-    limits = {"queued_request_bytes_max": 1000, "idle_seconds": 1.0, "request_seconds": 0.4}
-    with serving(tmp_path, **limits) as server:
-        stalled = [Client(server.address) for _ in range(3)]
-        try:
-            for each in stalled:
-                each.send(LARGE_FRAME[:100_000])
-            memory = server.server._connections.memory
-            wait_until(lambda: len(memory._taken) == 3)
-            with Client(server.address) as other:
-                # It waits for longer than a connection may be idle.
-                other.send(LARGE_FRAME[:100])
-                wait_until(lambda: len(memory._taken) == 4)
-                other.send(LARGE_FRAME[100:])
-                assert len(decode_response(MetadataResponse, 9, other.receive())[1].topics) == 1000
-            assert all(each.receive() is None for each in stalled)
-            assert memory.left == 1000
-        finally:
-            for each in stalled:
-                each.close()
+    limits = {"queued_request_bytes_max": 1000, "request_seconds": 0.4}
+    with serving(tmp_path, **limits) as server, Client(server.address) as stalled:
+        stalled.send(LARGE_FRAME[:100_000])
+        memory = server.server._connections.memory
+        wait_until(lambda: memory._taken)
+        with Client(server.address) as other:
+            other.send(LARGE_FRAME[:100])
+            # It waits, and may be let in already.
+            wait_until(lambda: memory._waiting or len(server.server._connections) == 1)
+            other.send(LARGE_FRAME[100:])
+            assert len(decode_response(MetadataResponse, 9, other.receive())[1].topics) == 1000
+        assert stalled.receive() is None
+        wait_until(lambda: memory.left == 1000)
+
+
+def test_a_request_that_waits_for_a_stalled_one_is_read_when_that_ends(tmp_path):
+    with serving(tmp_path, queued_request_bytes_max=1000) as server, ExitStack() as opened:
+        stalled, *waiting = (opened.enter_context(Client(server.address)) for _ in range(3))
+        connections = server.server._connections
+        stalled.send(LARGE_FRAME[:100_000])
+        for number, each in enumerate(waiting, 1):
+            wait_until(lambda number=number: len(connections.memory._taken) == number)
+            each.send(LARGE_FRAME[:100])
+        wait_until(lambda: len(connections.memory._waiting) == 2)
+        assert not any(each.is_idle(math.inf) for each in connections.memory._waiting)
+        for each in waiting:
+            each.send(LARGE_FRAME[100:])
+
+        def end_slow() -> None:
+            for each in connections._open:
+                each._arriving_since -= 1.1 * connections.limits.request_seconds
+            connections.end_idle(time.perf_counter())
+
+        server.loop.call_soon_threadsafe(end_slow)
+        for each in waiting:
+            assert len(decode_response(MetadataResponse, 9, each.receive())[1].topics) == 1000
+        assert stalled.receive() is None
 
 
 def test_clients_that_leave_give_back_what_they_had_or_are_given(tmp_path):
