@@ -181,7 +181,6 @@ class Server:
         """
         settings = self._settings
         loop = asyncio.get_running_loop()
-        self._connections.leave_files(connections_max())
         self.status = ServerStatus(loop, self._connections, self._requests)
         self.status.directory = settings.manager.path
         self.status.disk_reserve_bytes = settings.disk_reserve_bytes
@@ -193,6 +192,8 @@ class Server:
             manager = self._given_manager or LogManager(settings.manager)
             await loop.run_in_executor(None, manager.start)
             self._manager = self.status.manager = manager
+            most = connections_max(manager.partitions, settings.open_logs_max)
+            self._connections.leave_files(most)
             clock = self._clock = self._clock or LoopClock(loop)
             self._front = self.status.front = Front(
                 manager.open_core,

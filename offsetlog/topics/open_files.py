@@ -9,6 +9,9 @@ FILES_OF_A_LOG = 4
 #: An open log has as many mappings, of which a process has 65,530 on most systems.
 OPEN_LOGS_MAX = 10_000
 OPEN_LOGS_MIN = 16
+#: For what is neither a client nor an open log: 15 after the start, and what threads open for as long as
+#: they read, flush, delete, compact or answer for the metrics.
+RESERVED_FILES = 64
 
 
 def open_logs_max() -> int:
@@ -19,13 +22,21 @@ def open_logs_max() -> int:
     return max(min(files // 4 // FILES_OF_A_LOG, OPEN_LOGS_MAX), OPEN_LOGS_MIN)
 
 
-def connections_max() -> int | None:
-    """Returns for how many connections five eighths of those files suffice; None: any number.
+def connections_max(partitions: int, open_logs: int | None = None) -> int | None:
+    """Returns for how many connections this process has files; None: for any number.
 
-    With what the logs of topics take, an eighth is left for the logs of positions and the rest.
+    They are at most five eighths: the rest, which grows with the limit, is for logs and whatever is open
+    for a moment only.
+
+    Args:
+        partitions: of the topic of positions, whose logs stay open.
+        open_logs: of topics; None for `open_logs_max()`.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if files == resource.RLIM_INFINITY else max(files * 5 // 8, 1)
+    if files == resource.RLIM_INFINITY:
+        return None
+    logs = partitions + (open_logs_max() if open_logs is None else open_logs)
+    return max(min(files * 5 // 8, files - logs * FILES_OF_A_LOG - RESERVED_FILES), 1)
 
 
 def raise_limit_of_open_files() -> None:

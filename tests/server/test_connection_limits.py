@@ -333,11 +333,11 @@ def test_one_connection_too_many_is_closed_and_a_later_one_served(tmp_path, capl
 def test_connections_leave_files_for_the_logs(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     with serving(tmp_path) as server:
-        assert server.server._connections.connections_max == 640
-    assert "at most 640 connections are taken, and not max.connections=20000" in caplog.text
+        assert server.server._connections.connections_max == 504
+    assert "at most 504 connections are taken, and not max.connections=20000" in caplog.text
     caplog.clear()
-    with serving(tmp_path, connections_max=640) as server:
-        assert server.server._connections.connections_max == 640
+    with serving(tmp_path, connections_max=504) as server:
+        assert server.server._connections.connections_max == 504
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     with serving(tmp_path) as server:
         assert server.server._connections.connections_max == 20_000

@@ -196,9 +196,11 @@ def test_it_is_found_where_it_says(tmp_path):
 
 
 @contextlib.contextmanager
-def started(path, *options: str):
+def started(path, *options: str, open_files: int | None = None):
     """The command on a free port, and its address; it is killed if it still runs at the end."""
     command = [sys.executable, "-m", "offsetlog", "serve", str(path), "--listen", "127.0.0.1:0", *options]
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()

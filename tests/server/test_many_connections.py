@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 import resource
 import socket
+from contextlib import ExitStack
 
 import pytest
 
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import ApiVersionsRequest
+from offsetlog.topics import open_files
 from tests.depth import first_seed
 
+from .batches import produced_batch
 from .running import SECONDS, Client, RunningServer
-from .test_life import commit, made
+from .test_life import commit, made, started
+from .topic_requests import NOW, produce
 
 CONNECTIONS = 5000
 ASK = encode_request(ApiVersionsRequest("test", "1.0"), 3, 1)
@@ -67,6 +71,32 @@ def test_others_are_served_beside_thousands_of_connections(tmp_path, connections
             for each in opened:
                 each.close()
         assert_commits(client, offset)
+
+
+@pytest.mark.parametrize(("files", "partitions"), [(256, 4), (512, 50)])
+def test_as_many_connections_as_there_may_be_leave_files_for_logs(tmp_path, files, partitions):
+    names = [f"t{number}" for number in range(40)]
+    given = (tmp_path / "data", "--partitions", str(partitions), "--log-level", "error")
+    with started(*given, open_files=files) as (_, address), Client(address) as client, ExitStack() as opened:
+        made(client, *names)
+        for _ in range(files):
+            opened.enter_context(socket.create_connection(address, timeout=SECONDS))
+        for number in range(10 * partitions):
+            assert commit(client, f"g{number}", "t0", number) == 0
+        # Only a few of their logs may be open at a time, so that each is opened here.
+        for name in names * 2:
+            assert produce(client, produced_batch(1, timestamp=NOW), topic=name).error_code == 0
+
+
+@pytest.mark.parametrize("files", [64, 256, 700, 1024, 4096, 65_536, 1 << 20])
+@pytest.mark.parametrize("partitions", [4, 50])
+def test_the_files_of_a_process_suffice_for_connections_and_logs(monkeypatch, files, partitions):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    logs = open_files.open_logs_max() + partitions
+    most = open_files.connections_max(partitions)
+    assert most == 1 or most + logs * open_files.FILES_OF_A_LOG + open_files.RESERVED_FILES <= files
+    assert most == 1 or most > files // 5
+    assert open_files.connections_max(partitions, open_logs=1) >= most
 
 
 def ended(connection: socket.socket) -> bool:
