@@ -20,6 +20,8 @@ from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import OutputFile, Snapshot, StopFlag
 from offsetlog.directory.evidence import untaken
+from offsetlog.directory.log_bounds import checkpoint_bounds
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
     ClosedError,
     CorruptionError,
@@ -222,7 +224,7 @@ def _discard(partition: Partition) -> None:
 
 def write(
     partition: Partition,
-    fs: FileSystem,
+    directory: LogDirectory,
     *,
     cleaned_to: int = -1,
     threads: int = 1,
@@ -234,9 +236,12 @@ def write(
     the whole log: it takes as much memory as the first for that time, less what is still as it was
     in the last snapshot.
 
+    W of a replicated log is checkpointed before its snapshot is there: a kill must not leave one
+    that the next open finds above W, and may not use.
+
     Args:
         partition: of a writable log; loaded, unless it is replicated.  Its table is not needed.
-        fs: the file port.
+        directory: that of the log.
         cleaned_to: as for `load`.
         threads: how many threads check and sum up a large one.
         stop: ends it soon.
@@ -254,6 +259,7 @@ def write(
             "knows of it",
             path=partition.path,
         )
+    fs = directory.fs
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
@@ -264,6 +270,8 @@ def write(
         )
     snapshot, since = _make(partition, fs, up_to, cleaned_to, threads, stop)
     made = snapshot.facts()
+    if partition.replicated:
+        checkpoint_bounds(directory, [partition])
     size = _store(snapshot, partition, fs, threads)
     report = SnapshotReport(
         partition.number,

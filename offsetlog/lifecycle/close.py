@@ -15,7 +15,8 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import tail_bytes
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory import snapshots
-from offsetlog.directory.log_directory import HIGH_WATERMARKS, RECOVERY_POINTS, LogDirectory
+from offsetlog.directory.log_bounds import checkpoint_bounds
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.open_partitions import OpenPartitions
@@ -187,7 +188,7 @@ class StoreCloser:
     def _write_replica_snapshot(self, partition: Partition) -> None:
         # A replica's state ends at W and the log goes on, so that it is not lent.
         try:
-            snapshots.write(partition, self._directory.fs)
+            snapshots.write(partition, self._directory)
         except OffsetLogError as failure:
             LOGGER.warning("%s: no snapshot was written: %s", partition.path, failure)
 
@@ -214,23 +215,6 @@ class StoreCloser:
         return True
 
 
-def _write_checkpoints(core: StoreCore, directory: LogDirectory) -> None:
-    written = [each for each in core.attached(wait=False) if not each.read_only]
-    # No log is cut between the look at it and the checkpoint, which would say more than it holds.
-    with directory.cutting:
-        facts = {each.number: each.log_facts() for each in written}
-        flushed = {number: known["flushed"] for number, known in facts.items()}
-        directory.write_checkpoint(RECOVERY_POINTS, flushed)
-        # A record that only another replica has below W is no evidence that one is missing here.
-        watermarks = {
-            each.number: min(facts[each.number]["watermark"], flushed[each.number])
-            for each in written
-            if each.replicated
-        }
-        if watermarks:
-            directory.write_checkpoint(HIGH_WATERMARKS, watermarks)
-
-
 def _keep_checkpoints(
     known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event
 ) -> None:
@@ -241,7 +225,7 @@ def _keep_checkpoints(
             core = known()
             if core is None:
                 return
-            _write_checkpoints(core, directory)
+            checkpoint_bounds(directory, core.attached(wait=False))
         except OffsetLogError:
             # The next commit meets the same trouble and reports it; a checkpoint is only an
             # optimisation.

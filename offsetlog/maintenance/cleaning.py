@@ -302,7 +302,7 @@ class LogCleaner:
 
     def _renew_snapshot(self, partition: Partition, checkpoint: int, stop: StopFlag) -> None:
         try:
-            snapshots.write(partition, self._directory.fs, cleaned_to=checkpoint, stop=stop)
+            snapshots.write(partition, self._directory, cleaned_to=checkpoint, stop=stop)
         except ClosedError:
             raise
         except OffsetLogError as failure:
@@ -320,9 +320,12 @@ class LogCleaner:
         """Writes a snapshot of one log; see snapshots.write, and `clean` about the control."""
         control = control if control is not None else Control()
         with self._turn_of(partition.number, control):
-            checkpoint, fs = self._checkpoints.get(partition.number, -1), self._directory.fs
             return snapshots.write(
-                partition, fs, cleaned_to=checkpoint, threads=threads, stop=control.flag
+                partition,
+                self._directory,
+                cleaned_to=self._checkpoints.get(partition.number, -1),
+                threads=threads,
+                stop=control.flag,
             )
 
     @contextmanager

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from offsetlog.directory.log_bounds import checkpoint_bounds
 from offsetlog.directory.log_directory import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
@@ -19,7 +20,6 @@ from offsetlog.errors import (
     OffsetLogError,
     UnknownLeaderEpochError,
 )
-from offsetlog.lifecycle.close import _write_checkpoints
 
 from .manual_executor import ManualExecutor
 from .replicas import KEYS, start
@@ -44,7 +44,7 @@ def manager(tmp_path):
 
 
 def take_checkpoints(manager):
-    _write_checkpoints(manager.open_core.core, manager.directory)
+    checkpoint_bounds(manager.directory, manager.open_core.core.attached(wait=False))
     manager.directory.write_checkpoint(CLEANER_POINTS, {0: 30})
     manager._maintenance._cleaner._checkpoints[0] = 30
 
@@ -99,7 +99,7 @@ def test_a_checkpoint_that_is_taken_meanwhile_says_no_more_than_is_left(manager,
         write(directory, name, ours)
 
     monkeypatch.setattr(LogDirectory, "write_checkpoint", write_late)
-    _write_checkpoints(manager.open_core.core, manager.directory)
+    checkpoint_bounds(manager.directory, manager.open_core.core.attached(wait=False))
     cut.join(30)
     assert manager.positions(0).log_end == 20
     assert checkpoints_of(manager) == [0, 20, 20]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import os
 import random
 import shutil
@@ -176,6 +178,86 @@ def test_a_follower_never_expires_anything(tmp_path):
     assert leader._maintenance.status().counters["positions_expired"] == 1
     follower.stop()
     leader.stop()
+
+
+def test_the_next_open_after_a_kill_uses_the_last_snapshot(tmp_path, leader):
+    """The checkpoint of W that a minute wrote, or the last stop, is far below."""
+    feed(leader, random.Random(15), 200)
+    follower, _ = follow(tmp_path / "follower", warm=True)
+    end = settle(leader, follower)
+    expected = digest_of(follower)
+    [report] = follower._maintenance.snapshot([0])
+    assert report.offset == end
+    follower.abandon()
+    follower, _ = follow(tmp_path / "follower", warm=True)
+    assert partition_of(follower).recovery["snapshot_discarded"] is None
+    assert partition_of(follower).recovery["snapshot"] == end
+    assert digest_of(follower) == expected
+    follower.stop()
+
+
+def test_a_lone_leader_that_was_killed_loads_from_its_last_snapshot(tmp_path):
+    def lone() -> LogManager:
+        executor = Later()
+        manager = start(tmp_path / "data", executor, replication_factor=1)
+        manager.become_leader(0, 1 + manager.leader_epoch(0))
+        executor.run()
+        return manager
+
+    manager = lone()
+    feed(manager, random.Random(16), 200)
+    [report] = manager._maintenance.snapshot([0])
+    manager.commit("after", {KEYS[0]: 7})
+    manager.abandon()
+    manager = lone()
+    assert partition_of(manager).recovery["snapshot_discarded"] is None
+    assert partition_of(manager).recovery["snapshot"] == report.offset > 0
+    assert manager.fetch("after")[KEYS[0]].offset == 7
+    manager.stop()
+
+
+def test_a_kill_at_any_operation_of_a_snapshot_leaves_one_that_is_used(scratch):
+    source, root = scratch / "source", scratch / "run"
+    executor = Later()
+    manager = start(source / "data", executor, replication_factor=1)
+    manager.become_leader(0, 1)
+    executor.run()
+    feed(manager, random.Random(17), 100)
+    [before] = manager._maintenance.snapshot([0])
+    feed(manager, random.Random(18), 100)
+    manager.stop()
+    found = set()
+    for stop_at in itertools.count(1):
+        shutil.copytree(source, root)
+        fs = FaultFileSystem(root)
+        executor = Later()
+        manager = start(root / "data", executor, replication_factor=1, fs=fs)
+        manager.become_leader(0, 2)
+        executor.run()
+        manager.commit("more", {KEYS[0]: 1})
+        begun = fs.operations
+        fs.stop_at(begun + stop_at)
+        with contextlib.suppress(OffsetLogError):
+            manager._maintenance.snapshot([0])
+        manager.abandon()
+        disk = scratch / "disk"
+        disk.mkdir()
+        fs.materialize(disk, 0)
+        executor = Later()
+        manager = start(disk / "data", executor, replication_factor=1)
+        manager.become_leader(0, 3)
+        executor.run()
+        recovery = partition_of(manager).recovery
+        assert recovery["snapshot_discarded"] is None, f"stopped at operation {stop_at}"
+        found.add(recovery["snapshot"])
+        manager.stop()
+        shutil.rmtree(disk)
+        shutil.rmtree(root)
+        if not fs.stopped:
+            break
+    # The one before, until the new one has its place.
+    assert before.offset == min(found) < max(found)
+    assert stop_at > 5
 
 
 # ------------------------------------------------------------------------------------------ truncations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from offsetlog.directory.log_bounds import checkpoint_bounds
 from offsetlog.directory.log_directory import RECOVERY_POINTS, TOPIC
-from offsetlog.lifecycle.close import _write_checkpoints
 from offsetlog.types import TopicPartition
 
 from .managers import manager_of
@@ -41,7 +41,7 @@ def test_a_crash_after_a_cut_finds_nothing_missing(tmp_path, left, offset, end):
         follower.append_as_follower(0, 1, batches[number])
     follower.flush(0).result(5)
     follower.advance(0, 1, 9)
-    _write_checkpoints(follower.open_core.core, follower.directory)
+    checkpoint_bounds(follower.directory, follower.open_core.core.attached(wait=False))
     assert follower.truncate_to(0, 1, offset) == end
     assert follower.directory.read_checkpoint(RECOVERY_POINTS)[TOPIC, 0] <= end
     follower.abandon()

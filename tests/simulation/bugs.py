@@ -146,6 +146,12 @@ def _stay_in_sync() -> None:
     _replace(election, "on_replica_registered", on_replica_registered)
 
 
+def _checkpoint_nothing_before_a_snapshot() -> None:
+    from offsetlog.directory import snapshots
+
+    _replace(snapshots, "checkpoint_bounds", lambda *_: None)
+
+
 def _keep_checkpoints() -> None:
     from offsetlog.manager import log_manager
 
@@ -198,6 +204,8 @@ MORE = {
             "partition->options.replicated && facts.offset > partition->watermark;",
             "false;",
         ),
+        # Else there is none above W, unless the checkpoint of it was lost.
+        patch=_checkpoint_nothing_before_a_snapshot,
     ),
     "expiry does not see what is in flight": _engine(
         (

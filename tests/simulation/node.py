@@ -13,8 +13,8 @@ from offsetlog._native.clocks import ManualClock
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog._native.partition import Partition
 from offsetlog.config import MaintenanceConfig, StoreConfig
+from offsetlog.directory.log_bounds import checkpoint_bounds
 from offsetlog.errors import NotCoordinatorError, OffsetLogError
-from offsetlog.lifecycle.close import _write_checkpoints
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.cleaning import LogCleaner
 from offsetlog.manager.log_manager import LogManager
@@ -201,7 +201,7 @@ class Node:
         assert self.executor is not None
         if self.manager is not None:
             with contextlib.suppress(OffsetLogError):
-                _write_checkpoints(self.core.core, self.manager.directory)
+                checkpoint_bounds(self.manager.directory, self.core.core.attached(wait=False))
         self.executor.call_later(CHECKPOINT_SECONDS, self._keep_checkpoints)
 
     def clean(self) -> bool:
