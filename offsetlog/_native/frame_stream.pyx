@@ -25,16 +25,24 @@ cdef Py_ssize_t ANSWERS_AHEAD_BYTES_C = ANSWERS_AHEAD_BYTES
 SMALL_REQUEST_BYTES = 64 << 10
 cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 
+#: Once a turn has taken this long, in seconds, the frames that follow a handled one are left to the next turn of the loop.
+TURN_SECONDS = 0.005
+cdef double TURN_SECONDS_C = TURN_SECONDS
+
 #: Why nothing more is read from a connection; several may hold it at a time.
-SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING, PARKED = 1, 2, 4, 8, 16, 32
+SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING, PARKED, NEXT_TURN = 1, 2, 4, 8, 16, 32, 64
 cdef int SLOW_READER_C = SLOW_READER
 cdef int IN_FLIGHT_C = IN_FLIGHT
 cdef int WAITING_C = WAITING
 cdef int CLOSING_C = CLOSING
+cdef int NEXT_TURN_C = NEXT_TURN
 
 
 cdef class FrameStream:
     """Cuts what is received into frames, has each answered, and sends the answers in order.
+
+    Other connections get their turn when this one has had `TURN_SECONDS`; the clock is read after each call of `handle`.
+    It is not read for what the front answers: the bytes of one read take the front a few milliseconds at most.
 
     A subclass is the asyncio.Protocol of one connection: it sets `transport`, and has
 
@@ -74,6 +82,7 @@ cdef class FrameStream:
     cdef bint is_taking
     cdef bint is_paused
     cdef Py_ssize_t unsent                  # bytes of the answers in `places`
+    cdef double turn_began                  # by perf_counter; 0: no frame is taken yet
 
     def __init__(self, Front front, loop, time, *, int64_t request_bytes_max, Py_ssize_t requests_in_flight_max):
         self.front = front
@@ -108,6 +117,7 @@ cdef class FrameStream:
         if self.is_going_on or self.transport is None:
             return
         self.is_going_on = True
+        self.turn_began = 0
         self.received = b""
         try:
             while was_held and self.held == 0 and self.transport is not None:
@@ -148,6 +158,8 @@ cdef class FrameStream:
         cdef int32_t length
         cdef double now = self.time()
         cdef double read_at = perf_counter()
+        if self.turn_began == 0:
+            self.turn_began = read_at
         while self.held == 0 and self.transport is not None and size - at >= SIZE_BYTES:
             length = ol_load_i32(bytes_ + at)
             if length < 0 or length > self.request_bytes_max:
@@ -181,6 +193,10 @@ cdef class FrameStream:
                 self.taken()
             if self.unsent >= SEND_BYTES_C:
                 self.send()
+            # `IN_FLIGHT` may end within this turn; what else holds it lasts longer, and others have their turn anyway.
+            if at < size and not self.held & ~IN_FLIGHT_C and perf_counter() - self.turn_began >= TURN_SECONDS_C:
+                self.held |= NEXT_TURN_C
+                self.loop.call_soon(self.begin_turn)
         if run_requests > 0:
             self.end_run(bytes_ + run_start, at - run_start, run_requests, read_at)
         return at
@@ -224,14 +240,24 @@ cdef class FrameStream:
             self.transport.pause_reading()
         return 0
 
+    def begin_turn(self):
+        """Takes the frames that the last turn has left, if nothing else holds the connection."""
+        self.held &= ~NEXT_TURN_C
+        self.go_on()
+        self.resume_if_free()
+
+    cdef int resume_if_free(self) except -1:
+        if self.held == 0 and self.is_paused and self.transport is not None:
+            self.is_paused = False
+            self.transport.resume_reading()
+        return 0
+
     def release(self, int reason):
         """Reads on, if nothing else holds the connection."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
-        if self.is_paused:
-            self.is_paused = False
-            self.transport.resume_reading()
+        self.resume_if_free()
         # Not now: an answer may be what releases it, in the middle of another's request.
         if self.received and not self.is_going_on:
             self.loop.call_soon(self.go_on)
