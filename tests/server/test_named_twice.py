@@ -22,13 +22,17 @@ from offsetlog.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitRequestTopicPartition,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     ProduceRequest,
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
 )
+from offsetlog.server.handlers import offsets
 
 from .batches import produced_batch
 from .running import Client
+from .test_life import commit
 from .topic_requests import FETCH, LIST_OFFSETS, NOW, PRODUCE, create, list_offset, produce
 
 UNKNOWN, REFUSED = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, error_codes.INVALID_REQUEST.code
@@ -255,3 +259,61 @@ def test_a_topic_that_a_commit_names_twice_is_answered_twice_where_none_is_refus
     ]
     assert commit(("nobody", []), ("orders", [0])) == [("nobody", []), ("orders", [(0, 0)])]
     assert commit(("orders", [])) == []
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+def all_of(*groups: str) -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=tuple(OffsetFetchRequestGroup(each, topics=None) for each in groups))
+
+
+def counted(monkeypatch, owner: object, name: str) -> list:
+    """The arguments of each call of a method from now on."""
+    calls: list = []
+    method = getattr(owner, name)
+
+    def call(*given):
+        calls.append(given)
+        return method(*given)
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
+
+
+def test_all_positions_of_a_group_are_read_once_and_answered_each_time(server, client, monkeypatch):
+    commit(client, "g", "orders", 7)
+    commit(client, "g", "other", 8)
+    reads = counted(monkeypatch, server.server.node.manager, "fetch")
+    asked = all_of(*["g"] * 50, "empty")
+    answers = client.ask(asked._replace(require_stable=True), 9).groups
+    assert len(reads) == 2
+    assert [each.group_id for each in answers] == ["g"] * 50 + ["empty"]
+    offsets_of = {
+        topic.name: [each.committed_offset for each in topic.partitions] for topic in answers[0].topics
+    }
+    assert offsets_of == {"orders": [7], "other": [8]}
+    assert len(set(answers[:50])) == 1
+
+
+def test_groups_beyond_what_one_answer_has_are_to_be_asked_for_again(server, client, monkeypatch):
+    for group in ("a", "b", "c"):
+        commit(client, group, "orders", 7)
+        commit(client, group, "other", 8)
+    monkeypatch.setattr(offsets, "POSITIONS_MAX", 3)
+    reads = counted(monkeypatch, server.server.node.manager, "fetch")
+    loading = error_codes.COORDINATOR_LOAD_IN_PROGRESS.code
+
+    answers = client.ask(all_of("a", "a", "b", "c", "none", "a"), 9).groups
+    assert [(each.error_code, len(each.topics)) for each in answers] == [(0, 2), (0, 2), *[(loading, 0)] * 4]
+    assert len(reads) == 1
+
+    # A client that asks for the others again gets them all, however many positions one has.
+    monkeypatch.setattr(offsets, "POSITIONS_MAX", 1)
+    left, found = ["a", "b", "c", "none"], []
+    while left:
+        answers = client.ask(all_of(*left), 9).groups
+        assert answers[0].error_code == 0
+        found += [each.group_id for each in answers if not each.error_code]
+        left = [each.group_id for each in answers if each.error_code]
+    assert found == ["a", "b", "c", "none"]

@@ -44,7 +44,8 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 #: From this version on topics have ids in place of names.
 WITH_TOPIC_IDS = 10
-#: Positions that one OffsetFetch may name; asking for all of a group names none.
+#: Positions that one OffsetFetch may name; asking for all of a group names none.  Once an answer has
+#: so many of groups whose positions are asked for all together, other groups are to be asked for again.
 POSITIONS_MAX = 100_000
 #: From this version on OffsetFetch asks for any number of groups.
 FETCH_OF_GROUPS = 8
@@ -397,13 +398,47 @@ def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | 
         return None
 
 
+class _Reading:
+    """What one request reads of groups: of each group once, however often it is named."""
+
+    def __init__(self, node: NodeState, version: int, require_stable: bool) -> None:
+        self.node = node
+        self.version = version
+        self._require_stable = require_stable
+        self._unstable: dict[str, AbstractSet[tuple[str, int]]] = {}
+        self._all: dict[str, tuple[OffsetFetchResponseGroupTopic, ...]] = {}
+        self._answered = 0
+
+    def unstable(self, group_id: str) -> AbstractSet[tuple[str, int]]:
+        """Topic and partition of what may not be answered.
+
+        To be asked for before the positions: a transaction that ends in between may have changed
+        them.  Raises as `GroupLog.pending`.
+        """
+        if not self._require_stable:
+            return frozenset()
+        if group_id not in self._unstable:
+            pending = self.node.manager.group_log.pending
+            self._unstable[group_id] = _if_storable(pending, group_id) or frozenset()
+        return self._unstable[group_id]
+
+    def all_positions(self, group_id: str) -> tuple[OffsetFetchResponseGroupTopic, ...] | None:
+        """All positions of a group; None: the answer has enough.  Raises as `OffsetManager.fetch`."""
+        if self._answered >= POSITIONS_MAX:
+            return None
+        if group_id not in self._all:
+            unstable = self.unstable(group_id)
+            self._all[group_id] = _all_positions(self.node, group_id, self.version, unstable)
+        topics = self._all[group_id]
+        self._answered += sum(len(each.partitions) for each in topics)
+        return topics
+
+
 def _answer_fetch(node: NodeState, exchange: Exchange, unsettled: _Unsettled) -> None:
     request: OffsetFetchRequest = exchange.request.message
+    reading = _Reading(node, exchange.version, request.require_stable)
     if exchange.version >= FETCH_OF_GROUPS:
-        groups = tuple(
-            _fetched(node, each, exchange.version, request.require_stable, unsettled)
-            for each in request.groups
-        )
+        groups = tuple(_fetched(reading, each, unsettled) for each in request.groups)
         exchange.reply(OffsetFetchResponse(groups=groups))
         return
     asked = OffsetFetchRequestGroup(
@@ -415,7 +450,7 @@ def _answer_fetch(node: NodeState, exchange: Exchange, unsettled: _Unsettled) ->
             for each in request.topics
         ),
     )
-    group = _fetched(node, asked, exchange.version, request.require_stable, unsettled)
+    group = _fetched(reading, asked, unsettled)
     exchange.reply(_old_answer(group, asked, exchange.version))
 
 
@@ -450,12 +485,9 @@ def _no_position(number: int, error: int = 0) -> OffsetFetchResponseGroupTopicPa
 
 
 def _fetched(
-    node: NodeState,
-    asked: OffsetFetchRequestGroup,
-    version: int,
-    require_stable: bool,
-    unsettled: _Unsettled,
+    reading: _Reading, asked: OffsetFetchRequestGroup, unsettled: _Unsettled
 ) -> OffsetFetchResponseGroup:
+    node = reading.node
     refusal = node.groups.coordinator.fetch_refusal(
         asked.group_id, asked.member_id, asked.member_epoch
     )
@@ -464,15 +496,17 @@ def _fetched(
     if refusal is not None:
         return OffsetFetchResponseGroup(asked.group_id, error_code=refusal.code)
     try:
-        # Before the positions: a transaction that ends in between may have changed them.
-        pending = node.manager.group_log.pending
-        unstable = (_if_storable(pending, asked.group_id) if require_stable else None) or set()
-        if asked.topics is None:
-            topics = _all_positions(node, asked.group_id, version, unstable)
-        else:
-            topics = _asked_positions(node, asked.group_id, asked.topics, version, unstable)
+        topics = (
+            reading.all_positions(asked.group_id)
+            if asked.topics is None
+            else _asked_positions(reading, asked.group_id, asked.topics)
+        )
     except OffsetLogError as failure:
         return OffsetFetchResponseGroup(asked.group_id, error_code=failure.error_code)
+    if topics is None:
+        # Clients ask for such a group again, and not for those that are answered.
+        ask_again = error_codes.COORDINATOR_LOAD_IN_PROGRESS
+        return OffsetFetchResponseGroup(asked.group_id, error_code=ask_again.code)
     return OffsetFetchResponseGroup(asked.group_id, topics)
 
 
@@ -494,12 +528,10 @@ def _all_positions(
 
 
 def _asked_positions(
-    node: NodeState,
-    group_id: str,
-    asked: Sequence[OffsetFetchRequestGroupTopic],
-    version: int,
-    unstable: AbstractSet[tuple[str, int]],
+    reading: _Reading, group_id: str, asked: Sequence[OffsetFetchRequestGroupTopic]
 ) -> tuple[OffsetFetchResponseGroupTopic, ...]:
+    node, version = reading.node, reading.version
+    unstable = reading.unstable(group_id)
     names = {each: _name_of(node, each, version) for each in asked}
     keys = {
         TopicPartition(name, number)
