@@ -10,12 +10,15 @@ from offsetlog.protocol.messages import (
     DeleteTopicsRequestTopic,
     DescribeConfigsRequest,
     DescribeConfigsRequestResource,
+    DescribeGroupsRequest,
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsRequestResourceConfig,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
     ListOffsetsRequest,
     ListOffsetsRequestTopic,
     ListOffsetsRequestTopicPartition,
@@ -27,12 +30,14 @@ from offsetlog.protocol.messages import (
     ProduceRequest,
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from offsetlog.server.handlers import offsets
+from offsetlog.server.handlers import groups, offsets
 
 from .batches import produced_batch
 from .running import Client
-from .test_life import commit
+from .test_life import commit, member_of
 from .topic_requests import FETCH, LIST_OFFSETS, NOW, PRODUCE, create, list_offset, produce
 
 UNKNOWN, REFUSED = error_codes.UNKNOWN_TOPIC_OR_PARTITION.code, error_codes.INVALID_REQUEST.code
@@ -317,3 +322,45 @@ def test_groups_beyond_what_one_answer_has_are_to_be_asked_for_again(server, cli
         found += [each.group_id for each in answers if not each.error_code]
         left = [each.group_id for each in answers if each.error_code]
     assert found == ["a", "b", "c", "none"]
+
+
+def described(client: Client, *groups: str) -> list[tuple[str, int, int]]:
+    """Group, error and number of members of each answer."""
+    answer = client.ask(DescribeGroupsRequest(groups=groups), 4)
+    return [(each.group_id, each.error_code, len(each.members)) for each in answer.groups]
+
+
+def test_a_group_is_described_once_and_answered_each_time(client, monkeypatch):
+    member_of(client, "g")
+    calls = counted(monkeypatch, groups, "_described")
+    assert described(client, *["g"] * 50, "none") == [("g", 0, 1)] * 50 + [("none", 0, 0)]
+    assert len(calls) == 2
+
+
+def test_groups_beyond_what_one_description_has_are_to_be_asked_for_again(client, monkeypatch):
+    for group in ("a", "b"):
+        member_of(client, group)
+    loading = error_codes.COORDINATOR_LOAD_IN_PROGRESS.code
+    monkeypatch.setattr(groups, "DESCRIBED_BYTES_MAX", groups.MEMBER_BYTES)
+    calls = counted(monkeypatch, groups, "_described")
+    left, found = ["a", "a", "b", "none"], []
+    assert described(client, *left) == [("a", 0, 1), *((name, loading, 0) for name in left[1:])]
+    assert len(calls) == 1
+    while left:
+        answers = described(client, *left)
+        assert answers[0][1] == 0
+        found += [name for name, error, _ in answers if not error]
+        left = [name for name, error, _ in answers if error]
+    assert found == ["a", "a", "b", "none"]
+
+
+@pytest.mark.parametrize("field", ["metadata", "assignment"])
+def test_what_members_bring_counts_in_descriptions(client, monkeypatch, field):
+    large = bytes(100_000)
+    protocol = JoinGroupRequestProtocol("range", large if field == "metadata" else b"")
+    join = JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", (protocol,))
+    member_id = client.ask(join, 3).member_id
+    assigned = SyncGroupRequestAssignment(member_id, large if field == "assignment" else b"")
+    assert client.ask(SyncGroupRequest("g", 1, member_id, assignments=(assigned,)), 3).error_code == 0
+    monkeypatch.setattr(groups, "DESCRIBED_BYTES_MAX", 200_000)
+    assert [error for _, error, _ in described(client, *["g"] * 4)] == [0, 0, 14, 14]

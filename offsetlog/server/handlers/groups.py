@@ -101,19 +101,37 @@ DESCRIBE_WITH_MISSING_GROUP = 6
 #: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: whoever asks may do all of a group.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(1 << 31)
+#: Once an answer has members of so many bytes, other groups are to be asked for again.
+DESCRIBED_BYTES_MAX = 16 << 20
+#: Taken for what a member has besides its names, its metadata and its assignment.
+MEMBER_BYTES = 64
 
 
 def describe_groups(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the members of classic groups."""
+    """Answers with the members of classic groups; each group is described once a request."""
     request: DescribeGroupsRequest = exchange.request.message
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
-    exchange.reply(
-        DescribeGroupsResponse(
-            groups=tuple(
-                _with_operations(_described(node, name, exchange.version), operations)
-                for name in request.groups
-            )
-        )
+    described: dict[str, tuple[DescribeGroupsResponseGroup, int]] = {}
+    groups = []
+    answered = 0
+    for name in request.groups:
+        if answered >= DESCRIBED_BYTES_MAX:
+            # Clients ask for such a group again, and not for those that are answered.
+            code = error_codes.COORDINATOR_LOAD_IN_PROGRESS.code
+            groups.append(DescribeGroupsResponseGroup(code, group_id=name))
+            continue
+        if name not in described:
+            group = _with_operations(_described(node, name, exchange.version), operations)
+            described[name] = group, _size_of_members(group)
+        group, size = described[name]
+        groups.append(group)
+        answered += size
+    exchange.reply(DescribeGroupsResponse(groups=tuple(groups)))
+
+
+def _size_of_members(group: DescribeGroupsResponseGroup) -> int:
+    return sum(
+        MEMBER_BYTES + sum(len(field) for field in member if field) for member in group.members
     )
 
 
