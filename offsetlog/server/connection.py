@@ -30,6 +30,9 @@ from offsetlog.server.node import NodeState
 _log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
+#: Elements that the arrays of one request may have in all: a handler answers all of them in one turn
+#: of the event loop, in which no other connection is served.
+ENTRIES_MAX = 100_000
 
 
 class Connection(FrameStream, asyncio.Protocol):
@@ -216,6 +219,11 @@ class Connection(FrameStream, asyncio.Protocol):
         if handler is None:
             self.refuse(place, f"API {request.api_key} is not served")
             return
+        entries = _entries(request.message)
+        if entries > ENTRIES_MAX:
+            text = f"{entries} entries in a request; at most {ENTRIES_MAX} are answered"
+            self.refuse(place, f"API {request.api_key}: {text}")
+            return
 
         # Not the loop's time, which stands still within a turn of it.
         began = time.perf_counter()
@@ -266,3 +274,12 @@ class Connection(FrameStream, asyncio.Protocol):
             return
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         self.answered(place, encode_response(unsupported_api_versions(), 0, correlation_id))
+
+
+def _entries(values: tuple[Any, ...]) -> int:
+    # The elements of all arrays within a message.  A struct is a tuple of a class of its own.
+    return sum(
+        _entries(each) + (len(each) if type(each) is tuple else 0)
+        for each in values
+        if isinstance(each, tuple)
+    )

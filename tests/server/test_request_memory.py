@@ -23,6 +23,7 @@ from offsetlog.protocol.messages import (
     FetchResponse,
     FetchResponseResponse,
     FetchResponseResponsePartition,
+    FindCoordinatorRequest,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestGroupTopic,
@@ -31,9 +32,10 @@ from offsetlog.protocol.messages import (
     ProduceRequestTopicData,
     ProduceRequestTopicDataPartitionData,
 )
+from offsetlog.server import connection
 from offsetlog.server.connection_limits import ConnectionLimits
 from offsetlog.server.exchange import Exchange
-from offsetlog.server.handlers import HANDLERS, offsets
+from offsetlog.server.handlers import HANDLERS
 from offsetlog.server.unread_answers import UnreadAnswers
 from offsetlog.topics.flushing import Flushing
 
@@ -136,9 +138,9 @@ def test_an_answer_that_is_too_long_is_not_written_and_ends_its_connection_alone
     assert "an answer cannot be written: a message of up to 629" in caplog.text
 
 
-@pytest.mark.parametrize("version", [1, 9])
-def test_an_offset_fetch_of_too_many_positions_ends_its_connection(tmp_path, monkeypatch, version):
-    monkeypatch.setattr(offsets, "POSITIONS_MAX", 9)
+@pytest.mark.parametrize(("version", "entries"), [(1, 10), (9, 12)])
+def test_an_offset_fetch_of_too_many_positions_ends_its_connection(tmp_path, monkeypatch, version, entries):
+    monkeypatch.setattr(connection, "ENTRIES_MAX", entries)
 
     def asked(count: int) -> OffsetFetchRequest:
         topics = [(name, tuple(range(count))) for name in ("orders", "others")]
@@ -156,6 +158,18 @@ def test_an_offset_fetch_of_too_many_positions_ends_its_connection(tmp_path, mon
         assert client.ask(asked(4), version)
         client.send(encode_request(asked(5), version, 1))
         assert client.receive() is None
+
+
+def test_a_request_of_too_many_names_ends_its_connection_and_no_other(tmp_path, caplog):
+    caplog.set_level("INFO")
+    names = tuple(f"n{number:x}" for number in range(connection.ENTRIES_MAX + 1))
+    with RunningServer(tmp_path / "data") as server, Client(server.address) as other:
+        with Client(server.address) as client:
+            assert len(client.ask(FindCoordinatorRequest(coordinator_keys=names[1:]), 4).coordinators) == len(names) - 1
+            client.send(encode_request(FindCoordinatorRequest(coordinator_keys=names), 4, 1))
+            assert client.receive() is None
+        assert other.ask(ApiVersionsRequest("test", "1.0"), 3).error_code == 0
+    assert "API 10: 100001 entries in a request; at most 100000 are answered" in caplog.text
 
 
 class _Reader:

@@ -44,8 +44,8 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 #: From this version on topics have ids in place of names.
 WITH_TOPIC_IDS = 10
-#: Positions that one OffsetFetch may name; asking for all of a group names none.  Once an answer has
-#: so many of groups whose positions are asked for all together, other groups are to be asked for again.
+#: Once an answer has so many positions of groups that are asked for all of theirs, other groups are to
+#: be asked for again.
 POSITIONS_MAX = 100_000
 #: From this version on OffsetFetch asks for any number of groups.
 FETCH_OF_GROUPS = 8
@@ -353,10 +353,6 @@ def offset_fetch(node: NodeState, exchange: Exchange) -> None:
     is_of_groups = exchange.version >= FETCH_OF_GROUPS
     asked = request.groups if is_of_groups else [request]
     names = [each.group_id for each in asked]
-    positions = sum(len(topic.partition_indexes) for group in asked for topic in group.topics or ())
-    if positions > POSITIONS_MAX:
-        exchange.end(f"an OffsetFetch of {positions} positions; at most {POSITIONS_MAX} are answered")
-        return
     waits = _unsettled(node, names) if request.require_stable else {}
     if not waits:
         _answer_fetch(node, exchange, {})
