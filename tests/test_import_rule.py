@@ -17,7 +17,7 @@ pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "offsetlog"
 
-VALUES = {"errors", "error_codes", "types", "config", "clock", "histogram"}
+VALUES = {"errors", "error_codes", "types", "config", "clock"}
 NATIVE = {*VALUES, "_native", "_native.csrc", "_native.status", "_native.buffers"}
 #: Besides the extensions: checked arguments, and calls that can be stopped.
 CALLS = {*NATIVE, "arguments", "cancellation"}
@@ -50,7 +50,6 @@ RULE: dict[str, set[str]] = {
     "error_codes": set(),
     "config": {"errors"},
     "clock": {"errors"},
-    "histogram": set(),
     "_native.csrc": set(),
     "_native.status": {"_native.csrc", "errors"},
     "_native.buffers": {"_native.csrc", "_native.status", "errors"},

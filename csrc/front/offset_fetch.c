@@ -42,13 +42,13 @@ static bool name_of(const asking *work, const ol_value *topic, ol_slice *name) {
     return true;
 }
 
-static void answer_position(const asking *work, const ol_pair_name *name, int64_t number,
-                            ol_value *answer) {
+/* Of a pair of group and topic; 0: it has no positions. */
+static void answer_position(const asking *work, uint32_t pair, int64_t number, ol_value *answer) {
     ol_position_value found;
     answer[FETCHED_INDEX] = ol_value_integer(number);
     answer[FETCHED_PARTITION_ERROR] = ol_value_integer(0);
-    if (work->state == NULL || number < 0 ||
-        !ol_table_get(work->state->table, name, (int32_t)number, &found)) {
+    if (pair == 0 || number < 0 ||
+        !ol_table_get_of_pair(work->state->table, pair, (int32_t)number, &found)) {
         answer[FETCHED_OFFSET] = answer[FETCHED_EPOCH] = ol_value_integer(-1);
         answer[FETCHED_METADATA] = ol_value_bytes(ol_slice_of("", 0));
         return;
@@ -61,17 +61,19 @@ static void answer_position(const asking *work, const ol_pair_name *name, int64_
 
 static bool answer_topic(const asking *work, const ol_value *topic, ol_value *answer) {
     ol_slice topic_name;
-    ol_pair_name name = {0};
+    uint32_t pair = 0;
     const ol_value *partitions = partitions_of(work, topic);
     size_t count = (size_t)partitions->number;
     if (!name_of(work, topic, &topic_name)) return false;
     if (work->state != NULL) {
-        name = ol_table_name(work->state->table, work->group, work->group_hash, topic_name);
+        const ol_table *table = work->state->table;
+        ol_pair_name name = ol_table_name(table, work->group, work->group_hash, topic_name);
+        pair = ol_table_find(table, &name);
     }
     ol_value *answers = ol_front_values(work->front, count * FETCHED_WIDTH);
     if (answers == NULL) return false;
     for (size_t i = 0; i < count; i++) {
-        answer_position(work, &name, partitions->values[i].number, &answers[i * FETCHED_WIDTH]);
+        answer_position(work, pair, partitions->values[i].number, &answers[i * FETCHED_WIDTH]);
     }
     answer[FETCHED_TOPIC_NAME] = topic[FETCH_TOPIC_NAME];
     if (work->of_groups) answer[FETCHED_TOPICS_ID] = topic[FETCH_TOPICS_ID];

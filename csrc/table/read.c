@@ -29,8 +29,8 @@ void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition,
     }
 }
 
-static bool read_partition(const ol_table *table, uint32_t pair, int32_t partition,
-                           ol_position_value *value) {
+bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
+                          ol_position_value *value) {
     const ol_cell *cell = ol_table_find_cell(table, pair, partition);
     if (cell == NULL || ol_table_is_absent(cell)) return false;
     ol_table_read_cell(table, pair, partition, cell, value);
@@ -40,12 +40,12 @@ static bool read_partition(const ol_table *table, uint32_t pair, int32_t partiti
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value) {
     uint32_t pair = ol_table_find_pair(table, name);
-    return pair != 0 && read_partition(table, pair, partition, value);
+    return pair != 0 && ol_table_get_of_pair(table, pair, partition, value);
 }
 
 bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,
                            ol_position_value *value) {
-    return read_partition(table, reservation->pair, reservation->partition, value);
+    return ol_table_get_of_pair(table, reservation->pair, reservation->partition, value);
 }
 
 /* ---------------------------------------------------------------------------------------- hints */

@@ -150,7 +150,9 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value);
 
-/* The same for a reserved cell, without a probe. */
+/* The same for a pair that ol_table_find has found, and for a reserved cell: without a probe. */
+bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
+                          ol_position_value *value);
 bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,
                            ol_position_value *value);
 

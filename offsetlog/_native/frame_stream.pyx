@@ -1,14 +1,13 @@
 """The frames of one connection: requests in, answers out, in the order of the requests."""
 
 from collections import deque
-from time import perf_counter
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from offsetlog._native.csrc cimport MSG_DONTWAIT, MSG_NOSIGNAL, ol_load_i32, send
-from offsetlog._native.front cimport Front, Place
+from offsetlog._native.front cimport Front, Place, seconds_now
 
 # The size that precedes a frame.
 cdef enum:
@@ -78,11 +77,13 @@ cdef class FrameStream:
     cdef int64_t request_bytes_max
     cdef Py_ssize_t in_flight_max
     cdef readonly object received           # what is not taken yet: bytes or a bytearray
+    cdef bint is_receiving                  # within `data_received`
     cdef bint is_going_on
     cdef bint is_taking
     cdef bint is_paused
+    cdef bint has_buffered                  # the transport was given what could not be sent at once
     cdef Py_ssize_t unsent                  # bytes of the answers in `places`
-    cdef double turn_began                  # by perf_counter; 0: no frame is taken yet
+    cdef double turn_began                  # by `seconds_now`; 0: no frame is taken yet
 
     def __init__(self, Front front, loop, time, *, int64_t request_bytes_max, Py_ssize_t requests_in_flight_max):
         self.front = front
@@ -93,7 +94,7 @@ cdef class FrameStream:
         self.fd = -1
         self.places = deque()
         self.received = b""
-        self.last_request = perf_counter()
+        self.last_request = seconds_now()
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -107,15 +108,22 @@ cdef class FrameStream:
             self.received += data
         else:
             self.received = data
-        self.go_on()
+        self.is_receiving = True
+        try:
+            self.take_received()
+        finally:
+            self.is_receiving = False
 
     def go_on(self):
         """Takes the frames that are whole, as far as nothing holds the connection."""
+        self.take_received()
+
+    cdef int take_received(self) except -1:
         cdef object buffer = self.received
         cdef Py_ssize_t taken = 0
         cdef bint was_held = True
         if self.is_going_on or self.transport is None:
-            return
+            return 0
         self.is_going_on = True
         self.turn_began = 0
         self.received = b""
@@ -131,14 +139,17 @@ cdef class FrameStream:
                     self.is_taking = False
                 was_held = self.held != 0
                 # An answer that is sent may release it.
-                self.send()
+                if self.held != 0 or self.places:
+                    self.send()
         finally:
             self.is_going_on = False
         if self.transport is None:
-            return
+            return 0
         if taken < len(buffer):
             self.received = buffer[taken:] if taken > 0 else buffer
-        self.pause_if_held()
+        if self.held != 0:
+            self.pause_if_held()
+        return 0
 
     cdef int fail(self) except -1:
         # The requests that were taken are lost: a client that waits for an answer must not wait for ever.
@@ -157,7 +168,7 @@ cdef class FrameStream:
         cdef Py_ssize_t end
         cdef int32_t length
         cdef double now = self.time()
-        cdef double read_at = perf_counter()
+        cdef double read_at = seconds_now()
         if self.turn_began == 0:
             self.turn_began = read_at
         while self.held == 0 and self.transport is not None and size - at >= SIZE_BYTES:
@@ -176,7 +187,7 @@ cdef class FrameStream:
                 at = end
                 if (<Py_ssize_t>self.front.answers.size >= SEND_BYTES_C
                         or self.in_flight + run_requests >= self.in_flight_max):
-                    self.end_run(bytes_ + run_start, at - run_start, run_requests, read_at)
+                    self.send_run(bytes_ + run_start, at - run_start, run_requests, read_at)
                     run_start, run_requests = at, 0
                 if length > SMALL_REQUEST_BYTES_C:
                     self.taken()
@@ -194,12 +205,25 @@ cdef class FrameStream:
             if self.unsent >= SEND_BYTES_C:
                 self.send()
             # `IN_FLIGHT` may end within this turn; what else holds it lasts longer, and others have their turn anyway.
-            if at < size and not self.held & ~IN_FLIGHT_C and perf_counter() - self.turn_began >= TURN_SECONDS_C:
+            if at < size and not self.held & ~IN_FLIGHT_C and seconds_now() - self.turn_began >= TURN_SECONDS_C:
                 self.held |= NEXT_TURN_C
                 self.loop.call_soon(self.begin_turn)
         if run_requests > 0:
-            self.end_run(bytes_ + run_start, at - run_start, run_requests, read_at)
+            self.send_run(bytes_ + run_start, at - run_start, run_requests, read_at)
         return at
+
+    cdef int send_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests, double read_at) except -1:
+        # At once where the run waits for no flush, and nothing precedes it.
+        cdef const char *answers = <const char *>self.front.answers.bytes
+        cdef Py_ssize_t answers_size = <Py_ssize_t>self.front.answers.size
+        cdef Py_ssize_t sent
+        if self.front.waits() or self.places:
+            return self.end_run(frames, size, requests, read_at)
+        self.front.sent_bytes += answers_size
+        sent = self.send_now(answers, answers_size)
+        if sent < answers_size:
+            self.send_later(PyBytes_FromStringAndSize(answers + sent, answers_size - sent))
+        return self.front.count_run(read_at)
 
     cdef int end_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests, double read_at) except -1:
         cdef Place place = self.front.take_run(self, frames, <size_t>size, requests, read_at)
@@ -303,15 +327,30 @@ cdef class FrameStream:
             self.drained()
 
     cdef int write(self, bytes answers) except -1:
-        # At once where nothing waits to be sent: a transport may send at the end of the loop's turn only.  A transport that
-        # is closing has given its file number back.
-        cdef ssize_t sent = 0
-        if self.fd >= 0 and not self.transport.is_closing() and self.transport.get_write_buffer_size() == 0:
-            sent = send(self.fd, PyBytes_AS_STRING(answers), <size_t>len(answers), MSG_DONTWAIT | MSG_NOSIGNAL)
-            if sent == len(answers):
-                return 0
+        cdef Py_ssize_t sent = self.send_now(PyBytes_AS_STRING(answers), len(answers))
+        if sent < len(answers):
+            self.send_later(answers if sent == 0 else answers[sent:])
+        return 0
+
+    cdef Py_ssize_t send_now(self, const char *answers, Py_ssize_t size) except -1:
+        # Returns how much was sent.  At once where nothing waits to be sent: a transport may send at the end of the loop's
+        # turn only.
+        if self.fd < 0 or not self.may_send():
+            return 0
         # If the connection is broken, the transport finds out again.
-        self.transport.write(answers if sent <= 0 else answers[sent:])
+        return max(send(self.fd, answers, <size_t>size, MSG_DONTWAIT | MSG_NOSIGNAL), 0)
+
+    cdef bint may_send(self) except -1:
+        # A transport that is closing has given its file number back; one that has just received is not closing.
+        if not self.is_receiving and self.transport.is_closing():
+            return False
+        if self.has_buffered:
+            self.has_buffered = self.transport.get_write_buffer_size() > 0
+        return not self.has_buffered
+
+    cdef int send_later(self, bytes answers) except -1:
+        self.has_buffered = True
+        self.transport.write(answers)
         if self.held & SLOW_READER_C:
             self.unread(self.transport.get_write_buffer_size())
         return 0

@@ -3,7 +3,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from offsetlog._native.csrc cimport ol_answers, ol_front, ol_request_header, ol_slice
 from offsetlog._native.manager_core cimport ManagerCore
+from offsetlog._native.request_metrics cimport RequestMetrics
 from offsetlog._native.store_core cimport StoreCore
+
+
+# The time in seconds, which does not stand still within a turn of the loop.
+cdef double seconds_now() noexcept nogil
 
 
 # How many requests, by API, and the positions of the commits.
@@ -22,7 +27,7 @@ cdef class Place:
     cdef readonly Py_ssize_t requests
     cdef counted counts             # of requests that the front has answered
     cdef counted refused            # those of them whose commits failed in the end
-    cdef double read_at             # when they were read, in seconds of time.perf_counter
+    cdef double read_at             # when they were read, in seconds of a monotonic clock
     # For requests that the front has answered, and whose answers wait until their commits are safe:
     cdef object stream              # is called with the place then
     cdef bytes frames
@@ -52,7 +57,7 @@ cdef class Front:
     cdef bint waits_for_flush
     cdef public bint is_off         # everything is declined
     cdef readonly int64_t commits, fetches, heartbeats
-    cdef public object metrics      # takes what was answered; None: nobody does
+    cdef public RequestMetrics metrics  # None: nobody counts
     cdef public int64_t received_bytes, sent_bytes      # of all connections
     # The run: its counts, and what its commits wait for.
     cdef counted counts
@@ -70,5 +75,8 @@ cdef class Front:
     cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests,
                              double read_at)
     cdef int drop_run(self) except -1
-    cdef int report(self, Place place) except -1
+    cdef bint waits(self) noexcept
+    cdef int count_run(self, double read_at) except -1
+    cdef int clear_answers(self) noexcept
+    cdef int report(self, const counted *counts, const counted *refused, double read_at) except -1
     cdef int park(self, Place place) except -1

@@ -7,11 +7,11 @@ connections share one flush: what they have committed within one turn of the eve
 cimport cython
 import os
 from collections import deque
-from time import perf_counter
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from offsetlog._native.buffers cimport NAME_GROUP, NAME_METADATA, NAME_TOPIC, take_name, text_of
 from offsetlog._native.csrc cimport (
@@ -64,6 +64,12 @@ cdef enum:
 cdef size_t ANSWERS_KEPT = 1 << 20
 
 
+cdef double seconds_now() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <double>now.tv_sec + <double>now.tv_nsec * 1e-9
+
+
 @cython.final
 cdef class Place:
     """Where an answer goes: those before it are sent first."""
@@ -84,7 +90,7 @@ cdef class Place:
         size = len(self.frames)
         self.prepared = self.frames = None
         stream, self.stream = self.stream, None
-        front.report(self)
+        front.report(&self.counts, &self.refused, self.read_at)
         stream.unparked(size)
         stream.settled(len(self.answer))
         return 0
@@ -132,7 +138,7 @@ cdef class Front:
             the frame of its answer.
 
     Attributes:
-        metrics: a RequestMetrics, which is called with what was answered here; None: nobody counts.
+        metrics: counts what was answered here; None: nobody counts.
         received_bytes, sent_bytes: of all connections.
     """
 
@@ -297,16 +303,14 @@ cdef class Front:
         # The answers of the run, which ends here.
         cdef Place place = Place.__new__(Place)
         cdef bytes answers = PyBytes_FromStringAndSize(<const char *>self.answers.bytes, <Py_ssize_t>self.answers.size)
-        if self.answers.size > ANSWERS_KEPT:
-            ol_answers_free(&self.answers)
-        self.answers.size = 0
+        self.clear_answers()
         place.requests = requests
         place.counts = self.counts
         place.read_at = read_at
         self.counts = counted(0, 0, 0, 0)
         if self.last_number < 0:
             place.answer = answers
-            self.report(place)
+            self.report(&place.counts, &place.refused, read_at)
             return place
         place.prepared = answers
         place.frames = PyBytes_FromStringAndSize(<const char *>frames, <Py_ssize_t>size)
@@ -323,22 +327,37 @@ cdef class Front:
         self.others = {}
         return 0
 
-    cdef int report(self, Place place) except -1:
-        # One call an API for all requests of a run.
+    cdef bint waits(self) noexcept:
+        # Whether commits of the run wait for a flush.
+        return self.last_number >= 0
+
+    cdef int count_run(self, double read_at) except -1:
+        # Ends a run that waits for no flush, and whose answers are sent.
+        cdef counted none = counted(0, 0, 0, 0)
+        cdef counted counts = self.counts
+        self.counts = none
+        self.clear_answers()
+        return self.report(&counts, &none, read_at)
+
+    cdef int clear_answers(self) noexcept:
+        if self.answers.size > ANSWERS_KEPT:
+            ol_answers_free(&self.answers)
+        self.answers.size = 0
+        return 0
+
+    cdef int report(self, const counted *counts, const counted *refused, double read_at) except -1:
         cdef double seconds
         if self.metrics is None:
             return 0
-        # Not the loop's time, which stands still within a turn of it.
-        seconds = perf_counter() - place.read_at
-        if place.counts.commits > 0:
-            self.metrics.answered(OL_API_OFFSET_COMMIT, seconds, 0, place.counts.commits)
-            commits = place.counts.commits - place.refused.commits
-            if commits > 0:
-                self.metrics.committed(place.counts.positions - place.refused.positions, commits)
-        if place.counts.fetches > 0:
-            self.metrics.answered(OL_API_OFFSET_FETCH, seconds, 0, place.counts.fetches)
-        if place.counts.heartbeats > 0:
-            self.metrics.answered(OL_API_HEARTBEAT, seconds, 0, place.counts.heartbeats)
+        seconds = seconds_now() - read_at
+        if counts.commits > 0:
+            self.metrics.add(OL_API_OFFSET_COMMIT, seconds, <uint64_t>counts.commits)
+            self.metrics.commits += counts.commits - refused.commits
+            self.metrics.positions += counts.positions - refused.positions
+        if counts.fetches > 0:
+            self.metrics.add(OL_API_OFFSET_FETCH, seconds, <uint64_t>counts.fetches)
+        if counts.heartbeats > 0:
+            self.metrics.add(OL_API_HEARTBEAT, seconds, <uint64_t>counts.heartbeats)
         return 0
 
     cdef int park(self, Place place) except -1:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from offsetlog._native.histogram import Histogram
 from offsetlog._native.parking import Parking
 from offsetlog._native.partition import Partition
 from offsetlog._native.replica import Replica
 from offsetlog.errors import ClosedError
-from offsetlog.histogram import Histogram
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.transition import PartitionTransition
 

@@ -133,6 +133,7 @@ class Connection(FrameStream, asyncio.Protocol):
     def drained(self) -> None:
         """See FrameStream."""
         if self.transport is not None:
+            self.fd = -1
             self.transport.close()
 
     def end(self, reason: str) -> None:

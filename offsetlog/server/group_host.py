@@ -93,6 +93,8 @@ class GroupHost:
         self._timer: Timer | None = None
         self._timer_at = 0.0
         #: Sessions end at or after this time only.
+        #: The time of the coordinator, in seconds.
+        self.now = clock.time
         self._grace_until = -math.inf
         self._is_in_grace = False
         self.failed_loads: dict[int, str] = {}
@@ -318,10 +320,6 @@ class GroupHost:
         """Waits until no log partition loads, nothing expires, and no record is on its way to W."""
         while self._unsettled:
             await self._settled.wait()
-
-    def now(self) -> float:
-        """The time of the coordinator, in seconds."""
-        return self._clock.time()
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Has a callable called on the event loop; from any thread."""

@@ -15,10 +15,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from offsetlog import error_codes
+from offsetlog._native.histogram import Histogram
 from offsetlog._native.partition import Partition
 from offsetlog.error_codes import ErrorCode
 from offsetlog.errors import OffsetLogError
-from offsetlog.histogram import Histogram
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.protocol import APIS

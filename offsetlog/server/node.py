@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offsetlog._native.front import Front
+from offsetlog._native.request_metrics import RequestMetrics
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.deleted_positions import DeletedPositions
 from offsetlog.server.disk_work import DiskWork
@@ -15,7 +16,6 @@ from offsetlog.server.metadata_store import MetadataStore
 from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Placement
 from offsetlog.server.producer_ids import ProducerIds
-from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.topics.settings import TopicLogSettings
 from offsetlog.topics.topic_logs import TopicLogs
 

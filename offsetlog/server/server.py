@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from offsetlog._native.files import FileSystem
 from offsetlog._native.front import Front
+from offsetlog._native.request_metrics import RequestMetrics
 from offsetlog.config import PARTITIONS_DEFAULT
 from offsetlog.coordinator.coordinator import CoordinatorConfig
 from offsetlog.directory.log_directory import random_topic_id
@@ -42,7 +43,6 @@ from offsetlog.server.node import NodeState, TopicDefaults
 from offsetlog.server.partition_logs import PartitionLogs
 from offsetlog.server.placement import Node, OneNode
 from offsetlog.server.producer_ids import ProducerIds
-from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.server.status import ServerStatus
 from offsetlog.server.topic_compaction import TopicCompaction
 from offsetlog.server.topic_sweep import TopicSweep

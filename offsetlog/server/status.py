@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offsetlog._native.front import Front
+from offsetlog._native.request_metrics import RequestMetrics
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.server.connection_limits import OpenConnections
 from offsetlog.server.disk import why_short, why_unwritable
 from offsetlog.server.group_host import GroupHost
-from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.topics.topic_logs import TopicLogs
 
 #: The event loop is stuck if it does not come round in so many seconds.

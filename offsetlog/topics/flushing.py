@@ -8,9 +8,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from offsetlog._native.histogram import Histogram
 from offsetlog._native.topic_log import TopicLog
 from offsetlog.errors import ClosedError, OffsetLogError
-from offsetlog.histogram import Histogram
 from offsetlog.topics.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)

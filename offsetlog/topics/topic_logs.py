@@ -17,6 +17,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from offsetlog._native.decompress import Decompressor
+from offsetlog._native.histogram import Histogram
 from offsetlog._native.topic_log import RecentBatches, TopicLog
 from offsetlog.directory.log_directory import (
     CLEANER_POINTS,
@@ -26,7 +27,6 @@ from offsetlog.directory.log_directory import (
     LogDirectory,
 )
 from offsetlog.errors import ClosedError, InvalidArgumentError, OffsetLogError, StorageError
-from offsetlog.histogram import Histogram
 from offsetlog.topics.clean_stop import CleanStop, StoppedLog, read_clean_stop, write_clean_stop
 from offsetlog.topics.compaction import Compaction, CompactionSettings
 from offsetlog.topics.deletion import DeletedDirectories

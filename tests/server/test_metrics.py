@@ -17,8 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.faults.fault_fs import FaultFileSystem
 
+from offsetlog._native.histogram import BOUNDS, Histogram
+from offsetlog._native.request_metrics import RequestMetrics
 from offsetlog.errors import ConfigError, PartitionFailedError, StorageError
-from offsetlog.histogram import BOUNDS, Histogram
 from offsetlog.protocol import encode_request
 from offsetlog.protocol.messages import (
     ApiVersionsRequest,
@@ -35,7 +36,6 @@ from offsetlog.protocol.messages import (
 from offsetlog.server import disk, monitoring, status
 from offsetlog.server.connection_limits import ConnectionLimits, OpenConnections
 from offsetlog.server.metrics import METRICS
-from offsetlog.server.request_metrics import RequestMetrics
 from offsetlog.server.status import ServerStatus, health, readiness
 
 from .batches import produced_batch

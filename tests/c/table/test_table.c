@@ -257,6 +257,9 @@ OL_TEST(many_pairs_in_random_order) {
         ol_pair_name name = ol_table_name(table, row.group, ol_table_group_hash(table, row.group), row.topic);
         ol_position_value value;
         OL_CHECK(ol_table_get(table, &name, row.partition, &value) && value.offset == row.value.offset);
+        value.offset = -2;
+        uint32_t pair = ol_table_find(table, &name);
+        OL_CHECK(ol_table_get_of_pair(table, pair, row.partition, &value) && value.offset == row.value.offset);
         count++;
     }
     OL_CHECK_INT(count, ol_table_count(table));

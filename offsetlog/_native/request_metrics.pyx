@@ -1,18 +1,19 @@
 """The counts that a server keeps while it answers: so little that it costs no request anything.
 
-All else that is seen from outside is read from the parts of the server when somebody asks
-(`offsetlog.server.metrics`).
+All else that is seen from outside is read from the parts of the server when somebody asks (`offsetlog.server.metrics`).
 """
 
-from __future__ import annotations
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
 
-from offsetlog.histogram import Histogram
+from offsetlog._native.histogram cimport Histogram
 
 #: Above the key of every API.
 API_KEYS = 128
 
 
-class RequestMetrics:
+@cython.final
+cdef class RequestMetrics:
     """Requests, errors and latencies by API; commits.
 
     Written by one thread, that of the event loop; any thread may read.
@@ -24,31 +25,29 @@ class RequestMetrics:
         positions: those positions.
     """
 
-    __slots__ = ("commits", "errors", "latencies", "positions")
+    def __cinit__(self):
+        self.latencies = [None] * API_KEYS
+        self.errors = {}
 
-    def __init__(self) -> None:
-        self.latencies: list[Histogram | None] = [None] * API_KEYS
-        self.errors: dict[tuple[int, int], int] = {}
-        self.commits = 0
-        self.positions = 0
-
-    def answered(
-        self, api_key: int, seconds: float, error_code: int = 0, times: int = 1
-    ) -> None:
-        """Counts requests that were answered together, so many seconds after they were read."""
-        latency = self.latencies[api_key]
+    cdef int add(self, int api_key, double seconds, uint64_t times) except -1:
+        cdef Histogram latency = self.latencies[api_key]
         if latency is None:
             latency = self.latencies[api_key] = Histogram()
-        latency.observe(seconds, times)
+        latency.add(seconds, times)
+        return 0
+
+    def answered(self, int api_key, double seconds, int error_code=0):
+        """Counts an answer that was given so many seconds after its request was read."""
+        self.add(api_key, seconds, 1)
         if error_code:
             self.failed(api_key, error_code)
 
-    def failed(self, api_key: int, error_code: int) -> None:
+    def failed(self, int api_key, int error_code):
         """Counts an error in an answer that is counted elsewhere."""
         key = (api_key, error_code)
         self.errors[key] = self.errors.get(key, 0) + 1
 
-    def committed(self, positions: int, commits: int = 1) -> None:
+    def committed(self, int64_t positions, int64_t commits=1):
         """Counts requests whose positions, so many together, were committed."""
         self.commits += commits
         self.positions += positions
