@@ -70,7 +70,7 @@ cdef class FrameStream:
     cdef readonly object places             # deque of Place, in the order of the requests
     cdef readonly Py_ssize_t in_flight      # requests whose answers are not sent yet
     cdef readonly int held                  # why nothing is read, 0: it is
-    cdef readonly double last_request       # when a request was last whole, by `perf_counter`
+    cdef readonly double last_request       # when a request was last whole, by `seconds_now`: perf_counter of Linux
     cdef Front front
     cdef object loop
     cdef object time
