@@ -1,6 +1,7 @@
 """The frames of one connection: requests in, answers out, in the order of the requests."""
 
 from collections import deque
+from time import perf_counter
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -83,7 +84,7 @@ cdef class FrameStream:
     cdef bint is_paused
     cdef bint has_buffered                  # the transport was given what could not be sent at once
     cdef Py_ssize_t unsent                  # bytes of the answers in `places`
-    cdef double turn_began                  # by `seconds_now`; 0: no frame is taken yet
+    cdef double turn_began                  # by perf_counter; 0: no handler was asked yet
 
     def __init__(self, Front front, loop, time, *, int64_t request_bytes_max, Py_ssize_t requests_in_flight_max):
         self.front = front
@@ -169,8 +170,6 @@ cdef class FrameStream:
         cdef int32_t length
         cdef double now = self.time()
         cdef double read_at = seconds_now()
-        if self.turn_began == 0:
-            self.turn_began = read_at
         while self.held == 0 and self.transport is not None and size - at >= SIZE_BYTES:
             length = ol_load_i32(bytes_ + at)
             if length < 0 or length > self.request_bytes_max:
@@ -199,13 +198,15 @@ cdef class FrameStream:
             run_requests = 0
             place = Place()
             self.add(place)
+            if self.turn_began == 0:
+                self.turn_began = perf_counter()
             self.handle(frame, place)
             if length > SMALL_REQUEST_BYTES_C:
                 self.taken()
             if self.unsent >= SEND_BYTES_C:
                 self.send()
             # `IN_FLIGHT` may end within this turn; what else holds it lasts longer, and others have their turn anyway.
-            if at < size and not self.held & ~IN_FLIGHT_C and seconds_now() - self.turn_began >= TURN_SECONDS_C:
+            if at < size and not self.held & ~IN_FLIGHT_C and perf_counter() - self.turn_began >= TURN_SECONDS_C:
                 self.held |= NEXT_TURN_C
                 self.loop.call_soon(self.begin_turn)
         if run_requests > 0:
