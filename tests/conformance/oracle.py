@@ -14,6 +14,7 @@ no part of the log.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -287,6 +288,18 @@ def replay(segments: list[Segment]) -> State:
     for entry in records(segments):
         state.apply(entry)
     return state
+
+
+@functools.cache
+def read_data(path: Path) -> list[Segment]:
+    """The segments of a directory of `tests/data`, which no test writes to; read once in a process."""
+    return read_log(path)
+
+
+@functools.cache
+def state_of_data(path: Path) -> State:
+    """The state after every record of such a directory; callers leave it as it is."""
+    return replay(read_data(path))
 
 
 def offset_rows(state: State) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def wrong(value: Any) -> Any:
 
 @pytest.mark.parametrize("column", sorted(checks.DUMP_FIELDS - {"kind"}))
 def test_a_wrong_column_of_the_dump_is_seen(column: str) -> None:
-    rows = oracle.dump_rows(oracle.read_log(GROUPS.log))
+    rows = oracle.dump_rows(oracle.read_data(GROUPS.log))
     dump = read_dump(GROUPS.expected("dump-log.txt"))
     checks.check_dump(rows, dump)
     for at in (0, len(rows) // 2, len(rows) - 1):
@@ -45,7 +45,7 @@ def test_a_wrong_column_of_the_dump_is_seen(column: str) -> None:
 
 
 def test_a_missing_and_a_surplus_record_are_seen() -> None:
-    rows = oracle.dump_rows(oracle.read_log(WRAPPED.log))
+    rows = oracle.dump_rows(oracle.read_data(WRAPPED.log))
     dump = read_dump(WRAPPED.expected("dump-log.txt"))
     checks.check_dump(rows, dump)
     for changed in (rows[1:], rows[:-1], [*rows, rows[-1]]):
@@ -55,7 +55,7 @@ def test_a_missing_and_a_surplus_record_are_seen() -> None:
 
 @pytest.mark.parametrize("column", ["group", "topic", "partition", "offset", "leader_epoch", "metadata"])
 def test_a_wrong_column_of_the_offsets_is_seen(column: str) -> None:
-    rows = oracle.offset_rows(oracle.replay(oracle.read_log(GROUPS.log)))
+    rows = oracle.offset_rows(oracle.state_of_data(GROUPS.log))
     checks.check_offsets(rows, GROUPS)
     with pytest.raises(AssertionError):
         checks.check_offsets([*rows[:-1], rows[-1] | {column: wrong(rows[-1][column])}], GROUPS)
@@ -65,7 +65,7 @@ def test_a_wrong_column_of_the_offsets_is_seen(column: str) -> None:
 
 @pytest.mark.parametrize("column", ["group", "type", "state", "protocol_type", "members", "simple"])
 def test_a_wrong_column_of_the_groups_is_seen(column: str) -> None:
-    rows = oracle.group_rows(oracle.replay(oracle.read_log(GROUPS.log)))
+    rows = oracle.group_rows(oracle.state_of_data(GROUPS.log))
     checks.check_groups(rows, GROUPS)
     stable = next(at for at, row in enumerate(rows) if row["members"])
     other = [] if column == "members" else wrong(rows[stable][column])

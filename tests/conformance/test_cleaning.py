@@ -235,7 +235,7 @@ def without(log: Contents, place: Place) -> Contents:
 def canary() -> Contents:
     """A log with transactions, tombstones, and much that is superseded."""
     (scenario,) = (each for each in SCENARIOS if each.name == "kafka-4.3.0/txn")
-    return contents_of(oracle.read_log(scenario.log))
+    return contents_of(oracle.read_data(scenario.log))
 
 
 def test_the_rules_see_that_a_needed_record_is_gone(canary: Contents) -> None:

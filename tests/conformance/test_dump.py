@@ -27,7 +27,7 @@ def test_dump_is_kafkas_where_its_decoder_went(scenario: Scenario) -> None:
 def test_dump_in_every_field(scenario: Scenario) -> None:
     """The older tools print raw bytes or nothing; the oracle, which agrees with them on the bytes, has every field."""
     ours = by_place(rows_of("dump", scenario.log))
-    checks.same(ours, by_place(oracle.dump_rows(oracle.read_log(scenario.log))))
+    checks.same(ours, by_place(oracle.dump_rows(oracle.read_data(scenario.log))))
 
 
 def by_place(rows: list[checks.Row]) -> dict[tuple[int, str, int, int | None], checks.Row]:

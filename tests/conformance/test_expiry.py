@@ -54,7 +54,7 @@ def cut_before(scenario: Scenario, partition: int, batch: Batch, path: Path) -> 
 def batches_that_delete(scenario: Scenario) -> dict[tuple[int, int], list[oracle.LogRecord]]:
     """Records by partition and base offset of each batch with tombstones of positions."""
     batches: dict[tuple[int, int], list[oracle.LogRecord]] = {}
-    for entry in oracle.records(oracle.read_log(scenario.log)):
+    for entry in oracle.records(oracle.read_data(scenario.log)):
         batches.setdefault((entry.log_partition, entry.batch.base_offset), []).append(entry)
     return {place: entries for place, entries in batches.items() if tombstones(entries)}
 
@@ -94,7 +94,7 @@ def test_what_a_broker_expired(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_every_directory_can_be_asked(scenario: Scenario) -> None:
     """What has no members is due once all times are over, and of groups with members nothing is."""
-    state = oracle.replay(oracle.read_log(scenario.log))
+    state = oracle.state_of_data(scenario.log)
     members = {name for name, group in state.groups.items() if group.members or group.type == "share"}
     with offsetlog.open(scenario.log, read_only=True) as store:
         expirer = Expirer(Retention(0), ClockGuard(lambda: 2**45, lambda: 0))

@@ -34,7 +34,7 @@ def test_the_bundled_scenarios_are_there() -> None:
 
 @every_scenario
 def test_offsets(scenario: Scenario) -> None:
-    checks.check_offsets(oracle.offset_rows(oracle.replay(oracle.read_log(scenario.log))), scenario)
+    checks.check_offsets(oracle.offset_rows(oracle.state_of_data(scenario.log)), scenario)
 
 
 @those_having("offsets-stable.tsv")
@@ -43,17 +43,17 @@ def test_unstable_offsets(scenario: Scenario) -> None:
     unstable = {
         (row.committed.group, row.committed.topic, row.committed.partition) for row in told if row.error != "NONE"
     }
-    assert oracle.replay(oracle.read_log(scenario.log)).unstable() == unstable
+    assert oracle.state_of_data(scenario.log).unstable() == unstable
 
 
 @those_having("groups.tsv", "groups.json")
 def test_groups(scenario: Scenario) -> None:
-    checks.check_groups(oracle.group_rows(oracle.replay(oracle.read_log(scenario.log))), scenario)
+    checks.check_groups(oracle.group_rows(oracle.state_of_data(scenario.log)), scenario)
 
 
 @those_having("dump-log.txt")
 def test_dump(scenario: Scenario) -> None:
-    log = oracle.read_log(scenario.log)
+    log = oracle.read_data(scenario.log)
     dump = read_dump(scenario.expected("dump-log.txt"))
     checks.check_dump(oracle.dump_rows(log), dump)
     tails = {(segment.log_partition, segment.name): segment.tail.size for segment in log if segment.tail}
@@ -65,12 +65,12 @@ def test_dump(scenario: Scenario) -> None:
 def test_dump_decoded_partly(scenario: Scenario) -> None:
     dump = read_dump(scenario.expected("dump-log-decoded-partly.txt"))
     assert not dump.complete
-    checks.check_dump(oracle.dump_rows(oracle.read_log(scenario.log)), dump)
+    checks.check_dump(oracle.dump_rows(oracle.read_data(scenario.log)), dump)
 
 
 def in_dump_order(scenario: Scenario) -> list[LogRecord]:
     """The records, by partition and segment."""
-    entries = [entry for entry in oracle.records(oracle.read_log(scenario.log)) if entry.record]
+    entries = [entry for entry in oracle.records(oracle.read_data(scenario.log)) if entry.record]
     return sorted(entries, key=lambda entry: (entry.log_partition, entry.segment))
 
 

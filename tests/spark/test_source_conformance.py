@@ -27,7 +27,7 @@ def by_slot(rows: list[Row]) -> list[Row]:
 def test_offsets_are_those_the_broker_answered(scenario: Scenario, buckets: int) -> None:
     rows = by_slot(rows_of(scenario.log, view="offsets", buckets=buckets))
     checks.check_offsets(rows, scenario)
-    expected = oracle.offset_rows(oracle.replay(oracle.read_log(scenario.log)))
+    expected = oracle.offset_rows(oracle.state_of_data(scenario.log))
     assert rows == by_slot(expected)
 
 
@@ -37,7 +37,7 @@ def test_groups_are_those_the_broker_listed(scenario: Scenario, buckets: int) ->
     rows = sorted(rows_of(scenario.log, view="groups", buckets=buckets), key=lambda row: row["group"])
     if scenario in having("groups.tsv", "groups.json"):
         checks.check_groups(rows, scenario)
-    expected = oracle.group_rows(oracle.replay(oracle.read_log(scenario.log)))
+    expected = oracle.group_rows(oracle.state_of_data(scenario.log))
     checks.same({row["group"]: row for row in rows}, {row["group"]: row for row in expected})
 
 
@@ -90,6 +90,6 @@ def test_records_are_those_that_kafka_dumped(scenario: Scenario) -> None:
     for name in ("dump-log.txt", "dump-log-decoded-partly.txt"):
         if scenario.expected(name).exists():
             checks.check_dump(rows, read_dump(scenario.expected(name)))
-    checks.same(by_place(rows), by_place(oracle.dump_rows(oracle.read_log(scenario.log))))
+    checks.same(by_place(rows), by_place(oracle.dump_rows(oracle.read_data(scenario.log))))
     for size in (1, random.Random(scenario.name).randrange(2, 10_000)):
         assert table_of(scenario.log, view="records", splitBytes=size).equals(whole)
