@@ -96,9 +96,15 @@ fuzz:
 # Tests are spread over JOBS processes; those that share a Spark session or Kafka's templates stay in one (tests/tiers.py).
 TIER = $(PY) -m pytest -n $(1) --dist loadgroup
 
+# The directories of the first tier lie in memory where there are 4 GB for them, like those of the C tests: two files of tests
+# alone flush 21,000 times, and what is durable they say by themselves.  The other tiers, and TMPDIR=/tmp, write to a disk.
+IN_MEMORY := $(if $(TMPDIR),,$(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >= 4000000 {print "/dev/shm"}'))
+GATE := $(if $(IN_MEMORY),PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY)) $(call TIER,$(JOBS)) -m gate \
+    $(if $(IN_MEMORY),-o tmp_path_retention_policy=failed -o tmp_path_retention_count=1)
+
 test-python: build
 ifeq ($(strip $(TESTS)),)
-	@$(call TIER,$(JOBS)) -m gate
+	@$(GATE)
 else
 	@$(PY) -m pytest $(TESTS)
 endif
@@ -109,7 +115,7 @@ test-ci: build
 # Reports of a run before a change are made by: pytest -n 2 --dist loadfile --junitxml=before.xml
 test-times: build
 	@mkdir -p build/times
-	@$(call TIER,$(JOBS)) -q -m gate --junitxml=build/times/gate.xml
+	@$(GATE) -q --junitxml=build/times/gate.xml
 	@$(call TIER,$(ONE_MORE)) -q -m ci --junitxml=build/times/ci.xml
 	@$(PY) tests/times.py $(addprefix --before ,$(BEFORE)) --tier gate=build/times/gate.xml --tier ci=build/times/ci.xml \
 	    > build/times/page.md
