@@ -151,6 +151,7 @@ def test_they_stay_as_they_are_through(tmp_path, step):
         assert past.entries[-1].value.offset == -1
         assert store.verify() == []
     with RunningServer(tmp_path / "data", partitions=1) as server, Client(server.address) as client:
+        server._run(server.server._groups.settle())     # it loads
         assert all_of(client) == EXPECTED
 
 
