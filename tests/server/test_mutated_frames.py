@@ -19,6 +19,7 @@ from offsetlog.protocol import APIS, encode_request
 from offsetlog.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
+    DescribeGroupsRequest,
     FetchRequest,
     FetchRequestTopic,
     FetchRequestTopicPartition,
@@ -110,43 +111,49 @@ def sensible() -> list[bytes]:
     ]
 
 
-def admitted(member_id: str, topic_id: bytes) -> list[bytes]:
+def admitted(group: str, member_id: str, topic_id: bytes) -> list[bytes]:
     """What the native front answers, in every version: of a member of a stable group, and of nobody."""
     found = []
     for version in range(11):
         position = OffsetCommitRequestTopicPartition(0, 5, -1, committed_metadata="m")
         topic = OffsetCommitRequestTopic("orders", topic_id, (position,))
-        who = ("stable", 1, member_id) if version >= 1 else ("free", -1, "")
+        who = (group, 1, member_id) if version >= 1 else ("free", -1, "")
         found.append((OffsetCommitRequest(*who, topics=(topic,)), version))
         asked = OffsetFetchRequestGroupTopic("orders", topic_id, (0, 1))
         if version < 8:
-            fetched = OffsetFetchRequest("stable", (OffsetFetchRequestTopic("orders", (0, 1)),))
+            fetched = OffsetFetchRequest(group, (OffsetFetchRequestTopic("orders", (0, 1)),))
         else:
-            fetched = OffsetFetchRequest(groups=(OffsetFetchRequestGroup("stable", topics=(asked,)),))
+            fetched = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=(asked,)),))
         found.append((fetched, version))
-    found += [(HeartbeatRequest("stable", 1, member_id), version) for version in range(5)]
+    found += [(HeartbeatRequest(group, 1, member_id), version) for version in range(5)]
     return [encode_request(message, version, 7, "fuzz")[4:] for message, version in found]
 
 
-def stable_member(client: Client) -> str:
-    """Makes the only member of a group, whose session is longer than the test; returns its id."""
+def stable_member(client: Client, group: str) -> str:
+    """Makes the only member of a new group, whose session is longer than the test; returns its id."""
     protocol = JoinGroupRequestProtocol("range", b"r")
-    join = JoinGroupRequest("stable", 1_800_000, 60_000, "", None, "consumer", (protocol,))
+    join = JoinGroupRequest(group, 1_800_000, 60_000, "", None, "consumer", (protocol,))
     member_id = client.ask(join, 9).member_id
     assert client.ask(join._replace(member_id=member_id), 9).generation_id == 1
-    synced = client.ask(SyncGroupRequest("stable", 1, member_id, None, "consumer", "range", ()), 5)
+    synced = client.ask(SyncGroupRequest(group, 1, member_id, None, "consumer", "range", ()), 5)
     assert synced.error_code == 0
     return str(member_id)
 
 
-def frames(draw: random.Random, count: int, known: list[bytes]):
-    """Requests of every API and version, most of them changed."""
+def is_stable(client: Client, group: str) -> bool:
+    """Whether no changed frame has ended its member, or had it rebalance."""
+    (found,) = client.ask(DescribeGroupsRequest((group,)), 5).groups
+    return bool(found.group_state == "Stable")
+
+
+def frames(draw: random.Random, known: list[bytes]) -> Iterator[bytes]:
+    """Requests of every API and version, most of them changed; for ever."""
     kinds = [
         (api.request, version)
         for api in APIS.values()
         for version in range(api.first_version, api.last_version + 1)
     ]
-    for _ in range(count):
+    while True:
         if draw.random() < 0.4:
             frame = draw.choice(known)
         else:
@@ -172,11 +179,6 @@ def mutated(frame: bytearray, draw: random.Random) -> bytes:
         else:
             frame[at] = draw.randrange(256)
     return bytes(frame)
-
-
-def batched(drawn_frames: Iterator[bytes], count: int) -> Iterator[list[bytes]]:
-    while some := list(islice(drawn_frames, count)):
-        yield some
 
 
 def send(running: RunningServer, some: list[bytes]) -> int:
@@ -212,18 +214,19 @@ def test_no_frame_fails_a_handler(number, tmp_path, caplog):
     print(f"seed {seed}")
     draw = random.Random(seed)
     caplog.set_level(logging.ERROR)
-    with serving(tmp_path / "data") as server:
-        with Client(server.address) as client:
-            member_id = stable_member(client)
-            metadata = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12)
-        known = sensible() + admitted(member_id, metadata.topics[0].topic_id)
-        answered = 0
-        for some in batched(frames(draw, FRAMES_OF_A_SERVER, known), AT_A_TIME):
-            answered += send(server, some)
+    with serving(tmp_path / "data") as server, Client(server.address) as client:
+        metadata = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12)
+        group, known, answered = "", list[bytes](), 0
+        drawn_frames = frames(draw, known)
+        for turn in range(FRAMES_OF_A_SERVER // AT_A_TIME):
+            if not is_stable(client, group):
+                group = f"stable-{turn}"
+                member_id = stable_member(client, group)
+                known[:] = sensible() + admitted(group, member_id, metadata.topics[0].topic_id)
+            answered += send(server, list(islice(drawn_frames, AT_A_TIME)))
             assert not [each.getMessage() for each in caplog.records if each.exc_info]
         assert answered > FRAMES_OF_A_SERVER / 10
         front = server.server.node.front
         assert min(front.commits, front.fetches, front.heartbeats) > FRAMES_OF_A_SERVER / 500
-        with Client(server.address) as client:
-            found = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12)
-            assert found.topics[0].error_code == 0
+        found = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),)), 12)
+        assert found.topics[0].error_code == 0
