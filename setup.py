@@ -111,8 +111,10 @@ def link_time_flags() -> tuple[str, ...]:
     """LINK_TIME_FLAGS where the compiler has them; none for sanitized builds, which are not measured."""
     if SANITIZE:
         return ()
-    probe = BUILD / "probe.o"
-    call = [*compiler_of_engine(), *LINK_TIME_FLAGS, "-Werror", "-x", "c", "-c", os.devnull, "-o", str(probe)]
+    # A compiler may have them, and no linker that does.
+    probe = BUILD / "probe.so"
+    flags = [*LINK_TIME_FLAGS, "-Werror", "-fPIC", "-shared"]
+    call = [*compiler_of_engine(), *flags, "-x", "c", os.devnull, "-o", str(probe)]
     known = subprocess.run(call, stderr=subprocess.DEVNULL, check=False).returncode == 0
     probe.unlink(missing_ok=True)
     return tuple(LINK_TIME_FLAGS) if known else ()

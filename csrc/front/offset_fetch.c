@@ -42,7 +42,7 @@ static bool name_of(const asking *work, const ol_value *topic, ol_slice *name) {
     return true;
 }
 
-/* Of a pair of group and topic; 0: it has no positions. */
+/* Sets the answer for one partition; `pair` is 0 where group and topic have no positions. */
 static void answer_position(const asking *work, uint32_t pair, int64_t number, ol_value *answer) {
     ol_position_value found;
     answer[FETCHED_INDEX] = ol_value_integer(number);

@@ -92,9 +92,9 @@ class GroupHost:
         self._replies: dict[Call, Callable[[Any], None]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0.0
-        #: Sessions end at or after this time only.
         #: The time of the coordinator, in seconds.
         self.now = clock.time
+        # Sessions end at or after this time only.
         self._grace_until = -math.inf
         self._is_in_grace = False
         self.failed_loads: dict[int, str] = {}

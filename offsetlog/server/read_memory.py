@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class Share:
-    """What one read has taken of the memory; see ReadMemory.share."""
+    """The memory that one read has taken; see ReadMemory.share."""
 
     def __init__(self, memory: ReadMemory, size: int) -> None:
         self._memory = memory

@@ -93,7 +93,7 @@ def test_requests_that_wait_to_be_inflated_keep_others_from_being_read(tmp_path,
         for each in clients:
             each.send(request)
         until(lambda: len(disk._tasks) + len(memory._waiting) == 6)
-        # What two of them bring is more than the limit.
+        # Two of them together exceed the limit.
         assert len(disk._tasks) == 2
         assert memory.left <= 0
         # Small ones need none of it.

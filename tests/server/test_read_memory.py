@@ -43,7 +43,7 @@ class Reader:
 
 
 async def settled(*readers: Reader) -> list[bool]:
-    """Who of them has a share, once all have gone as far as they can."""
+    """Says which of them have a share, once all have gone as far as they can."""
     for _ in range(10):
         await asyncio.sleep(0)
     return [each.has_share for each in readers]

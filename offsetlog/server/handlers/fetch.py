@@ -55,7 +55,7 @@ class _Place:
 
 
 class _Found(NamedTuple):
-    # What was read: answers by topic, the bytes in them, and whether they can be given at once.
+    # The answers that were read, by topic; their bytes; and whether they can be given at once.
     answers: list[list[Answer]]
     size: int
     is_enough: bool
@@ -173,7 +173,7 @@ class _Fetch:
             log.pin()
 
     def _size_max(self) -> int:
-        # What `_read` may find, in bytes, but for a first batch that is larger.
+        # The most bytes that `_read` may find, unless a first batch is larger.
         asked = sum(
             max(place.asked.partition_max_bytes, 0)
             for _, places in self._places

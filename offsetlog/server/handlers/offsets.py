@@ -387,7 +387,7 @@ def _unsettled(node: NodeState, groups: Iterable[str]) -> dict[int, Pending[int]
 
 
 def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | None:
-    # What is read of a group; None where no record can hold its name, or that of a topic.
+    # Reads from a group; returns None where no record can hold its name, or that of a topic.
     try:
         return read(*asked, **more)
     except StringTooLongError:
@@ -395,7 +395,7 @@ def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | 
 
 
 class _Reading:
-    """What one request reads of groups: of each group once, however often it is named."""
+    """The positions that one request reads: those of each group once, however often it is named."""
 
     def __init__(self, node: NodeState, version: int, require_stable: bool) -> None:
         self.node = node
