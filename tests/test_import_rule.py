@@ -29,6 +29,8 @@ EXECUTORS = {"spark.scan", "spark.sink.staging", "spark.jobs.tasks"}
 ON_EXECUTORS = {
     *VALUES,
     *EXECUTORS,
+    # Of the driver, as it plans what executors read: it opens logs, and no store.
+    "directory.completeness",
     "directory.listing",
     "directory.segments",
     "_native.arrow_files",

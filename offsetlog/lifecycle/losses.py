@@ -8,10 +8,9 @@ import struct
 from pathlib import Path
 
 from offsetlog._native.files import FileSystem
-from offsetlog.config import StoreConfig
-from offsetlog.directory.log_directory import LOCK, MANIFEST, LogDirectory
-from offsetlog.errors import CorruptionError, OffsetLogError
-from offsetlog.lifecycle.partition_opener import PartitionOpener
+from offsetlog.directory.completeness import Completeness
+from offsetlog.directory.log_directory import LOCK
+from offsetlog.errors import OffsetLogError
 
 _FLOCK = "hhqqi4x"  # struct flock
 
@@ -36,31 +35,10 @@ def losses_at_open(path: str | os.PathLike[str]) -> list[OffsetLogError]:
     Args:
         path: the log directory.
     """
-    directory = LogDirectory(Path(path).absolute(), FileSystem())
-    if is_being_written(directory.path):
+    directory = Path(path).absolute()
+    if is_being_written(directory):
         return []
-    found: list[OffsetLogError] = []
-    existing = None
-    try:
-        properties = directory.read_properties()
-        existing = None if properties is None else properties.existing
-    except CorruptionError as failure:
-        found.append(failure)
-    numbers = directory.partition_numbers()
-    opener = PartitionOpener(directory, StoreConfig(), writable=False, existing=existing)
-    found += opener.missing(numbers).values()
-    for number in numbers:
-        if number in (existing or ()) or (directory.partition_path(number) / MANIFEST).exists():
-            found += _problems_of(opener, number)
-    return found
-
-
-def _problems_of(opener: PartitionOpener, number: int) -> list[OffsetLogError]:
-    try:
-        partition = opener.open_log(number)
-    except OffsetLogError as failure:
-        return [failure]
-    try:
-        return partition.problems()
-    finally:
-        partition.abandon()
+    found = Completeness(directory, FileSystem())
+    numbers = found.directory.partition_numbers()
+    by_partition = [each for number in numbers for each in found.problems(number)]
+    return [*found.findings, *found.missing(numbers), *by_partition]

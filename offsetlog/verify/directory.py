@@ -21,6 +21,7 @@ from offsetlog._native.files import FileSystem, format_uuid, parse_offset_checkp
 from offsetlog._native.replay import Replay
 from offsetlog.cancellation import Control
 from offsetlog.directory import checkpoint_record
+from offsetlog.directory.completeness import BeyondEnd, LogEnd, beyond_ends
 from offsetlog.directory.log_directory import (
     CLEAN_MARKER,
     CLEANER_POINTS,
@@ -104,19 +105,6 @@ def _sum(one: Digest, other: tuple[int, int, int]) -> Digest:
 # ------------------------------------------------------------------------------------ the directory
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The end of a partition's log.
-
-    Attributes:
-        offset: the log offset after the last whole batch.
-        has_tail: whether bytes follow that are none, as a crash leaves them.
-    """
-
-    offset: int
-    has_tail: bool = False
-
-
 class DirectoryCheck:
     """The verification of what lies beside the partitions, and of what concerns several of them.
 
@@ -180,26 +168,17 @@ class DirectoryCheck:
             ends: by log partition.
             missing: those whose end is reported as missing, which the recovery point told.
         """
-        for name, entries in self.checkpoints.items():
-            for (topic, number), offset in sorted(entries.items()):
-                if name == RECOVERY_POINTS and number in missing:
-                    continue
-                if topic == TOPIC and number in ends and offset > ends[number].offset:
-                    self._report_beyond(name, number, ends[number], offset)
+        for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
+            if each.name != RECOVERY_POINTS or each.number not in missing:
+                self._report_beyond(each)
 
-    def _report_beyond(self, name: str, number: int, end: LogEnd, offset: int) -> None:
-        place, path = Place(self.report, number), self.directory.path / name
-        reason = f"it says {offset}, the log ends at {end.offset}"
-        if name == HIGH_WATERMARKS and not self.is_clean and end.has_tail:
-            place.note(
-                "checkpoint",
-                f"{reason} behind which a crash left an unfinished tail",
-                path,
-                None,
-                offset,
-            )
+    def _report_beyond(self, each: BeyondEnd) -> None:
+        place, path = Place(self.report, each.number), self.directory.path / each.name
+        if each.is_of_crash:
+            reason = f"{each.reason} behind which a crash left an unfinished tail"
+            place.note("checkpoint", reason, path, None, each.offset)
         else:
-            place.problem("checkpoint", reason, path, None, offset)
+            place.problem("checkpoint", each.reason, path, None, each.offset)
 
     def check_topic_ids(self, checks: list[PartitionCheck]) -> None:
         """Compares the topic ids of the partitions with each other."""

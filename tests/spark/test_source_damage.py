@@ -19,7 +19,7 @@ from offsetlog.spark.scan.files import Files
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.views import full_schema
 
-from .reading import Row, rows_of
+from .reading import Row, read_splits, rows_of, splits_of
 
 # The second tier: every kind of damage in every view.
 pytestmark = pytest.mark.ci
@@ -167,10 +167,15 @@ def test_a_closed_segment_that_is_torn(log: Path) -> None:
     start = last["position"] + last["size"]
     assert start < end
     for view in VIEWS:
-        with pytest.raises(errors.TornTailError) as caught:
+        # The manifest knows what is missing; the reader, where.
+        with pytest.raises(errors.DataLossError) as lost:
             rows_of(log, view=view)
+        assert lost.value.path == str(path)
+        with pytest.raises(errors.TornTailError) as caught:
+            list(read_splits(splits_of(log, view=view), log, view=view))
         assert (caught.value.path, caught.value.position) == (str(path), start)
-        assert len([row for row in rows_of(log, view=view, mode="permissive") if row["problem"]]) == 1
+        problems = [row["problem"] for row in rows_of(log, view=view, mode="permissive") if row["problem"]]
+        assert [each.partition(":")[0] for each in problems] == ["DataLossError", "TornTailError"]
 
 
 def test_an_index_that_leads_into_a_batch_is_noticed(log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,21 +20,24 @@ from offsetlog.cli.spark.options import (
     Master,
     OutputDirectory,
     Overwrite,
+    Permissive,
     Settings,
 )
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:
     from offsetlog.spark.jobs.audit import Audit
+    from offsetlog.spark.jobs.audit_coverage import Coverage
 
 HELP = """Tell what every group committed, and what looks wrong: rewinds, stalls, zombies.
 
 Rewinds: an offset went down. Stalls: an offset did not move, or a group was silent while others went on, for --stall or
 longer. Zombie commits: an older epoch after a newer one. Also open and aborted transactions, rates, and who commits
-most. All of it is told of what the log still holds.
+most. All of it is told of what the log still holds: the coverage, which stands first, says how much that is. A log of
+which something is missing is refused without --permissive.
 
 --report makes one page of HTML with plots; --output writes every table, whole, as Parquet.
 
@@ -53,10 +57,13 @@ def _until(text: str | None) -> int | None:
     return round(parse_time("-0" if text == "now" else text).timestamp() * 1000)
 
 
-def _print(output: Output, totals: dict[str, Any], counts: dict[str, int]) -> None:
+def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: dict[str, int]) -> None:
     if output.is_json:
-        output.object({"kind": "audit", **totals, "findings": counts})
+        seen = {**asdict(coverage), "cleaned_share": coverage.cleaned_share}
+        output.object({"kind": "audit", "coverage": seen, **totals, "findings": counts})
         return
+    for line in coverage.lines():
+        output.line(line)
     output.title(f"{totals['groups']:,} groups with {totals['positions']:,} positions")
     output.facts(
         [
@@ -65,9 +72,14 @@ def _print(output: Output, totals: dict[str, Any], counts: dict[str, int]) -> No
             ("keys and values", bytes_text(totals["bytes"])),
             ("first", time_text(totals["first_at"])),
             ("last", time_text(totals["last_at"])),
-            *((name, f"{count:,}") for name, count in counts.items()),
+            *((name, f"{count:,}" if count else _none(coverage, name)) for name, count in counts.items()),
         ]
     )
+
+
+def _none(coverage: Coverage, name: str) -> str:
+    # Of a log that was cleaned nobody can say that there was none.
+    return "0" if coverage.nothing(name, "") == "" else "unknown, none in what is left"
 
 
 def _check_report(report: Path, overwrite: bool) -> None:
@@ -107,6 +119,7 @@ def command(
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -126,20 +139,24 @@ def command(
     }
     with spark_for("audit", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import audit as job
+        from offsetlog.spark.jobs.completeness import mark
         from offsetlog.spark.jobs.session import write_tables
 
-        audit = job.run(spark, path, partitions=log_partitions, stall_ms=stall_ms, until=until_ms)
+        audit = job.run(
+            spark, path, partitions=log_partitions, stall_ms=stall_ms, until=until_ms, permissive=permissive
+        )
         (totals,) = audit.totals.collect()
         tables = audit.tables()
         counts = {name: tables[name].count() for name in FINDINGS if name in tables}
-        _print(Output(form), totals.asDict(), counts)
+        _print(Output(form), job.covered(audit, totals.asDict()), totals.asDict(), counts)
         if output_directory is not None:
             write_tables(tables, output_directory, overwrite=overwrite)
+            mark(spark, output_directory, path, audit.incomplete)
         if report is not None:
             _write_report(audit, path, report, {**options, "offsetlog": _version()}, rows)
             complain(f"the report is {report}")
         audit.commits.unpersist()
-    return 0
+    return report_incomplete(audit.incomplete)
 
 
 def _version() -> str:

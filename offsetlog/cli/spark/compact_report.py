@@ -16,9 +16,10 @@ from offsetlog.cli.spark.options import (
     Master,
     OutputDirectory,
     Overwrite,
+    Permissive,
     Settings,
 )
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.spark.jobs.places import check_paths
 
 HELP = """Tell what of a log is alive, what is dead, and what a clean would free.
@@ -26,6 +27,7 @@ HELP = """Tell what of a log is alive, what is dead, and what a clean would free
 By log partition, or with --groups by group. A broker's cleaner leaves the active segment alone, and so does this
 report, unless --roll is given: then it tells what `offsetlog compact` would free, which closes that segment first. Of a
 log with an open transaction nothing behind its beginning is cleaned.
+A log of which something is missing is refused without --permissive.
 
 \b
 Examples:
@@ -60,6 +62,7 @@ def command(
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -70,9 +73,10 @@ def command(
     check_paths(path, output_directory, overwrite)
     with spark_for("compact-report", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import compact_report as job
+        from offsetlog.spark.jobs.completeness import mark
         from offsetlog.spark.jobs.session import write_tables
 
-        report = job.run(spark, path, partitions=log_partitions, roll=roll)
+        report = job.run(spark, path, partitions=log_partitions, roll=roll, permissive=permissive)
         if groups:
             table, columns = report.groups.orderBy("group", "log_partition"), GROUP_COLUMNS
         else:
@@ -81,4 +85,5 @@ def command(
         Output(form).rows(columns, rows, "there is no record in it", wide=wide)
         if output_directory is not None:
             write_tables(report.tables(), output_directory, overwrite=overwrite)
-    return 0
+            mark(spark, output_directory, path, report.incomplete)
+    return report_incomplete(report.incomplete)

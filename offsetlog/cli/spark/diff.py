@@ -15,10 +15,11 @@ from offsetlog.cli.spark.options import (
     Master,
     OutputDirectory,
     Overwrite,
+    Permissive,
     Settings,
     moment_option,
 )
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_log, check_target
 
@@ -28,7 +29,7 @@ A position that was only committed again, with the same offset, leader epoch and
 written as for `offsetlog diff`, or as ms since 1970.
 
 \b
-Exit codes: 0 done, 1 something was cleaned since, 2 could not be read.
+Exit codes: 0 done, 1 something was cleaned since, or with --permissive is missing, 2 refused, or could not be read.
 
 \b
 Examples:
@@ -61,6 +62,7 @@ def command(
     group: Annotated[str | None, typer.Option("--group", help="Only this group.", show_default=False)] = None,
     output: OutputDirectory = None,
     overwrite: Overwrite = False,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -78,14 +80,18 @@ def command(
         check_target(output, *logs, overwrite=overwrite)
     with spark_for("diff", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import diff
+        from offsetlog.spark.jobs.completeness import mark
 
-        changes = diff.run(spark, path, other, before_at=first, after_at=second, group=group)
+        moments = {"before_at": first, "after_at": second}
+        problems = diff.problems(spark, path, other, permissive=permissive, **moments)
+        changes = diff.run(spark, path, other, group=group, permissive=permissive, **moments)
         if output is not None:
             changes.write.mode("overwrite" if overwrite else "errorifexists").parquet(output)
-            return 0
+            mark(spark, output, path, problems)
+            return report_incomplete(problems)
         rows = (row.asDict() for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
         printed = Output(form)
         if not printed.is_json:
             rows = ({**row, "before": _value(row, "before"), "after": _value(row, "after")} for row in rows)
         printed.rows(COLUMNS, rows, "nothing is different", wide=wide)
-    return 0
+    return report_incomplete(problems)

@@ -18,9 +18,10 @@ from offsetlog.cli.spark.options import (
     Master,
     OutputDirectory,
     Overwrite,
+    Permissive,
     Settings,
 )
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs.places import check_paths
@@ -36,6 +37,7 @@ brokers, whose newest segments tell. With --at or --every lag is told over time,
 
 Printed are sums by group and topic; --output writes each partition, as Parquet. A position beyond the end of its log
 counts as lag 0, and is told; so is one below its start, and one whose end nobody knows.
+A log of which something is missing is refused without --permissive.
 
 \b
 Examples:
@@ -75,13 +77,15 @@ def _ends(
     bootstrap: str | None,
     kafka: list[str] | None,
     logs: list[str] | None,
+    *,
+    permissive: bool,
 ) -> DataFrame:
     from offsetlog.spark.jobs import lag, lag_ends
 
     if samples is not None:
         return lag_ends.of_samples(spark, samples)
     if bootstrap is not None:
-        keys = lag.keys(spark, path, partitions=log_partitions)
+        keys = lag.keys(spark, path, partitions=log_partitions, permissive=permissive)
         return lag_ends.of_broker(spark, keys, _client_config(bootstrap, kafka))
     return lag_ends.of_directories(spark, logs or [])
 
@@ -120,6 +124,7 @@ def command(
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -136,12 +141,17 @@ def command(
     check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import lag as job
+        from offsetlog.spark.jobs.completeness import mark, problems_of
         from offsetlog.spark.jobs.session import write_tables
 
-        known = _ends(spark, path, log_partitions, ends, bootstrap, kafka, logs)
-        table = job.run(spark, path, known, partitions=log_partitions, times=times, step_ms=step_ms)
+        problems = problems_of(spark, path, permissive=permissive, partitions=log_partitions)
+        known = _ends(spark, path, log_partitions, ends, bootstrap, kafka, logs, permissive=permissive)
+        table = job.run(
+            spark, path, known, partitions=log_partitions, times=times, step_ms=step_ms, permissive=permissive
+        )
         if output_directory is not None:
             write_tables({"lag": table}, output_directory, overwrite=overwrite)
+            mark(spark, output_directory, path, problems)
             # What was written is not computed again.
             table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
         is_over_time = "time" in table.columns
@@ -150,4 +160,4 @@ def command(
         columns = TIME_COLUMNS if is_over_time else COLUMNS
         if Output(form).rows(columns, rows, "nothing is committed", wide=wide) == 0 and is_over_time:
             complain("nothing was committed at any of these times")
-    return 0
+    return report_incomplete(problems)

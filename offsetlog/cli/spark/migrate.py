@@ -11,8 +11,8 @@ from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.consent import Consent, Effect, Yes
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.spark.options import DriverMemory, Master, Settings
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.options import DriverMemory, Master, Permissive, Settings
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
@@ -26,8 +26,8 @@ back, unless with --overwrite; and then only after a question, off a terminal on
 is refused and told, with its line in the dump.
 
 \b
-Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, or going back was, 2 could not be read or
-written.
+Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, or going back was, or with --permissive
+something is missing in TARGET, 2 refused, or could not be read or written.
 
 \b
 Examples:
@@ -82,6 +82,7 @@ def command(
     yes: Yes = False,
     tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Connections to ZooKeeper.")] = 4,
     partitions: PartitionCount = None,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -114,6 +115,7 @@ def command(
             overwrite=overwrite,
             dry_run=dry_run,
             agree=lambda counts, back: Consent(yes, dry_run=False).ask(_effect(target, counts, back)),
+            permissive=permissive,
         )
     output = Output(form)
     if output.is_json:
@@ -131,4 +133,4 @@ def command(
             line = f"{each['file']}:{each['line']}: " if each.get("line") is not None else ""
             place = f"{line}group {each['group']!r}, topic {each['topic']!r}, partition {each['partition']!r}"
             complain(f"  {place}, offset {each['offset']!r}: {each['reason']}")
-    return 1 if done.refused else 0
+    return max(report_incomplete(done.incomplete), 1 if done.refused else 0)

@@ -54,6 +54,14 @@ OutputDirectory = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the table that is there.")]
 
+Permissive = Annotated[
+    bool,
+    typer.Option(
+        "--permissive",
+        help="Go on where something is missing or damaged, report it, and mark what is written as incomplete.",
+    ),
+]
+
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:
     """Returns the settings of Spark by name; raises InvalidArgumentError."""

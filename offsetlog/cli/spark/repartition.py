@@ -9,8 +9,8 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Settings
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Permissive, Settings
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_rewrite
@@ -20,11 +20,11 @@ HELP = """Rewrite a log directory to another number of partitions of the offsets
 PATH is only read. TARGET is a new directory, complete when the command ends and absent when it fails. Every record goes
 to the partition of its group, and keeps its order, its time and its transaction; that nothing is lost is proved by the
 digest. Stop the broker before: what it writes meanwhile is not in TARGET. What cannot be moved without loss is refused
-and named: damage, a log that ends before what its checkpoints say, a group with records in two partitions, two
+and named: damage, a log of which something is missing, a group with records in two partitions, two
 different open transactions of one producer.
 
 \b
-Exit codes: 0 done, 2 refused, or it could not be read or written.
+Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
 \b
 Examples:
@@ -49,6 +49,7 @@ def command(
     segment_bytes: Annotated[
         int | None, typer.Option("--segment-bytes", help="Size of the new segments; 100 MiB.", show_default=False)
     ] = None,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -63,14 +64,16 @@ def command(
         from offsetlog.spark.jobs import repartition
 
         chosen = cast(repartition.Keep, keep)
-        done = repartition.run(spark, path, target, partitions, keep=chosen, segment_bytes=segment_bytes)
+        done = repartition.run(
+            spark, path, target, partitions, keep=chosen, segment_bytes=segment_bytes, permissive=permissive
+        )
     output = Output(form)
     if output.is_json:
         output.object({**asdict(done), "digest": str(done.digest)})
-        return 0
+        return report_incomplete(done.incomplete)
     output.line(f"{done.before} partitions became {done.after} in {done.target}")
     output.line(f"{count_text(done.records, 'record')} in {count_text(done.batches, 'batch', 'batches')}")
     if done.renamed:
         output.line(f"{count_text(done.renamed, 'transaction')} got another producer id, not to meet one of the same")
     output.line(f"digest {done.digest}, before and after")
-    return 0
+    return report_incomplete(done.incomplete)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from offsetlog import errors
+from offsetlog.cli.output import complain
 from offsetlog.cli.spark.options import parse_settings
 from offsetlog.errors import ConfigError, OffsetLogError
 
@@ -45,6 +46,19 @@ def spark_for(
     finally:
         if not was_there:
             spark.stop()
+
+
+#: How many problems of a log are named.
+_PROBLEMS_TOLD = 20
+
+
+def report_incomplete(problems: Sequence[str]) -> int:
+    """Reports on the standard error why a result is incomplete; returns the exit code: 1 if it is."""
+    for problem in problems[:_PROBLEMS_TOLD]:
+        complain(f"incomplete: {problem}")
+    if len(problems) > _PROBLEMS_TOLD:
+        complain(f"incomplete: {len(problems) - _PROBLEMS_TOLD} more problems")
+    return 1 if problems else 0
 
 
 _OURS = re.compile(r"^(?:[\w.]+: )*offsetlog\.errors\.(\w+): (.*)$", re.MULTILINE)

@@ -9,8 +9,16 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Overwrite, Settings, moment_option
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.options import (
+    DirectoryPath,
+    DriverMemory,
+    Master,
+    Overwrite,
+    Permissive,
+    Settings,
+    moment_option,
+)
+from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.spark.jobs.places import check_log, check_target
 
 HELP = """Write the committed positions as of a time to a table that everybody reads.
@@ -18,6 +26,10 @@ HELP = """Write the committed positions as of a time to a table that everybody r
 The columns are those of the view "offsets", in one folder for each log partition. Beside them stands what it is:
 source, moment, number of rows, and the digest read back from the table (_snapshot.json, or a property of the table).
 Delta and Iceberg need their Spark package; for Iceberg TARGET is the name of a table with its catalog.
+A log of which something is missing is refused; with --permissive the table says that it is incomplete.
+
+\b
+Exit codes: 0 done, 1 done and incomplete, 2 refused, or it could not be read or written.
 
 \b
 Examples:
@@ -34,6 +46,7 @@ def command(
         str, typer.Option("--table-format", metavar="parquet|delta|iceberg", help="What it is written as.")
     ] = "parquet",
     overwrite: Overwrite = False,
+    permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
@@ -48,11 +61,13 @@ def command(
         from offsetlog.spark.jobs import snapshot
 
         chosen = cast(snapshot.TableFormat, table_format)
-        written = snapshot.run(spark, path, target, at=moment, table_format=chosen, overwrite=overwrite)
+        written = snapshot.run(
+            spark, path, target, at=moment, table_format=chosen, overwrite=overwrite, permissive=permissive
+        )
     output = Output(form)
     if output.is_json:
         output.object(asdict(written))
-        return 0
+        return report_incomplete(written.incomplete)
     output.line(f"{count_text(written.rows, 'position')} in {target}")
     output.line(f"digest {written.positions}")
-    return 0
+    return report_incomplete(written.incomplete)

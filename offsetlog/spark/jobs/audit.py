@@ -10,7 +10,9 @@ Times are in milliseconds since 1970, null where records carry none; positions a
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
@@ -18,7 +20,9 @@ from pyspark.sql import functions as fn
 
 from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.audit_coverage import Coverage, coverage
 from offsetlog.spark.jobs.audit_text import LAST_MS
+from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, payload_bytes, when, with_effects
 from offsetlog.spark.jobs.session import read_view
 
@@ -42,7 +46,8 @@ _BEFORE = (Window.unboundedPreceding, -1)
 class Audit:
     """The tables of an audit; each is told by the function of its name.
 
-    `commits` is what they are made of, as `prepared` returns it; `bucket_ms` the width of the buckets of `over_time`.
+    `commits` is what they are made of, as `prepared` returns it; `bucket_ms` the width of the buckets of `over_time`;
+    `incomplete` says what is missing or damaged in the log.
     """
 
     commits: DataFrame
@@ -58,26 +63,41 @@ class Audit:
     rates: DataFrame
     over_time: DataFrame
     transactions: DataFrame
+    coverage: DataFrame | None = None
+    stall_ms: int = STALL_MS
+    incomplete: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, DataFrame]:
         """Returns the tables by name; those that could not be made are left out."""
-        names = [each.name for each in fields(self)[2:]]
+        names = [each.name for each in fields(self)[2:] if each.name not in ("stall_ms", "incomplete")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 # --------------------------------------------------------------------------------------------------------- what is read
 
 
-def read(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> DataFrame:
+def read(
+    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
+) -> DataFrame:
     """Returns what an audit needs of the view "records" of a directory.
 
     Args:
         spark: the session.
         path: a log directory.
         partitions: log partitions, as "0,3-5"; None for all.
+        permissive: as of `read_view`.
     """
-    columns = ",".join(RECORD_COLUMNS)
-    return read_view(spark, path, "records", partitions=partitions, columns=columns).select(*RECORD_COLUMNS)
+    given = {"partitions": partitions, "columns": ",".join(RECORD_COLUMNS)}
+    return read_view(spark, path, "records", permissive=permissive, **given).select(*RECORD_COLUMNS)
+
+
+def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
+    """Returns how much of the log an audit could see; `totals` is the row of its table of that name."""
+    offsets = gone = 0
+    for row in [] if audit.coverage is None else audit.coverage.collect():
+        offsets, gone = offsets + row["log_end"], gone + row["gone"]
+    first, last = totals["first_at"], totals["last_at"]
+    return Coverage(offsets, gone, None if first is None else last - first, audit.stall_ms, audit.incomplete)
 
 
 def commits_of(records: DataFrame) -> DataFrame:
@@ -557,6 +577,7 @@ def audit(
         rates=rates(commits),
         over_time=over_time(commits, bucket_ms),
         transactions=transactions(commits),
+        stall_ms=stall_ms,
     )
 
 
@@ -576,6 +597,7 @@ def run(
     partitions: str | None = None,
     stall_ms: int = STALL_MS,
     until: int | None = None,
+    permissive: bool = False,
 ) -> Audit:
     """Returns the audit of a directory; its commits are persisted until `audit.commits.unpersist()`.
 
@@ -585,11 +607,14 @@ def run(
         partitions: log partitions, as "0,3-5"; None for all.
         stall_ms: how long a position or a group may rest.
         until: when the log is looked at, in ms; None for the time of its youngest commit.
+        permissive: goes on where something is missing or damaged, which `incomplete` says then.
 
     Raises:
+        CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
         InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then.
     """
-    records = read(spark, path, partitions=partitions)
+    incomplete = problems_of(spark, path, permissive=permissive, partitions=partitions)
+    records = read(spark, path, partitions=partitions, permissive=permissive)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
     # One time that is far off, as of a clock in microseconds, must not put all others into one bucket.
     shown = fn.least("at", fn.lit(LAST_MS))
@@ -598,4 +623,7 @@ def run(
         commits.unpersist()
         raise future_error("until", until)
     span = 0 if row["first"] is None else row["last"] - row["first"]
-    return audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))
+    made = audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))
+    given = {"partitions": partitions, "columns": "log_partition,log_offset"}
+    there = coverage(read_view(spark, path, "records", permissive=permissive, **given))
+    return replace(made, coverage=there, incomplete=incomplete)

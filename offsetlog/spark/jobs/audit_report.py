@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from offsetlog.spark.jobs import audit_plots as plots
-from offsetlog.spark.jobs.audit import Audit, top_talkers
+from offsetlog.spark.jobs.audit import Audit, covered, top_talkers
+from offsetlog.spark.jobs.audit_coverage import Coverage
 from offsetlog.spark.jobs.audit_text import LAST_MS, bytes_text, count_text, duration_text, plain, time_text
 
 Row = dict[str, Any]
@@ -50,6 +51,7 @@ class Findings:
     series: list[Row]
     bucket_ms: int
     rewinds: list[Row]
+    coverage: Coverage
 
 
 def _orders() -> dict[str, list[SparkColumn | str]]:
@@ -109,6 +111,7 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
         series=series,
         bucket_ms=audit.bucket_ms,
         rewinds=[row.asDict() for row in points],
+        coverage=covered(audit, totals.asDict()),
     )
 
 
@@ -319,11 +322,11 @@ def _cell(column: Column, row: Row) -> str:
     return f'<td class="n">{text}</td>' if column.number else f"<td>{text}</td>"
 
 
-def _table(section: Section, shown: Shown) -> str:
+def _table(section: Section, shown: Shown, nothing: str) -> str:
     head = f'<h3 id="{section.table}">{html.escape(section.title)} <span class="count">{shown.total:,}</span></h3>'
     parts = [head, f'<p class="note">{html.escape(section.note)}</p>']
     if not shown.rows:
-        return "\n".join([*parts, f'<p class="none">{html.escape(section.nothing)}</p>'])
+        return "\n".join([*parts, f'<p class="none">{html.escape(nothing)}</p>'])
     headings = "".join(
         f'<th class="n">{html.escape(column.heading)}</th>'
         if column.number
@@ -365,6 +368,7 @@ p { margin: 0 0 8px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(520px, 100%), 1fr)); gap: 16px; }
 .card { padding: 16px 18px; margin: 0 0 16px; min-width: 0; }
 .plots .card { margin: 0; }
+.partial { border-color: var(--bad); }
 .wide { grid-column: 1 / -1; }
 .wide svg { max-height: 420px; }
 svg { width: 100%; height: auto; display: block; overflow: visible; }
@@ -409,9 +413,16 @@ def _tiles(findings: Findings) -> str:
     for section in FINDINGS:
         shown = findings.tables.get(section.table)
         if shown is not None:
-            mood = "bad" if shown.total else "good"
+            is_told = findings.coverage.nothing(section.table, section.nothing) == section.nothing
+            mood = "bad" if shown.total else "good" if is_told else ""
             tiles.append(_tile(count_text(shown.total), section.title.lower(), mood=mood, to=section.table))
     return '<div class="tiles">\n' + "\n".join(tiles) + "\n</div>"
+
+
+def _coverage(coverage: Coverage) -> str:
+    kind = "card" if coverage.is_whole else "card partial"
+    lines = "".join(f"<p>{html.escape(plain(line))}</p>" for line in coverage.lines())
+    return f'<section class="{kind}" id="coverage"><h3>Coverage</h3>{lines}</section>'
 
 
 def _plot(title: str, note: str, svg: str, *, wide: bool = False) -> str:
@@ -456,9 +467,15 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
         for name, value in findings.options.items()
     )
 
+    def nothing(section: Section) -> str:
+        is_finding = section in FINDINGS
+        return findings.coverage.nothing(section.table, section.nothing) if is_finding else section.nothing
+
     def cards(sections: list[Section]) -> str:
         told = [
-            _table(section, findings.tables[section.table]) for section in sections if section.table in findings.tables
+            _table(section, findings.tables[section.table], nothing(section))
+            for section in sections
+            if section.table in findings.tables
         ]
         return "\n".join(f'<section class="card">{each}</section>' for each in told)
 
@@ -475,6 +492,7 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
 <main>
 <h1>{html.escape(title)}</h1>
 <p class="path">{html.escape(plain(path))}<br>{span}</p>
+{_coverage(findings.coverage)}
 {_tiles(findings)}
 <h2>At a glance</h2>
 {_plots(findings)}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -22,6 +22,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.directory.reading import find_partitions
 from offsetlog.directory.segments import segment_base
+from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.session import read_view
 
 #: Of the view "records".
@@ -44,19 +45,26 @@ _SLOT = ["log_partition", "_is_offset", "_key"]
 
 @dataclass(frozen=True)
 class CompactReport:
-    """The tables: one row for each log partition, and for each group in it."""
+    """The tables: one row for each log partition, and for each group in it.
+
+    `incomplete` says what is missing or damaged in the log.
+    """
 
     partitions: DataFrame
     groups: DataFrame
+    incomplete: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, DataFrame]:
         """Returns the tables by name."""
         return {"partitions": self.partitions, "groups": self.groups}
 
 
-def read(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> DataFrame:
+def read(
+    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
+) -> DataFrame:
     """Returns what the report needs of the view "records" of a directory."""
-    return read_view(spark, path, "records", partitions=partitions, columns=",".join(COLUMNS)).select(*COLUMNS)
+    given = {"partitions": partitions, "columns": ",".join(COLUMNS)}
+    return read_view(spark, path, "records", permissive=permissive, **given).select(*COLUMNS)
 
 
 # ------------------------------------------------------------------------------------------------ how far it is cleaned
@@ -338,13 +346,18 @@ def run(
     partitions: str | None = None,
     roll: bool = False,
     now_ms: int | None = None,
+    permissive: bool = False,
 ) -> CompactReport:
     """Returns what a clean of a directory would free; see `compact_report`.
 
+    A log that is damaged, or not whole, is a CorruptionError; with `permissive` the report says what is missing.
+
     Where the path is one of this machine the newest segments are looked for, so that an empty one counts as active.
     """
-    records = read(spark, path, partitions=partitions)
-    return compact_report(records, roll=roll, active=active_bases(spark, path), now_ms=now_ms)
+    incomplete = problems_of(spark, path, permissive=permissive, partitions=partitions)
+    records = read(spark, path, partitions=partitions, permissive=permissive)
+    made = compact_report(records, roll=roll, active=active_bases(spark, path), now_ms=now_ms)
+    return replace(made, incomplete=incomplete)
 
 
 def active_bases(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame | None:

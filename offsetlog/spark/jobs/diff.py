@@ -7,6 +7,7 @@ import os
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.session import read_view
 
 KEY = ("group", "topic", "partition")
@@ -60,6 +61,7 @@ def run(
     before_at: str | None = None,
     after_at: str | None = None,
     group: str | None = None,
+    permissive: bool = False,
 ) -> DataFrame:
     """Returns what changed between two directories, or between two moments of one; see `changes`.
 
@@ -70,7 +72,26 @@ def run(
         before_at: a moment, as the source's option `at` takes it; None for all that is there.
         after_at: likewise.
         group: only this group.
+        permissive: goes on where something is missing or damaged; `problems` says what is.
     """
-    first = read_view(spark, before, "offsets", at=before_at, group=group)
-    second = read_view(spark, before if after is None else after, "offsets", at=after_at, group=group)
+    other = before if after is None else after
+    first = read_view(spark, before, "offsets", permissive=permissive, at=before_at, group=group)
+    second = read_view(spark, other, "offsets", permissive=permissive, at=after_at, group=group)
     return changes(first, second)
+
+
+def problems(
+    spark: SparkSession,
+    before: str | os.PathLike[str],
+    after: str | os.PathLike[str] | None = None,
+    *,
+    before_at: str | None = None,
+    after_at: str | None = None,
+    permissive: bool,
+) -> tuple[str, ...]:
+    """Returns what is missing or damaged in what `run` compares; raises as `completeness.problems_of`."""
+    first = problems_of(spark, before, permissive=permissive, at=before_at)
+    second = problems_of(spark, before if after is None else after, permissive=permissive, at=after_at)
+    if after is None:
+        return tuple(dict.fromkeys([*first, *second]))
+    return (*(f"{os.fspath(before)}: {each}" for each in first), *(f"{os.fspath(after)}: {each}" for each in second))

@@ -25,9 +25,12 @@ MOMENTS_MAX = 100_000
 _TOPIC_PARTITION = ["topic", "partition"]
 
 
-def read(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> DataFrame:
+def read(
+    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
+) -> DataFrame:
     """Returns what `committed_at` needs of the view "records" of a directory."""
-    return read_view(spark, path, "records", partitions=partitions, columns=",".join(COLUMNS)).select(*COLUMNS)
+    given = {"partitions": partitions, "columns": ",".join(COLUMNS)}
+    return read_view(spark, path, "records", permissive=permissive, **given).select(*COLUMNS)
 
 
 # ------------------------------------------------------------------------------------------------------------ how far
@@ -263,6 +266,7 @@ def run(
     partitions: str | None = None,
     times: list[int] | None = None,
     step_ms: int | None = None,
+    permissive: bool = False,
 ) -> DataFrame:
     """Returns the lag of everything that is committed in a directory: now, or over time.
 
@@ -273,13 +277,14 @@ def run(
         partitions: log partitions, as "0,3-5"; None for all.
         times: at these, in ms since 1970.
         step_ms: or at the multiples of this, from the first sample of an end to the last.
+        permissive: goes on where something is missing or damaged; `completeness.problems_of` says what is.
 
     Raises:
         InvalidArgumentError: lag over time is asked for, and no sample carries a time; a time lies in the future, by
             this machine's clock and by the samples'.
     """
     if times is None and step_ms is None:
-        return lag(read_view(spark, path, "offsets", partitions=partitions), ends)
+        return lag(read_view(spark, path, "offsets", permissive=permissive, partitions=partitions), ends)
     (span,) = _ends(ends).agg(fn.min("timestamp").alias("first"), fn.max("timestamp").alias("last")).collect()
     if span["first"] is None:
         raise InvalidArgumentError("over time the ends of logs are needed with their timestamps")
@@ -289,10 +294,15 @@ def run(
             raise future_error("at", time)
     if step_ms is not None:
         asked += every(span["first"], span["last"], step_ms)
-    return lag_over_time(read(spark, path, partitions=partitions), ends, moments(spark, asked))
+    return lag_over_time(
+        read(spark, path, partitions=partitions, permissive=permissive), ends, moments(spark, asked)
+    )
 
 
-def keys(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> list[tuple[str, int]]:
+def keys(
+    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
+) -> list[tuple[str, int]]:
     """Returns the topics and partitions that something is committed for."""
-    found = read_view(spark, path, "offsets", partitions=partitions).select(*_TOPIC_PARTITION).distinct().collect()
+    offsets = read_view(spark, path, "offsets", permissive=permissive, partitions=partitions)
+    found = offsets.select(*_TOPIC_PARTITION).distinct().collect()
     return sorted((row["topic"], row["partition"]) for row in found)

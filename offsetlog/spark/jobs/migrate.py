@@ -17,7 +17,7 @@ from pyspark.sql import functions as fn
 
 import offsetlog
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import InvalidArgumentError
+from offsetlog.errors import InvalidArgumentError, PossibleLossError
 from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOffsets
 
@@ -46,6 +46,7 @@ class Migration:
         examples: some of these, each with group, topic, partition, offset as they stood and a reason; of a dump the
             file and the line as well.
         dry_run: whether nothing was written.
+        incomplete: what is missing or damaged in the directory; only with `permissive`.
     """
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Migration:
     refused: int = 0
     examples: list[dict[str, str | int | None]] = field(default_factory=list)
     dry_run: bool = False
+    incomplete: tuple[str, ...] = ()
 
 
 def from_zookeeper(
@@ -211,6 +213,7 @@ def run(
     dry_run: bool = False,
     examples: int = 20,
     agree: Agree | None = None,
+    permissive: bool = False,
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group whole or not at all.
 
@@ -226,11 +229,15 @@ def run(
         dry_run: only tells; takes no lock, and writes nothing.
         examples: how many of the refused rows are told, and of those that move back.
         agree: is asked before positions are moved back; None: they are.
+        permissive: goes on where something is missing in the directory, whose positions would count as new; nothing
+            is committed to a log partition that lost something.
 
     Raises:
+        DataLossError: something is missing in the directory; not with `permissive`.
         LockedError, PartitionCountError, StorageError, CorruptionError: as `offsetlog.open` and `commit_arrow`.
     """
     path = store_path(target)
+    incomplete: tuple[str, ...] = ()
     known = checked(rows).cache()
     try:
         refused = known.where("reason is not null")
@@ -251,6 +258,7 @@ def run(
             committed, kept = _counted(compared(good, None), overwrite=overwrite)
         else:
             with store:
+                incomplete = _losses(store, permissive=permissive)
                 chosen = compared(good, _offsets_of(spark, store))
                 committed, kept = _counted(chosen, overwrite=overwrite)
                 if agree is not None and "back" in committed and not dry_run:
@@ -259,7 +267,15 @@ def run(
                     _commit(chosen, store, overwrite=overwrite)
     finally:
         known.unpersist()
-    return Migration(committed, kept, count, told, dry_run)
+    return Migration(committed, kept, count, told, dry_run, incomplete)
+
+
+def _losses(store: offsetlog.OffsetStore, *, permissive: bool) -> tuple[str, ...]:
+    """Returns what the store's own open found missing or damaged, which `permissive` lets pass."""
+    found = [each for each in store.problems() if not isinstance(each, PossibleLossError)]
+    if found and not permissive:
+        raise found[0]
+    return tuple(str(each) for each in found)
 
 
 def _is_log(path: Path) -> bool:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as fn
 from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileLock, FileSystem
 from offsetlog.config import PARTITIONS_MAX, StoreConfig
+from offsetlog.directory.completeness import LogEnd
 from offsetlog.directory.history_floor import read_floor
 from offsetlog.directory.log_directory import (
     CLEANER_POINTS,
@@ -54,9 +55,12 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
     close_partition,
 )
 from offsetlog.spark.jobs.tasks.surveying import Survey
+from offsetlog.spark.scan.completeness import find_losses
+from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.plan import open_source
 from offsetlog.types import Digest
-from offsetlog.verify.directory import DirectoryCheck, LogEnd
-from offsetlog.verify.findings import Finding
+from offsetlog.verify.directory import DirectoryCheck
+from offsetlog.verify.findings import Finding, Place
 
 Keep = Literal["history", "state"]
 
@@ -66,6 +70,8 @@ _FLUSHED_HEADER = "ol.flushed"
 
 #: Marks a directory that is being built, so that one that was left over is known for what it is; locked meanwhile.
 BUILDING = "repartition.building"
+#: Says what was missing in the log that a directory was made of.
+INCOMPLETE = "repartition.incomplete"
 
 #: What is needed of the view "records".
 RECORD_COLUMNS = (
@@ -88,6 +94,7 @@ class Repartition:
         markers: of transactions, each once in every new partition that has records of the transaction.
         renamed: transactions that got another producer id, since they would have met another of the same producer.
         digest: of the state, equal before and after.
+        incomplete: what is missing or damaged in the source; only with `permissive`.
     """
 
     target: str
@@ -98,6 +105,7 @@ class Repartition:
     markers: int
     renamed: int
     digest: Digest
+    incomplete: tuple[str, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------- the rows, and their order
@@ -198,15 +206,28 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
     beside = DirectoryCheck(directory.path, directory.fs, findings.append)
     rows = [(number,) for number in sorted(numbers)]
     if not rows:
+        _add_losses(directory, findings)
         return [], findings
     tasks = spark.createDataFrame(rows, "number int").repartition(min(len(rows), 1000))
     told = tasks.select(survey_of(str(directory.path), fn.col("number")).alias("survey")).collect()
     found = sorted((Survey.from_json(row.survey) for row in told), key=lambda each: each.number)
     beside.check_checkpoints({each.number: LogEnd(each.end, each.has_tail) for each in found})
+    _add_losses(directory, findings)
     return found, findings
 
 
-def check_surveys(surveys: Iterable[Survey], partitions: int) -> dict[int, list[int]]:
+def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
+    """Adds what the other witnesses know to be missing, where a checkpoint has not said it already."""
+    known = {each.log_partition for each in findings if each.severity == "problem"}
+    read = parse({"path": str(directory.path), "view": "records"})
+    for loss in find_losses(open_source(read), read):
+        if loss.log_partition not in known:
+            Place(findings.append, loss.log_partition).missing(loss)
+
+
+def check_surveys(
+    surveys: Iterable[Survey], partitions: int, *, permissive: bool = False
+) -> dict[int, list[int]]:
     """Returns the open transactions' producer ids with the old partitions that they are open in.
 
     Raises:
@@ -217,7 +238,7 @@ def check_surveys(surveys: Iterable[Survey], partitions: int) -> dict[int, list[
     holders: dict[int, list[int]] = {}
     epochs: dict[tuple[int, int], tuple[int, int]] = {}
     for each in surveys:
-        if each.damages:
+        if each.damages and not permissive:
             raise CorruptionError(f"log partition {each.number} is damaged, nothing was written: {each.damages[0]}")
         for producer_id, epoch, groups in each.open:
             holders.setdefault(producer_id, []).append(each.number)
@@ -307,6 +328,7 @@ def run(
     *,
     keep: Keep = "history",
     segment_bytes: int | None = None,
+    permissive: bool = False,
 ) -> Repartition:
     """Rewrites the directory `source` to `target` with another number of partitions; `source` is only read.
 
@@ -320,11 +342,13 @@ def run(
         partitions: how many it gets.
         keep: "history" keeps every record; "state" only those that count now, as after a cleaning of everything.
         segment_bytes: a new segment is rolled before it grows over this; 100 MiB by default.
+        permissive: goes on where something is missing or damaged, and notes it in the target (INCOMPLETE).
 
     Raises:
         ConfigError: there is something at `target`; or no segment can be of that size.
         LockedError: another run makes the same target.
-        CorruptionError: the source is damaged, or lost its end; or the state of what was written is another.
+        CorruptionError: the source is damaged, or something is missing in it; not with `permissive`.
+        CorruptionError: the state of what was written is another.
         TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
         InvalidArgumentError, MissingFileError, StorageError.
     """
@@ -334,16 +358,20 @@ def run(
     building, lock = _begin(new)
     try:
         found, findings = survey(spark, old, old.partition_numbers())
-        check_ends(findings)
-        held_open = check_surveys(found, partitions)
+        incomplete = _incomplete(found, findings) if permissive else ()
+        if not permissive:
+            check_ends(findings)
+        held_open = check_surveys(found, partitions, permissive=permissive)
         topic_id = old.known_topic_id() or random_topic_id()
         settings = Settings(
             str(building), segment_bytes, topic_id.hex(), floors_of(old, found), held_open, keep == "state"
         )
         ends = {str(each.number): each.end for each in found}
-        _write(spark, old, ends, partitions, settings)
+        _write(spark, old, ends, partitions, settings, permissive=permissive)
         told = json.loads((building / REPORT).read_text())
         digest = _proved(found, told, building)
+        if incomplete:
+            (building / INCOMPLETE).write_text("\n".join([*incomplete, ""]), encoding="utf-8")
         _complete(old, LogDirectory(building, FileSystem()), told, partitions, topic_id, segment_bytes)
         _publish(building, new)
     except BaseException:
@@ -352,7 +380,17 @@ def run(
     finally:
         lock.close()
     sums = {name: sum(each[name] for each in told) for name in ("records", "batches", "markers", "renamed")}
-    return Repartition(str(new), len(found), partitions, **sums, digest=digest)
+    return Repartition(str(new), len(found), partitions, **sums, digest=digest, incomplete=incomplete)
+
+
+def _incomplete(surveys: Iterable[Survey], findings: Iterable[Finding]) -> tuple[str, ...]:
+    damages = [f"log partition {each.number}: {damage}" for each in surveys for damage in each.damages]
+    problems = [
+        f"{'' if each.log_partition is None else f'log partition {each.log_partition}: '}{each.reason} ({each.path})"
+        for each in findings
+        if each.severity == "problem"
+    ]
+    return (*damages, *problems)
 
 
 def _begin(target: Path) -> tuple[Path, FileLock]:
@@ -370,11 +408,18 @@ def _begin(target: Path) -> tuple[Path, FileLock]:
 
 
 def _write(
-    spark: SparkSession, directory: LogDirectory, ends: Mapping[str, int], partitions: int, settings: Settings
+    spark: SparkSession,
+    directory: LogDirectory,
+    ends: Mapping[str, int],
+    partitions: int,
+    settings: Settings,
+    *,
+    permissive: bool,
 ) -> None:
     def view(name: str) -> DataFrame:
         # A moment, and no range: a transaction that a writer ends meanwhile is open, as for the survey.
-        return read_view(spark, directory.path, name, partitions=",".join(ends), at=json.dumps(ends))
+        given = {"partitions": ",".join(ends), "at": json.dumps(ends)}
+        return read_view(spark, directory.path, name, permissive=permissive, **given)
 
     if not any(ends.values()):
         (Path(settings.folder) / REPORT).write_text("[]")

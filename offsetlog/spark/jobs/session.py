@@ -93,15 +93,26 @@ def register(spark: SparkSession) -> None:
             raise
 
 
-def read_view(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
+def read_view(
+    spark: SparkSession, path: str | os.PathLike[str], view: str, *, permissive: bool = False, **options: object
+) -> DataFrame:
     """Returns a view of a log directory.
 
     Args:
         spark: the session.
         path: the directory, as executors reach it.
         view: "commits", "history", "offsets", "groups", "records" or "batches".
+        permissive: whether what is missing or damaged is passed over (`completeness.problems_of` says what is).
         options: of the source; None leaves one out.
     """
+    if not permissive:
+        return view_of(spark, path, view, **options)
+    found = view_of(spark, path, view, mode="permissive", **options)
+    return found.where("problem is null").drop("problem")
+
+
+def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
+    """Returns a view as the source gives it: with mode="permissive" each problem is a row of its own."""
     reader = spark.read.format("offsetlog").option("view", view)
     for name, value in options.items():
         if value is not None:

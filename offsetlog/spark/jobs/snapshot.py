@@ -14,6 +14,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs.columns import position_hash
+from offsetlog.spark.jobs.completeness import problems_of, write_text
 from offsetlog.spark.jobs.places import check_log, check_target
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
@@ -52,6 +53,7 @@ class Snapshot:
         rows: how many positions.
         positions: the digest of all of them (docs/digest.md, logical), read back from the table, 32 digits.
         log_partitions: the same by log partition.
+        incomplete: what is missing or damaged in the log, and so in the table; only with `permissive`.
     """
 
     source: str
@@ -61,6 +63,7 @@ class Snapshot:
     rows: int
     positions: str
     log_partitions: dict[str, str]
+    incomplete: tuple[str, ...] = ()
 
 
 def check_format(spark: SparkSession, table_format: str) -> None:
@@ -128,14 +131,7 @@ def _tell(spark: SparkSession, target: str, told: Snapshot) -> None:
     """Notes with the table what it is; of a directory of Parquet it says as well that all of it is there."""
     text = json.dumps(asdict(told), indent=2)
     if told.format == "parquet":
-        jvm: Any = spark.sparkContext._jvm
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()
-        path = jvm.org.apache.hadoop.fs.Path(target, NOTE)
-        stream = path.getFileSystem(configuration).create(path, True)
-        try:
-            stream.write(bytearray(text + "\n", "utf-8"))
-        finally:
-            stream.close()
+        write_text(spark, target, NOTE, text + "\n")
         return
     name = target if told.format == "iceberg" else f"delta.`{target}`"
     value = json.dumps(asdict(told)).replace("\\", "\\\\").replace("'", "\\'")
@@ -150,6 +146,7 @@ def run(
     at: str | None = None,
     table_format: TableFormat = "parquet",
     overwrite: bool = False,
+    permissive: bool = False,
 ) -> Snapshot:
     """Writes the committed positions of a directory as of a moment.
 
@@ -160,18 +157,21 @@ def run(
         at: the moment, as the source's option `at` takes it; None for all that is there.
         table_format: "parquet", "delta" or "iceberg"; the last two need their Spark package.
         overwrite: whether a table that is there is replaced.
+        permissive: goes on where something is missing or damaged, and notes it with the table.
 
     Raises:
         ConfigError: the format's package is missing, or there is something at a `target` of this machine;
             of other places and of Iceberg's tables Spark says so.
         InvalidArgumentError: `target` is in the log, or it or what holds it would be replaced.
         MissingFileError: there is no log at `path`.
+        CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
     """
     check_format(spark, table_format)
     check_log(path)
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
-    offsets = _arranged(read_view(spark, path, "offsets", at=at))
+    incomplete = problems_of(spark, path, permissive=permissive, at=at)
+    offsets = _arranged(read_view(spark, path, "offsets", permissive=permissive, at=at))
     _WRITERS[table_format](offsets, target, "overwrite" if overwrite else "errorifexists")
     if table_format == "iceberg":
         table = spark.table(target)
@@ -184,6 +184,6 @@ def run(
         # Without a file a directory of Parquet has no columns, and nobody can read it.
         offsets.limit(0).coalesce(1).write.mode("append").parquet(target)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    told = Snapshot(os.fspath(path), at, taken_at, table_format, rows, positions, parts)
+    told = Snapshot(os.fspath(path), at, taken_at, table_format, rows, positions, parts, incomplete)
     _tell(spark, target, told)
     return told

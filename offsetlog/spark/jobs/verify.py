@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,7 @@ from offsetlog.spark.jobs.repartition import survey
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
 from offsetlog.types import Digest
-from offsetlog.verify.findings import Finding
+from offsetlog.verify.findings import MISSING_KINDS, Finding
 
 #: The parts of a digest, in its order.
 PARTS = ("positions", "group_records", "pending")
@@ -37,7 +37,7 @@ class Compared:
         spark: computed from the views.
         engine: computed by a replay of the files.
         damages: what the engine could not read.
-        findings: what the directory's checkpoints say about the end, where the log does not reach it.
+        findings: what the witnesses in the directory say that is not in the log.
     """
 
     log_partition: int
@@ -52,11 +52,6 @@ class Compared:
         """Whether both ways lead to the same state, all could be read, and nothing is missing at the end."""
         problems = any(each.severity == "problem" for each in self.findings)
         return self.spark == self.engine and not self.damages and not problems
-
-
-def _sound(view: DataFrame) -> DataFrame:
-    # In the mode "permissive" what is damaged is a row, too.
-    return view.where("problem is null").drop("problem") if "problem" in view.columns else view
 
 
 def _summed(hashed: DataFrame, part: str) -> DataFrame:
@@ -111,22 +106,21 @@ def run(
     """
     directory = log_directory(path, "directory")
     numbers = directory.partition_numbers()
-    if partitions is not None:
-        wanted = set(partitions)
+    wanted = None if partitions is None else set(partitions)
+    if wanted is not None:
         numbers = [number for number in numbers if number in wanted]
     found, findings = survey(spark, directory, numbers)
     ends = {str(each.number): each.end for each in found if each.end > 0}
     computed: dict[int, Digest] = {}
     if ends:
         cut = json.dumps(ends)
-        given = {"partitions": ",".join(ends), "mode": "permissive" if any(each.damages for each in found) else None}
-        computed = digests(
-            sums(
-                *(_sound(read_view(spark, directory.path, view, at=cut, **given)) for view in VIEWS),
-                physical=physical,
-            )
-        )
-    return [
+        given = {"partitions": ",".join(ends), "at": cut}
+        # What is damaged or missing is in `damages` and `findings`.
+        views = (read_view(spark, directory.path, view, permissive=True, **given) for view in VIEWS)
+        computed = digests(sums(*views, physical=physical))
+    there = {each.number for each in found}
+    gone = [each for each in _gone(findings, there) if wanted is None or each.log_partition in wanted]
+    compared = [
         Compared(
             each.number,
             each.end,
@@ -136,4 +130,15 @@ def run(
             tuple(finding for finding in findings if finding.log_partition == each.number),
         )
         for each in found
+    ]
+    return sorted([*compared, *gone], key=lambda each: each.log_partition)
+
+
+def _gone(findings: Iterable[Finding], there: Collection[int]) -> list[Compared]:
+    """Returns what stands for log partitions whose directories are missing: digests of nothing."""
+    nothing = Digest(0, 0, 0)
+    return [
+        Compared(each.log_partition, 0, nothing, nothing, findings=(each,))
+        for each in findings
+        if each.kind in MISSING_KINDS and each.log_partition is not None and each.log_partition not in there
     ]

@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import CorruptionError, OffsetLogError
+from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import BUCKETED, Split, Task, open_source, plan, problem_of, tasks_of
@@ -27,9 +28,13 @@ class BatchReader(DataSourceReader):
         self._files = files
 
     def partitions(self) -> list[InputPartition]:
-        """Returns the tasks; raises as `open_source` and `plan`."""
+        """Returns the tasks; raises as `open_source`, `plan` and `completeness.ask`."""
+        source = open_source(self._read, self._files)
+        losses = ask(source, self._read)
+        problems = tuple((_number_of(each), problem_of(each)) for each in losses)
+        told = [Task((), problems)] if problems else []
         # An empty list would be one partition of no kind to Spark.
-        return [*tasks_of(plan(open_source(self._read, self._files), self._read), self._read)] or [Task(())]
+        return [*told, *tasks_of(plan(source, self._read), self._read)] or [Task(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the batches of a task.
@@ -40,6 +45,8 @@ class BatchReader(DataSourceReader):
             HistoryError: the log cannot tell the state that `at` names any more; likewise.
         """
         if isinstance(partition, Task):
+            for number, text in partition.problems:
+                yield problem_batch(self._schema, number, text)
             files = self._files or resolve(self._read.path)[0]
             for split in partition.splits:
                 yield from read_split(files, split, self._read, self._schema)
@@ -58,6 +65,10 @@ def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> It
             yield problem_batch(schema, split.number, problem_of(each))
         else:
             yield shaped(each, schema)
+
+
+def _number_of(loss: CorruptionError) -> int:
+    return -1 if loss.log_partition is None else loss.log_partition
 
 
 def make_reader(read: ReadOptions, asked: Any) -> BatchReader:

@@ -94,9 +94,15 @@ class Split:
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task of Spark reads: a large piece, or small ones of several partitions."""
+    """What one task of Spark reads: a large piece, or small ones of several partitions.
+
+    Attributes:
+        splits: the pieces.
+        problems: what the driver found, as (log partition, text): a row each, with mode=permissive.
+    """
 
     splits: tuple[Split, ...]
+    problems: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from offsetlog.directory.listing import TOPIC
 from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
+from offsetlog.spark.scan.completeness import find_losses, refusal
 from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
 from offsetlog.spark.scan.open_transactions import OpenTransactions
-from offsetlog.spark.scan.options import EARLIEST, LATEST, ReadOptions
+from offsetlog.spark.scan.options import EARLIEST, LATEST, OFFSET_MAX, ReadOptions
 from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_range
 from offsetlog.spark.scan.runs import RunReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
@@ -49,6 +50,17 @@ class StreamSplit(InputPartition):
     begun: int
 
 
+@dataclasses.dataclass(frozen=True)
+class StreamProblems(InputPartition):
+    """What the driver found missing as the query started, with mode=permissive.
+
+    Attributes:
+        problems: (log partition, text), a row each.
+    """
+
+    problems: tuple[tuple[int, str], ...]
+
+
 def _offset(positions: Offsets, begun: Offsets) -> dict[str, dict[str, int]]:
     return {
         TOPIC: {str(number): positions[number] for number in sorted(positions)},
@@ -71,6 +83,7 @@ class StreamReader(DataSourceStreamReader):
         self._last: dict[str, dict[str, int]] | None = None
         self._target: Offsets | None = None
         self._open: dict[int, OpenTransactions] = {}
+        self._problems: tuple[tuple[int, str], ...] | None = None
 
     # ------------------------------------------------------------------------------------------------ on the driver
 
@@ -80,16 +93,19 @@ class StreamReader(DataSourceStreamReader):
         Raises:
             OffsetOutOfRangeError: `startingOffsets` names one behind the log's end.
             ConfigError: it names a partition that is not there, or the path is a single segment.
+            CorruptionError: as `_ask_once`.
             StorageError: the log cannot be read.
         """
-        starts, ends = {}, {}
+        starts, bases, ends = {}, {}, {}
         asked = self._read.starting_offsets
         for listing, horizon in self._partitions():
             base = listing.segments[0].base_offset if listing.segments else 0
-            ends[listing.number] = horizon.offset
+            bases[listing.number], ends[listing.number] = base, horizon.offset
             starts[listing.number] = horizon.offset if asked == "latest" else base
         if isinstance(asked, dict):
             starts.update(self._checked(asked, starts, ends))
+        # Whoever begins with the first segment asks for everything, also for what was before it.
+        self._ask_once({number: start for number, start in starts.items() if start > bases[number]})
         self._last = _offset(starts, ends)
         return self._last
 
@@ -129,6 +145,7 @@ class StreamReader(DataSourceStreamReader):
         """
         start = start if start is not None else self._last
         known, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
+        self._ask_once(known)
         ends = self._ends(known)
         if start is not None and BEGUN in start:
             # A log partition that came later may have been cleaned elsewhere.
@@ -153,6 +170,7 @@ class StreamReader(DataSourceStreamReader):
         if self._last is None:
             # After a restart in Spark 4.0 and 4.1.
             self._last = end
+        self._ask_once(_numbers(start, TOPIC))
         # Of a partition that came since, the end says where it ended when it came.
         starts, begun = _numbers(start, TOPIC), {**_numbers(end, BEGUN), **_numbers(start, BEGUN)}
         there = dict(self._listings())
@@ -169,8 +187,29 @@ class StreamReader(DataSourceStreamReader):
                 self._lose(self._partition_gone(number))
                 continue
             found += self._between(listing, first, until, begun.get(number, 0))
+        problems, self._problems = self._problems, ()
+        told = [StreamProblems(problems)] if problems else []
         # An empty list would be one partition of no kind to Spark.
-        return [*found] or [InputPartition(None)]
+        return [*told, *found] or [InputPartition(None)]
+
+    def _ask_once(self, starts: Offsets) -> None:
+        """Asks, as the query starts, whether the log is whole where the stream has not been yet.
+
+        Raises:
+            DataLossError, PossibleLossError, CorruptionError: it is not, mode=failfast and failOnDataLoss=true.
+        """
+        if self._problems is not None:
+            return
+        self._problems = ()
+        losses = [
+            each
+            for each in find_losses(open_source(self._read, self._files), self._read)
+            if each.log_partition is None or (each.lost_below or OFFSET_MAX) > starts.get(each.log_partition, 0)
+        ]
+        if losses and not self._read.permissive:
+            self._lose(refusal(losses, "mode=permissive, or failOnDataLoss=false,"))
+        elif losses:
+            self._problems = tuple((each.log_partition or 0, problem_of(each)) for each in losses)
 
     def _between(self, listing: PartitionListing, first: int, until: int, begun: int) -> Iterator[StreamSplit]:
         files = self._source_files()
@@ -263,6 +302,9 @@ class StreamReader(DataSourceStreamReader):
             HistoryError: records were cleaned since the split was planned, and failOnDataLoss=true.
             StorageError: the files cannot be read.
         """
+        if isinstance(partition, StreamProblems):
+            for number, text in partition.problems:
+                yield problem_batch(self._schema, number, text)
         if not isinstance(partition, StreamSplit):
             return
         split = partition.split

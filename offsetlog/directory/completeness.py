@@ -1,0 +1,256 @@
+"""Whether everything is there that a log directory says it holds, for those who read it without opening a store.
+
+The witnesses are the manifest and the sidecar of each log partition, the checkpoints, and the list of
+partitions (docs/durability.md, "Complete or not").  The rules are the engine's own
+(csrc/log/completeness.c), which opens the log for reading where the files alone do not show that it
+is whole.  Nothing is changed, and no lock is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.files import FileSystem, parse_manifest
+from offsetlog._native.partition import Partition
+from offsetlog.config import StoreConfig
+from offsetlog.directory.log_directory import (
+    CHECKPOINTS,
+    CLEAN_MARKER,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    MANIFEST,
+    RECOVERY_POINTS,
+    TOPIC,
+    Checkpoint,
+    LogDirectory,
+)
+from offsetlog.directory.witnesses import Witness, Witnesses
+from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, PossibleLossError
+
+_SIDECAR = "offsetlog.flushed"
+_TAIL = re.compile(rb"^tail (\d{1,19}) (\d{1,19}) (\d{1,19})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a partition's log.
+
+    Attributes:
+        offset: the log offset after the last whole batch.
+        has_tail: whether bytes follow that are none, as a crash leaves them.
+    """
+
+    offset: int
+    has_tail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeyondEnd:
+    """An entry of a checkpoint that names a log offset above the end of its log.
+
+    Attributes:
+        name: of the checkpoint.
+        number: of the log partition.
+        offset: what it says.
+        end: of the log.
+        is_of_crash: whether a crash explains it, which left an unfinished tail.
+    """
+
+    name: str
+    number: int
+    offset: int
+    end: LogEnd
+    is_of_crash: bool
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in one sentence."""
+        return f"it says {self.offset}, the log ends at {self.end.offset}"
+
+
+def beyond_ends(
+    checkpoints: Mapping[str, Checkpoint], ends: Mapping[int, LogEnd], *, is_clean: bool
+) -> list[BeyondEnd]:
+    """Returns the entries of checkpoints that say more than the logs have.
+
+    Args:
+        checkpoints: by name.
+        ends: by log partition; entries of others are left out.
+        is_clean: whether the marker of a clean stop is there.
+    """
+    found = []
+    for name, entries in checkpoints.items():
+        for (topic, number), offset in sorted(entries.items()):
+            end = ends.get(number) if topic == TOPIC else None
+            if end is not None and offset > end.offset:
+                is_of_crash = name == HIGH_WATERMARKS and not is_clean and end.has_tail
+                found.append(BeyondEnd(name, number, offset, end, is_of_crash))
+    return found
+
+
+def is_witness_missing(loss: CorruptionError) -> bool:
+    """Tells whether only a witness is missing or damaged: no offset is known to be absent then."""
+    return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
+
+
+class Completeness:
+    """The witnesses of one log directory, as they are when this is made: before its logs are listed.
+
+    What a writer appends later is above what they say, so that it is never taken for a loss.  One thread.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
+        """Reads the witnesses of the directory at `path`.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        self.directory = LogDirectory(Path(path), fs)
+        self.is_clean = fs.exists(self.directory.path / CLEAN_MARKER)
+        self.findings: list[OffsetLogError] = []
+        self.witnesses = Witnesses(self.directory, self._existing())
+        self._decompressor = Decompressor(StoreConfig().decompressed_bytes_max)
+
+    def _existing(self) -> frozenset[int] | None:
+        try:
+            properties = self.directory.read_properties()
+        except CorruptionError as failure:
+            self.findings.append(failure)
+            return None
+        return None if properties is None else properties.existing
+
+    def missing(self, numbers: Collection[int]) -> list[DataLossError]:
+        """Returns the log partitions that must be there and are not among `numbers`."""
+        found = self.witnesses.missing(list(numbers))
+        return [found[number] for number in sorted(found)]
+
+    def missing_of_others(self, numbers: Collection[int]) -> list[DataLossError]:
+        """Returns the log partitions that another program's recovery points name and that are not among `numbers`.
+
+        None where this library wrote the directory, whose own list says it (`missing`).
+        """
+        if self.witnesses.existing:
+            return []
+        entries = self.directory.read_checkpoint(RECOVERY_POINTS)
+        reached = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC and offset > 0}
+        return [
+            DataLossError(
+                f"the directory of the log partition is missing, and {RECOVERY_POINTS} says {reached[number]}",
+                path=self.directory.partition_path(number),
+                log_partition=number,
+                lost_from=0,
+                lost_below=reached[number],
+            )
+            for number in sorted(reached.keys() - set(numbers))
+        ]
+
+    def problems(self, number: int) -> list[OffsetLogError]:
+        """Returns what the engine finds missing, in doubt or damaged as it opens a log; none of another program's log.
+
+        As errors that were not raised.  The log is not loaded.
+        """
+        is_known = number in self.witnesses.existing
+        if not is_known and not self.directory.fs.exists(self.directory.partition_path(number) / MANIFEST):
+            return []
+        try:
+            partition = self._open(number)
+        except OffsetLogError as failure:
+            return [failure]
+        try:
+            return list(partition.problems())
+        finally:
+            partition.abandon()
+
+    def _open(self, number: int) -> Partition:
+        return Partition(
+            self.directory.partition_path(number),
+            number,
+            self.directory.fs,
+            self._decompressor,
+            StoreConfig(),
+            writable=False,
+            clean=self.is_clean,
+            recovery_point=self.witnesses.offset_in(RECOVERY_POINTS, number),
+            log_start_offset=self.witnesses.offset_in(LOG_STARTS, number),
+            witness=self.witnesses.of(number),
+        )
+
+    def losses(self, number: int, segments: Mapping[int, int], end: LogEnd) -> list[CorruptionError]:
+        """Returns what is missing of a log partition, or may be, and is not met by reading what is there.
+
+        Args:
+            number: of the partition.
+            segments: the bytes of each .log file, by base offset, listed after this was made.
+            end: where the log ends for a reader.
+        """
+        if self._is_as_closed(number, segments, end.offset):
+            return []
+        found = [
+            each
+            for each in self.problems(number)
+            if isinstance(each, CorruptionError) and _is_out_of_sight(each, end.offset)
+        ]
+        # Doubt about a witness does not hide what another one proves.
+        if not any(isinstance(each, DataLossError) for each in found):
+            found += self._beyond_end(number, end, found)
+        return found
+
+    def _beyond_end(self, number: int, end: LogEnd, found: list[CorruptionError]) -> list[DataLossError]:
+        said = {name: {(TOPIC, number): self.witnesses.offset_in(name, number)} for name in CHECKPOINTS}
+        told = any(each.lost_from is not None and each.lost_from >= end.offset for each in found)
+        return [
+            DataLossError(
+                f"the log ends at {end.offset}, and {each.name} says {each.offset}",
+                path=self.directory.path / each.name,
+                log_partition=number,
+                lost_from=end.offset,
+                lost_below=each.offset,
+            )
+            for each in beyond_ends(said, {number: end}, is_clean=self.is_clean)
+            if not each.is_of_crash and not told
+        ][:1]
+
+    def _is_as_closed(self, number: int, segments: Mapping[int, int], end: int) -> bool:
+        """Tells whether the files are those of a clean close, as the manifest lists them: then nothing is missing.
+
+        Saves the engine's open, which reads the active segment.
+        """
+        if not self.is_clean or self.findings or self.witnesses.findings:
+            return False
+        if not _is_undisturbed(self.witnesses.of(number)):
+            return False
+        if self.witnesses.offset_in(RECOVERY_POINTS, number) != end:
+            return False
+        content = self.directory.read_content(f"{TOPIC}-{number}/{MANIFEST}")
+        return content is not None and _lists(content, segments, end)
+
+
+def _is_undisturbed(witness: Witness) -> bool:
+    return witness.witnessed and witness.changed_checkpoints == 0 and witness.cleaned_by_others < 0
+
+
+def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
+    """Tells whether a manifest lists exactly these segments, none of them shorter now, and nothing in doubt."""
+    try:
+        closed = parse_manifest(manifest)
+    except CorruptionError:
+        return False
+    tail = _TAIL.search(manifest)
+    if closed is None or tail is None or b"\ndoubt " in manifest:
+        return False
+    base, reached, size = (int(each) for each in tail.groups())
+    listed = {**{first: length for first, _, length, _ in closed}, base: size}
+    is_whole = all(segments.get(each, -1) >= length for each, length in listed.items())
+    return reached == end and is_whole and len(segments) == len(listed)
+
+
+def _is_out_of_sight(problem: CorruptionError, end: int) -> bool:
+    """Tells whether a reader of the log would not meet a problem: it is about what is not there, or after the end."""
+    if isinstance(problem, (DataLossError, PossibleLossError)):
+        return True
+    return problem.lost_below is not None and problem.lost_below > end

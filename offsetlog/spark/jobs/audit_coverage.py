@@ -1,0 +1,94 @@
+"""How much of what was committed an audit could see: what a cleaner left, for how long, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from offsetlog.spark.jobs.audit_text import count_text, duration_text
+
+#: Findings that need a log which spans longer than a stall.
+OF_TIME = ("stalls", "silences")
+
+
+def coverage(records: DataFrame) -> DataFrame:
+    """Returns for each log partition the records that are there, its `log_end`, and how many log offsets have `gone`.
+
+    Args:
+        records: log_partition and log_offset of the view "records".
+    """
+    found = records.groupBy("log_partition").agg(
+        fn.count_distinct("log_offset").alias("records"), (fn.max("log_offset") + 1).alias("log_end")
+    )
+    return found.withColumn("gone", fn.greatest(fn.col("log_end") - fn.col("records"), fn.lit(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What an audit could see.
+
+    Attributes:
+        log_offsets: that were given out, in all log partitions.
+        gone: those of them that have no record any more: a cleaner took it, or the log begins above.
+        span_ms: from the first commit to the last, in ms; None where no commit has a time.
+        stall_ms: how long a stall is at least.
+        incomplete: what is missing or damaged.
+    """
+
+    log_offsets: int
+    gone: int
+    span_ms: int | None
+    stall_ms: int
+    incomplete: tuple[str, ...] = ()
+
+    @property
+    def cleaned_share(self) -> float:
+        """The share of the log that has gone, from 0 to 1."""
+        return self.gone / self.log_offsets if self.log_offsets else 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing has gone and nothing is missing."""
+        return self.gone == 0 and not self.incomplete
+
+    @property
+    def is_long_enough(self) -> bool:
+        """Whether the log spans as long as a stall."""
+        return self.span_ms is not None and self.span_ms >= self.stall_ms
+
+    def lines(self) -> list[str]:
+        """Returns what a reader has to know before any finding, in sentences."""
+        found = [f"Incomplete: {problem}." for problem in self.incomplete[:5]]
+        if len(self.incomplete) > 5:
+            found.append(f"Incomplete: {count_text(len(self.incomplete) - 5)} more problems.")
+        found.append(self._cleaned())
+        span = "No commit carries a time" if self.span_ms is None else f"The log spans {duration_text(self.span_ms)}"
+        stall = f"--stall is {duration_text(self.stall_ms)}"
+        found.append(f"{span}; {stall}" + ("." if self.is_long_enough else ": no stall or silence could be found."))
+        return found
+
+    def _cleaned(self) -> str:
+        if self.log_offsets == 0:
+            return "There is no record in the log."
+        if self.gone == 0:
+            return f"The log has all of its {count_text(self.log_offsets)} records."
+        share = f"{self.cleaned_share:.1%}" if self.cleaned_share >= 0.001 else "Less than 0.1%"
+        return (
+            f"{share} of the log was cleaned away ({count_text(self.gone)} of {count_text(self.log_offsets)} records): "
+            "findings among those records cannot be told."
+        )
+
+    def nothing(self, table: str, said: str) -> str:
+        """Returns what stands for a table of findings that has no row.
+
+        Args:
+            table: its name.
+            said: what it says of a log that is whole.
+        """
+        if table in OF_TIME and not self.is_long_enough:
+            return "Unknown: the log spans less than --stall."
+        if self.is_whole:
+            return said
+        return "None among the records that are left; what was cleaned away or is missing may have held some."

@@ -1,0 +1,154 @@
+"""Every job refuses a log that is not whole; with --permissive it goes on, says so, and marks what it writes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from offsetlog import errors
+from offsetlog.cli.app import application
+from offsetlog.spark.jobs import completeness, lag, repartition
+from offsetlog.spark.jobs.snapshot import NOTE
+
+from .missing_parts import FAULTS, build, lose_half_of_the_end, remove_a_middle, remove_the_directory, segments_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")]
+
+JOBS = ("snapshot", "audit", "lag", "diff", "diff from", "compact-report", "repartition", "migrate", "verify")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("whole") / "data", "closed")
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(application("spark"), ["spark", *map(str, arguments)], standalone_mode=False)
+
+
+def run_job(job: str, log: Path, whole: Path, folder: Path, *more: str):
+    """Runs a job over a log, and lets it write to `folder / "out"` if it writes."""
+    out = folder / "out"
+    ends, dump = folder / "ends.json", folder / "dump.jsonl"
+    ends.write_text(json.dumps({"topic": "t", "partition": 0, "log_end_offset": 5000}) + "\n")
+    dump.write_text(json.dumps({"group": "new", "topic": "orders", "partition": 0, "offset": 100}) + "\n")
+    arguments: dict[str, list[object]] = {
+        "snapshot": ["snapshot", log, out],
+        "audit": ["audit", log, "--output", out],
+        "lag": ["lag", log, "--ends", ends, "--output", out],
+        "diff": ["diff", whole, log, "--output", out],
+        "diff from": ["diff", log, whole, "--output", out],
+        "compact-report": ["compact-report", log, "--output", out],
+        "repartition": ["repartition", log, out, "--partitions", 3],
+        "migrate": ["migrate", log, "--dump", dump, "--dry-run"],
+        "verify": ["verify", log],
+    }
+    return run(*arguments[job], *more)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_every_job_refuses_what_is_not_whole(spark, whole, tmp_path, fault: Callable[[Path], None]):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    fault(log)
+    for job in JOBS:
+        done = run_job(job, log, whole, tmp_path)
+        if job == "verify":
+            assert done.return_value == 1, done.output
+            assert "problem: log partition 0:" in done.stderr
+        else:
+            assert isinstance(done.exception, errors.CorruptionError), f"{job}: {done.output}"
+            assert done.exception.log_partition in (0, None)
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_whole_log_is_not_marked(spark, whole, tmp_path, job):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    done = run_job(job, log, whole, tmp_path, "--permissive")
+    assert done.return_value == 0, done.output
+    assert "incomplete" not in done.stderr
+    assert not list(tmp_path.rglob(completeness.MARK))
+    assert not list(tmp_path.rglob(repartition.INCOMPLETE))
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize(
+    "fault", [lose_half_of_the_end, remove_a_middle, remove_the_directory], ids=lambda fault: fault.__name__
+)
+def test_with_permissive_the_output_says_that_it_is_incomplete(spark, whole, tmp_path, job, fault):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    fault(log)
+    done = run_job(job, log, whole, tmp_path, "--permissive")
+    out = tmp_path / "out"
+    if job == "verify":
+        # The digests are of what is there, which both ways read.
+        assert done.return_value == 0, done.output
+        assert "problem: log partition 0:" in done.stderr
+        return
+    assert done.return_value == 1, done.output
+    assert "incomplete: " in done.stderr
+    if job == "migrate":
+        return
+    if job == "snapshot":
+        [told] = json.loads((out / NOTE).read_text())["incomplete"]
+    elif job == "repartition":
+        [told] = (out / repartition.INCOMPLETE).read_text().splitlines()
+    else:
+        [told] = json.loads((out / completeness.MARK).read_text())["incomplete"]
+    assert "log partition 0" in told
+    assert "is missing" in told or "says" in told or "are missing" in told, told
+
+
+def test_damage_is_marked_as_well(spark, whole, tmp_path):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    middle = segments_of(log)[1]
+    content = bytearray(middle.read_bytes())
+    content[200] ^= 1
+    middle.write_bytes(content)
+    done = run_job("snapshot", log, whole, tmp_path)
+    assert isinstance(done.exception, errors.CorruptionError)
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    done = run_job("snapshot", log, whole, tmp_path, "--permissive")
+    assert done.return_value == 1, done.output
+    assert middle.name in json.loads((tmp_path / "out" / NOTE).read_text())["incomplete"][0]
+
+
+def test_a_mark_goes_with_the_tables_that_it_was_for(spark, whole, tmp_path):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    lose_half_of_the_end(log)
+    assert run_job("lag", log, whole, tmp_path, "--permissive").return_value == 1
+    assert (tmp_path / "out" / completeness.MARK).exists()
+    assert run_job("lag", whole, whole, tmp_path, "--overwrite").return_value == 0
+    assert not (tmp_path / "out" / completeness.MARK).exists()
+
+
+def test_an_audit_says_first_what_it_could_see(spark, tmp_path):
+    data = build(tmp_path / "data", "cleaned")
+    done = run("audit", data, "--report", tmp_path / "audit.html")
+    assert done.return_value == 0, done.output
+    assert "of the log was cleaned away" in done.stdout.splitlines()[0]
+    assert "no stall or silence could be found" in done.stdout.splitlines()[1]
+    page = (tmp_path / "audit.html").read_text()
+    assert page.index('id="coverage"') < page.index('class="tiles"')
+    assert "No offset went down" not in page
+    assert "Every position moved" not in page
+    done = run("audit", data, "--format", "json")
+    assert 0 < json.loads(done.stdout)["coverage"]["cleaned_share"] < 1
+
+
+def test_views_of_a_pipeline_refuse_as_well(spark, whole, tmp_path):
+    """Not only the commands: what a DataFrame is made of asks by itself."""
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    remove_the_directory(log)
+    for view in ("commits", "history", "offsets", "groups", "records", "batches"):
+        reader = spark.read.format("offsetlog").option("view", view)
+        with pytest.raises(Exception, match=r"DataLossError: .*mode=permissive"):
+            reader.load(str(log)).count()
+        assert reader.option("mode", "permissive").load(str(log)).where("problem is not null").count() == 1
+    with pytest.raises(Exception, match="DataLossError"):
+        lag.keys(spark, log)

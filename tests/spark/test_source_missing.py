@@ -1,0 +1,198 @@
+"""A log that is not whole is never read as if it were: what was acknowledged and is gone is an error, or a row."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+from conformance.scenarios import SCENARIOS, Scenario
+
+import offsetlog
+from offsetlog import errors
+from offsetlog._native.files import FileSystem
+from offsetlog.directory.log_directory import RECOVERY_POINTS, TOPIC, LogDirectory
+from offsetlog.spark.scan import completeness
+from offsetlog.spark.scan.files import Files
+from offsetlog.spark.scan.options import VIEWS, parse
+from offsetlog.spark.scan.plan import open_source
+from offsetlog.spark.scan.stream import make_stream_reader
+from tests.depth import by_depth, first_seed
+
+from .missing_parts import FAULTS, HIT, OFF, SMALL, build, directory_of, fill, lose_half_of_the_end, segments_of
+from .reading import Row, rows_of
+
+# The second tier: every loss in every view.
+pytestmark = pytest.mark.ci
+
+KINDS = ("closed", "killed", "cleaned")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {kind: build(tmp_path_factory.mktemp(kind) / "data", kind) for kind in KINDS}
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+def losses_of(path: Path, **options: object) -> list[errors.CorruptionError]:
+    read = parse({"path": str(path), **{name: str(value) for name, value in options.items()}})
+    return completeness.find_losses(open_source(read), read)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_missing_of_a_whole_log(whole, kind):
+    assert losses_of(whole[kind]) == []
+    for number in range(2):
+        assert losses_of(whole[kind] / f"__consumer_offsets-{number}") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_every_view_refuses_what_is_not_whole(whole, tmp_path, kind, fault: Callable[[Path], None]):
+    log = Path(shutil.copytree(whole[kind], tmp_path / "data"))
+    fault(log)
+    for view in VIEWS:
+        with pytest.raises(errors.CorruptionError, match="mode=permissive") as refused:
+            rows_of(log, view=view)
+        assert refused.value.log_partition == HIT
+        assert refused.value.path
+        rows = rows_of(log, view=view, mode="permissive")
+        problems = [row for row in rows if row["problem"] is not None]
+        assert any(row["log_partition"] == HIT for row in problems), "the loss is no row"
+        # The other log partition is there as it was.
+        kept = in_order([row for row in rows if row["log_partition"] != HIT])
+        other = rows_of(whole[kind], view=view, partitions=1 - HIT)
+        assert kept == in_order([{**row, "problem": None} for row in other])
+        assert in_order(rows_of(log, view=view, partitions=1 - HIT)) == in_order(other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_faults_are_never_silent(whole, tmp_path, kind):
+    """One file cut after a batch, emptied or removed: every row is as before, or the loss is reported."""
+    seed = first_seed()
+    drawn = random.Random(f"{seed} {kind}")
+    before = in_order(rows_of(whole[kind], view="offsets"))
+    told = 0
+    for number in range(by_depth(gate=30, long=1000)):
+        log = Path(shutil.copytree(whole[kind], tmp_path / "data"))
+        files = sorted(each for each in log.rglob("*") if each.is_file())
+        logs = [each for each in files if each.suffix == ".log"]
+        file = drawn.choice(logs if drawn.random() < 0.7 else files)
+        how = drawn.choice(("cut", "empty", "remove"))
+        content = file.read_bytes()
+        if how == "remove":
+            file.unlink()
+        else:
+            file.write_bytes(content[: drawn.randrange(len(content))] if how == "cut" and content else b"")
+        try:
+            after = in_order(rows_of(log, view="offsets"))
+        except errors.OffsetLogError:
+            told += 1
+        else:
+            assert after == before, f"seed {seed}, fault {number}: {how} of {file.relative_to(log)}"
+        shutil.rmtree(log)
+    assert told > 0
+
+
+def test_what_is_missing_elsewhere_concerns_nobody(whole, tmp_path):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    lose_half_of_the_end(log)
+    [loss] = losses_of(log)
+    assert isinstance(loss, errors.DataLossError)
+    assert losses_of(log, endingOffset=loss.lost_from) == []
+    assert losses_of(log, endingOffset=loss.lost_from + 1) != []
+    assert losses_of(log, startingOffset=loss.lost_below) == []
+    assert losses_of(log, view="offsets", at=f'{{"{HIT}": {loss.lost_from}}}') == []
+    assert losses_of(directory_of(log)) != []
+
+
+def test_beside_a_writer_nothing_is_taken_for_lost(tmp_path):
+    with offsetlog.open(tmp_path / "data", partitions=2, config=SMALL, maintenance=OFF) as store:
+        for turn in range(5):
+            fill(store, 100 * turn, 100)
+            assert losses_of(store.path) == []
+        store.compact()
+        assert losses_of(store.path) == []
+        segments_of(Path(store.path))[0].unlink()
+        assert [type(each) for each in losses_of(store.path)] == [errors.DataLossError]
+
+
+def test_a_missing_witness_is_a_warning(whole, tmp_path, caplog):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    (directory_of(log) / "offsetlog.manifest").unlink()
+    before = in_order(rows_of(whole["closed"], view="offsets"))
+    assert in_order(rows_of(log, view="offsets")) == before
+    assert "the manifest is missing" in caplog.text
+
+
+def test_other_file_systems_are_asked_too(whole, tmp_path):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    files = Files(pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem()))
+    assert in_order(rows_of("data", files, view="offsets")) == in_order(rows_of(log, view="offsets"))
+    lose_half_of_the_end(log)
+    with pytest.raises(errors.DataLossError):
+        rows_of("data", files, view="offsets")
+
+
+def stream_of(path: Path, **options: str):
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    names = ["group", "topic", *(["problem"] if options.get("mode") == "permissive" else [])]
+    schema = StructType([StructField(name, StringType()) for name in names])
+    read = parse({"path": str(path), "columns": "group,topic", **options}, streaming=True)
+    return make_stream_reader(read, schema)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_stream_asks_as_it_starts(whole, tmp_path, fault: Callable[[Path], None], caplog):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    fault(log)
+    with pytest.raises(errors.CorruptionError):
+        stream_of(log).initialOffset()
+    # After a restart, too, unless it is past the loss.
+    with pytest.raises(errors.CorruptionError):
+        stream_of(log).latestOffset({"__consumer_offsets": {"0": 0, "1": 0}})
+    reader = stream_of(log, failOnDataLoss="false")
+    reader.latestOffset(reader.initialOffset())
+    assert "reads what is there" in caplog.text
+    reader = stream_of(log, mode="permissive")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    problems = [
+        row["problem"]
+        for split in reader.partitions(start, end)
+        for batch in reader.read(split)
+        for row in batch.to_pylist()
+        if row["problem"] is not None
+    ]
+    assert problems
+    # As the query starts, and not with each batch.
+    assert not any(type(each).__name__ == "StreamProblems" for each in reader.partitions(start, end))
+
+
+#: Without the one that was killed before it wrote a checkpoint, which says 0 of every log.
+CHECKPOINTED = [each for each in SCENARIOS if each.name != "kafka-4.3.0/torn"]
+
+
+@pytest.mark.parametrize("scenario", CHECKPOINTED, ids=lambda each: each.name)
+def test_a_directory_of_a_broker_that_lost_something(scenario: Scenario, tmp_path: Path):
+    """It has no manifest: its checkpoints speak."""
+    log = Path(shutil.copytree(scenario.log, tmp_path / "data"))
+    assert losses_of(log) == []
+    reached = LogDirectory(log, FileSystem()).read_checkpoint(RECOVERY_POINTS)
+    number = next(number for (topic, number), offset in reached.items() if topic == TOPIC and offset > 0)
+    last = sorted((log / f"{TOPIC}-{number}").glob("*.log"))[-1]
+    last.write_bytes(b"")
+    if int(last.stem) < reached[TOPIC, number]:
+        with pytest.raises(errors.DataLossError, match="checkpoint says") as refused:
+            rows_of(log, view="offsets")
+        assert refused.value.log_partition == number
+    shutil.rmtree(log / f"{TOPIC}-{number}")
+    with pytest.raises(errors.DataLossError, match="the directory of the log partition is missing"):
+        rows_of(log, view="offsets")
