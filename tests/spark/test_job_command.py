@@ -108,3 +108,36 @@ def test_a_report_that_cannot_be_written_is_told_before_the_audit(tmp_path, monk
     monkeypatch.setattr(audit, "find_spec", lambda name: None)
     with pytest.raises(errors.ConfigError, match="matplotlib"):
         audit.command(log, report=tmp_path / "audit.html")
+
+
+def test_the_exception_of_a_worker_is_the_cause():
+    text = (
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n'
+        "    process()\n"
+        "ValueError: the first\n"
+        "\n"
+        "During handling of the above exception, another exception occurred:\n"
+        "\n"
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 9, in main\n'
+        "ModuleNotFoundError: No module named 'offsetlog'\n"
+        "  in two lines\n"
+        "\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner\n"
+    )
+    said = str(failure_of(text))
+    assert said.startswith("Spark: [PYTHON_EXCEPTION] An exception was thrown from the Python worker.")
+    assert said.endswith("ModuleNotFoundError: No module named 'offsetlog' in two lines")
+    begin = "Traceback (most recent call last):\n"
+    assert str(failure_of(f"{begin}  File\nOSError: no space\n")) == "Spark: OSError: no space"
+    assert str(failure_of(f"[A] b\n{begin}")) == "Spark: [A] b"
+
+
+def test_a_cluster_without_a_python_is_refused(monkeypatch):
+    session = pytest.importorskip("offsetlog.spark.jobs.session")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    with pytest.raises(errors.ConfigError, match=r"--master spark://host:7077.*PYSPARK_PYTHON"):
+        session.session_for("audit", master="spark://host:7077")

@@ -25,7 +25,7 @@ def spark_for(
     Raises:
         ConfigError: PySpark is not installed, or Spark does not start.
         OffsetLogError: as the source raised it on an executor, or with the first line of what Spark
-            says.
+            says, and the exception of a Python worker.
     """
     parsed = parse_settings(settings)
     try:
@@ -62,6 +62,7 @@ def report_incomplete(problems: Sequence[str]) -> int:
 
 
 _OURS = re.compile(r"^(?:[\w.]+: )*offsetlog\.errors\.(\w+): (.*)$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 @contextlib.contextmanager
@@ -86,4 +87,20 @@ def failure_of(text: str) -> OffsetLogError:
         if isinstance(kind, type) and issubclass(kind, OffsetLogError):
             return kind(message.strip())
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-    return OffsetLogError(f"Spark: {first}")
+    parts = ("Spark:", first.removesuffix(_TRACEBACK).strip(), _cause_of(text))
+    return OffsetLogError(" ".join(part for part in parts if part))
+
+
+def _cause_of(text: str) -> str:
+    """Returns what the last Python traceback of a text ends with, in one line; empty where there is none."""
+    _, found, after = text.rpartition(_TRACEBACK)
+    if not found:
+        return ""
+    lines = iter(after.splitlines()[1:])
+    # The frames are indented; what follows them, up to the JVM's own frames, is the exception.
+    message = [next((line for line in lines if line[:1] not in ("", " ", "\t")), "")]
+    for line in lines:
+        if not line.strip() or line.startswith(("\tat ", "\t...", "Caused by: ", "Driver stacktrace")):
+            break
+        message.append(line)
+    return " ".join(line.strip() for line in message)

@@ -54,6 +54,8 @@ def session_for(
         builder = builder.master(master)
     elif master is not None:
         raise ConfigError("spark-submit decides the master; give it --master before the program")
+    if not submitted and master is not None:
+        _check_worker_python(master, settings or {})
     given = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
     if master is not None and master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -81,6 +83,16 @@ def session_for(
         spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     return spark
+
+
+def _check_worker_python(master: str, settings: Mapping[str, str]) -> None:
+    """Refuses a cluster whose workers would run whatever `python3` is there, most likely without offsetlog."""
+    if master.startswith("local") or "spark.pyspark.python" in settings or os.environ.get("PYSPARK_PYTHON"):
+        return
+    raise ConfigError(
+        f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON does not name it; set "
+        "PYSPARK_PYTHON to its path on the workers (or give --conf spark.pyspark.python=PATH)"
+    )
 
 
 def register(spark: SparkSession) -> None:
