@@ -56,8 +56,10 @@ def test_a_tail_that_is_missing_is_told(spark, tmp_path, tail):
         (log.path / f"{name}-offset-checkpoint").write_text(entries)
     with (log.path / f"{TOPIC}-0" / f"{0:020d}.log").open("ab") as file:
         file.write(tail)
-    first, second = verify.run(spark, log.path)
+    first, second, gone = verify.run(spark, log.path)
     assert second.is_equal
+    assert not gone.is_equal
+    assert [(each.kind, each.log_partition, each.lost_below) for each in gone.findings] == [("missing", 7, 99)]
     assert not second.findings
     [found] = first.findings
     assert found.reason.startswith(f"it says {end + 5}, the log ends at {end}")
