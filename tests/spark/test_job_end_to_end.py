@@ -77,7 +77,7 @@ def test_audit(spark, tmp_path, capsys):
     written = {each.name: spark.read.parquet(str(each)) for each in tables.iterdir()}
     assert set(written) == {
         "totals", "groups", "positions", "rewinds", "stalls", "silences", "zombies", "generations", "rates",
-        "over_time", "transactions",
+        "over_time", "transactions", "coverage",
     }  # fmt: skip
     for name, count in told["findings"].items():
         assert written[name].count() == count, name
