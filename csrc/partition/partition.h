@@ -208,12 +208,13 @@ typedef struct ol_row_run {
     size_t first_row;
 } ol_row_run;
 
-/* ol_partition_commit of plain positions in columns: one item for each row, without conditions and
- * topic ids.  Fills in log offsets, and commit timestamps that are -1; the caller gives the rows
- * up.  Consecutive runs of one group point to the same bytes of its name.  At least one run, and
- * one row in each. */
+/* ol_partition_commit of positions in columns: one item for each row, without conditions and topic
+ * ids; plain, or in a transaction (`producer_id` >= 0).  Fills in log offsets, and commit
+ * timestamps that are -1; the caller gives the rows up.  Consecutive runs of one group point to the
+ * same bytes of its name.  At least one run, and one row in each. */
 int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count,
-                             ol_position_row *rows, size_t row_count, ol_commit_result *result,
+                             ol_position_row *rows, size_t row_count, int64_t producer_id,
+                             int16_t producer_epoch, ol_commit_result *result,
                              ol_error *error) OL_NODISCARD;
 
 /* ol_partition_commit when it need not wait: OL_WOULD_BLOCK, with nothing changed, when a lock is

@@ -1,4 +1,4 @@
-"""Commits Arrow columns, without an object for a row.
+"""Commits Arrow columns, plain or in a transaction, without an object for a row.
 
 Rows that follow each other with the same group and topic are one run.  Every distinct group is numbered and hashed once, runs are
 brought into the order of log partitions and groups by two counting sorts, and each partition takes whole groups in pieces that
@@ -8,7 +8,7 @@ stay in the processor's cache.
 import os
 
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
@@ -381,6 +381,12 @@ cdef size_t largest_piece(const order_plan *plan) noexcept nogil:
     return largest
 
 
+# Whose transaction the rows are written into; id -1: plain rows.
+cdef struct producer:
+    int64_t id
+    int16_t epoch
+
+
 # How far the writing of a batch has come.
 cdef struct progress:
     size_t group                # of the sequence
@@ -388,8 +394,8 @@ cdef struct progress:
     size_t rows
 
 
-cdef int write_partition(StoreCore core, int32_t number, piece *scratch, const batch_columns *batch, const order_plan *plan,
-                         size_t group_end, progress *done, ol_commit_result *result) except -1:
+cdef int write_partition(StoreCore core, int32_t number, producer owner_of_rows, piece *scratch, const batch_columns *batch,
+                         const order_plan *plan, size_t group_end, progress *done, ol_commit_result *result) except -1:
     # Writes the groups of the sequence from done.group to group_end, which are all of this partition.
     cdef Partition owner = core.used(number)
     cdef ol_error error
@@ -405,7 +411,8 @@ cdef int write_partition(StoreCore core, int32_t number, piece *scratch, const b
                 group = done.group
                 end = end_of_piece(plan, &group, group_end)
                 rows = fill_piece(scratch, batch, plan, done.run, end)
-                check(ol_partition_commit_rows(owner.handle, scratch.runs, end - done.run, scratch.rows, rows, result, &error), &error)
+                check(ol_partition_commit_rows(owner.handle, scratch.runs, end - done.run, scratch.rows, rows, owner_of_rows.id,
+                                               owner_of_rows.epoch, result, &error), &error)
                 done.group = group
                 done.run = end
                 done.rows += rows
@@ -423,6 +430,46 @@ cdef object raise_flaw(flaw found, size_t row):
 
 def commit_arrow(StoreCore core not None, batch, *, durability=None):
     """Commits the rows of a record batch or table; see OffsetStore.commit_arrow."""
+    cdef producer nobody
+    nobody.id = nobody.epoch = -1
+    check_durability(durability)
+    waits = []
+    rows = write_batch(core, batch, nobody, None, waits)
+    core.wait_durable_all(waits, durability)
+    return rows
+
+
+def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None):
+    """Writes the rows of a record batch or table into the producer's transactions, one in each log partition of the rows.
+
+    They take effect when each transaction ends, which is the caller's to do (`Partition.end_transaction`).  Of rows with the same
+    key the last one wins.
+
+    Args:
+        core: of a store that is open for writing.
+        batch: columns as OffsetStore.commit_arrow takes them.
+        producer_id: at least 0.
+        producer_epoch: at least 0.
+        admit: called with the number of each log partition that has rows, before any of them is written there; they are left
+            out where it returns False.
+
+    Returns:
+        How many rows were written.
+
+    Raises:
+        InvalidArgumentError: nothing was written.
+        StateError, StorageError: as OffsetStore.commit_arrow; what was written stays in the transactions, which are open.
+    """
+    cdef producer owner
+    if producer_id < 0 or producer_epoch < 0:
+        raise InvalidArgumentError("a transaction needs a producer id and an epoch of at least 0")
+    owner.id = producer_id
+    owner.epoch = producer_epoch
+    return write_batch(core, batch, owner, admit, [])
+
+
+cdef object write_batch(StoreCore core, batch, producer owner, object admit, list waits):
+    # Puts the rows in order and writes them; returns how many were written.
     import pyarrow
 
     cdef batch_columns columns
@@ -437,7 +484,6 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
     cdef int32_t count = core.count
-    check_durability(durability)
     if table.num_rows == 0:
         return 0
     if table.num_rows > INT32_MAX:
@@ -460,18 +506,16 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
                 found = sort_runs(&plan, count)
         if found != FLAW_NONE:
             raise_flaw(found, row)
-        write_all(core, &columns, &plan, durability)
+        return write_all(core, owner, &columns, &plan, admit, waits)
     finally:
         free_plan(&plan)
-    return table.num_rows
 
 
-cdef int write_all(StoreCore core, const batch_columns *columns, const order_plan *plan, object durability) except -1:
+cdef object write_all(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit, list waits):
     cdef size_t group
     cdef size_t group_end
     cdef int32_t number
     cdef ol_commit_result result
-    cdef list waits = []
     cdef piece scratch
     cdef size_t rows = largest_piece(plan)
     cdef progress done
@@ -492,13 +536,17 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
             group_end = done.group
             while group_end < plan.groups.count and plan.log_partition[plan.sequence[group_end]] == number:
                 group_end += 1
-            write_partition(core, number, &scratch, columns, plan, group_end, &done, &result)
+            if admit is not None and not admit(number):
+                done.group = group_end
+                done.run = plan.group_end[plan.sequence[group_end - 1]]
+                continue
+            write_partition(core, number, owner, &scratch, columns, plan, group_end, &done, &result)
             waits.append((number, result.end_offset, result.term))
     except Exception as failure:
-        failure.add_note(f"{done.rows} of {columns.rows} rows, all of whole groups, were written before")
+        if owner.id < 0:
+            failure.add_note(f"{done.rows} of {columns.rows} rows, all of whole groups, were written before")
         raise
     finally:
         free(scratch.rows)
         free(scratch.runs)
-    core.wait_durable_all(waits, durability)
-    return 0
+    return done.rows

@@ -700,7 +700,8 @@ cdef extern from "partition/partition.h" nogil:
         size_t first_row
 
     int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count, ol_position_row *rows,
-                                 size_t row_count, ol_commit_result *result, ol_error *error) noexcept
+                                 size_t row_count, int64_t producer_id, int16_t producer_epoch, ol_commit_result *result,
+                                 ol_error *error) noexcept
     int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
                                 ol_error *error) noexcept
     int ol_partition_delete_group(ol_partition *partition, ol_slice group, c_bool only_empty, ol_commit_result *result,

@@ -189,34 +189,37 @@ static void fill_items(ol_item *items, const ol_row_run *runs, size_t run_count,
 
 /* Rows that cannot take the fast path become items.  Under writer. */
 static int commit_as_items(ol_partition *partition, const ol_row_run *runs, size_t run_count,
-                           const ol_position_row *rows, size_t row_count, ol_commit_result *result,
-                           ol_error *error) {
+                           const ol_position_row *rows, size_t row_count, int64_t producer_id,
+                           int16_t producer_epoch, ol_commit_result *result, ol_error *error) {
     ol_item *items = malloc(row_count * sizeof *items);
     if (items == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", row_count);
     }
     fill_items(items, runs, run_count, rows, row_count);
-    int status = ol_partition_commit_locked(partition, items, row_count, -1, -1, result, error);
+    int status = ol_partition_commit_locked(partition, items, row_count, producer_id,
+                                            producer_epoch, result, error);
     free(items);
     return status;
 }
 
 int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count,
-                             ol_position_row *rows, size_t row_count, ol_commit_result *result,
-                             ol_error *error) {
+                             ol_position_row *rows, size_t row_count, int64_t producer_id,
+                             int16_t producer_epoch, ol_commit_result *result, ol_error *error) {
     OL_ASSERT(run_count > 0 && row_count >= run_count);
     ol_commit work = {.partition = partition,
-                      .producer_id = -1,
-                      .producer_epoch = -1,
+                      .producer_id = producer_id,
+                      .producer_epoch = producer_epoch,
                       .result = result};
     pthread_mutex_lock(&partition->writer);
     int status = begin(&work, false, error);
     bool done = false;
-    if (status == OL_OK) {
+    /* Values of a transaction wait for its end, which the fast path does not know. */
+    if (status == OL_OK && producer_id < 0) {
         status = ol_commit_fast_path_rows(&work, runs, run_count, rows, row_count, &done, error);
     }
     if (status == OL_OK && !done) {
-        status = commit_as_items(partition, runs, run_count, rows, row_count, result, error);
+        status = commit_as_items(partition, runs, run_count, rows, row_count, producer_id,
+                                 producer_epoch, result, error);
     }
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
+from offsetlog._native.commit_columns import write_in_transaction
 from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
@@ -27,7 +28,6 @@ from offsetlog.spark.sink.options import SinkOptions
 from offsetlog.spark.sink.report import Refusals, read_refusals, refusal_error
 from offsetlog.spark.sink.staging import StagedFile, StagedMessage, checksum_of, file_system_of, read_staged
 from offsetlog.store import OffsetStore
-from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger("offsetlog.spark.sink")
 
@@ -189,26 +189,16 @@ class _Publication:
 
     def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals) -> None:
         """Writes rows into the transactions; groups of which a row was refused are left out."""
-        for batch in batches:
-            for group, positions in _by_group(batch).items():
-                refused = refusals.groups.get(group)
-                if refused is not None:
-                    refused.left_out_rows += len(positions)
-                    continue
-                self._write_group(group, positions)
+        for batch in refusals.left_in(batches):
+            self.rows_in_all += batch.num_rows
+            self.rows += write_in_transaction(self._core, batch, self._producer_id, 0, self._lacks)
             reached("written")
 
-    def _write_group(self, group: str, rows: list[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
-        self.rows_in_all += len(rows)
-        number = self._core.number_of(group)
+    def _lacks(self, number: int) -> bool:
         done = self._done.get(number)
         if done is None:
             done = self._done[number] = self._is_done(number)
-        if done:
-            return
-        # Of rows with the same key the last one wins, here as in the log.
-        self._core.commit_transactional(group, dict(rows), self._producer_id, 0)
-        self.rows += len(rows)
+        return not done
 
     def _is_done(self, number: int) -> bool:
         if self._epoch is not None and epochs.published_in(self._core, self._markers, self._epoch, [number]):
@@ -243,18 +233,3 @@ class _Publication:
         if self._ended:
             again = "try it again" if self._epoch is not None else "each group of it is whole"
             stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} have not: {again}")
-
-
-def _by_group(batch: pa.RecordBatch) -> dict[str, list[tuple[TopicPartition, OffsetAndMetadata]]]:
-    found: dict[str, list[tuple[TopicPartition, OffsetAndMetadata]]] = {}
-    groups, topics, partitions, *values_of = (column.to_pylist() for column in batch.columns)
-    keys = map(TopicPartition, topics, partitions)
-    # offset, leader_epoch, metadata, commit_timestamp; the value wants the metadata second
-    offsets, leader_epochs, metadata, timestamps = values_of
-    values = map(OffsetAndMetadata, offsets, metadata, leader_epochs, timestamps)
-    for group, key, value in zip(groups, keys, values, strict=True):
-        known = found.get(group)
-        if known is None:
-            known = found[group] = []
-        known.append((key, value))
-    return found

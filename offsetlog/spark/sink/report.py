@@ -6,10 +6,12 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs as arrow_fs
 
 from offsetlog.errors import InvalidArgumentError
@@ -74,6 +76,18 @@ class Refusals:
             self.groups[row.group] = RefusedGroup(1, 0, row)
         else:
             known.refused_rows += 1
+
+    def left_in(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of groups without a refused row, and counts the others; the group is the first column."""
+        if not self.groups:
+            yield from batches
+            return
+        refused = pa.array(self.groups, pa.string())
+        for batch in batches:
+            left_out = pc.is_in(batch.column(0), value_set=refused)
+            for entry in pc.value_counts(batch.column(0).filter(left_out)).to_pylist():
+                self.groups[entry["values"]].left_out_rows += entry["counts"]
+            yield batch.filter(pc.invert(left_out))
 
     def write(self, directory: Path, name: str, mode: str, *, rows: int) -> Path:
         """Writes the report as JSON and returns its path; an earlier one of the same epoch is replaced."""

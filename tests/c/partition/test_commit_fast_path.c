@@ -14,7 +14,8 @@ typedef struct expected {
 } expected;
 
 /* The items as the rows of runs. */
-static int commit_rows(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result, ol_error *error) {
+static int commit_rows(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id, ol_commit_result *result,
+                       ol_error *error) {
     ol_position_row rows[ITEMS_MAX];
     ol_row_run runs[ITEMS_MAX];
     size_t run_count = 0;
@@ -27,10 +28,21 @@ static int commit_rows(ol_partition *partition, const ol_item *items, size_t cou
                                      .expire_timestamp = item->expire_timestamp, .metadata = item->metadata},
                                     item->partition};
     }
-    return ol_partition_commit_rows(partition, runs, run_count, rows, count, result, error);
+    return ol_partition_commit_rows(partition, runs, run_count, rows, count, producer_id, producer_id < 0 ? -1 : 0, result, error);
 }
 
-typedef enum commit_way { COMMIT_ITEMS, COMMIT_TRY, COMMIT_ROWS } commit_way;
+typedef enum commit_way { COMMIT_ITEMS, COMMIT_TRY, COMMIT_ROWS, COMMIT_TRANSACTIONAL_ROWS } commit_way;
+
+/* Rows in a transaction of their own, which takes effect with its marker. */
+static int commit_rows_in_transaction(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result, ol_error *error) {
+    ol_commit_result marker;
+    int status = commit_rows(partition, items, count, 77, result, error);
+    if (status != OL_OK) return status;
+    OL_CHECK_INT(result->end_offset, result->base_offset + (int64_t)count);
+    status = ol_partition_end_transaction(partition, 77, 0, OL_CONTROL_COMMIT, 0, &marker, error);
+    result->end_offset = marker.end_offset;
+    return status;
+}
 
 /* One commit of 1 to 60 items, most of them of known positions; some twice, some with other metadata, some with what only the long way takes. */
 static void commit_random(ol_partition *partition, expected *model, commit_way way) {
@@ -39,7 +51,7 @@ static void commit_random(ol_partition *partition, expected *model, commit_way w
     size_t count = ol_test_below(3) == 0 ? 1 + ol_test_below(4) : 1 + ol_test_below(ITEMS_MAX);
     int g = (int)ol_test_below(GROUPS), t = (int)ol_test_below(TOPICS), p = (int)ol_test_below(PARTITIONS);
     bool changes_metadata = ol_test_below(4) == 0, is_special = ol_test_below(6) == 0;
-    bool has_ids = way != COMMIT_ROWS && ol_test_below(2) == 0;
+    bool has_ids = way < COMMIT_ROWS && ol_test_below(2) == 0;
     for (size_t i = 0; i < count; i++, p = (p + 1 + (int)ol_test_below(3)) % PARTITIONS) {
         if (ol_test_below(12) == 0) t = (int)ol_test_below(TOPICS);
         if (ol_test_below(20) == 0) g = (int)ol_test_below(GROUPS);
@@ -59,11 +71,12 @@ static void commit_random(ol_partition *partition, expected *model, commit_way w
     int64_t before = ol_log_end(ol_partition_log(partition));
     int status = OL_WOULD_BLOCK;
     if (way == COMMIT_TRY) status = ol_partition_try_commit(partition, items, count, &result, &error);
-    if (way == COMMIT_ROWS) status = commit_rows(partition, items, count, &result, &error);
+    if (way == COMMIT_ROWS) status = commit_rows(partition, items, count, -1, &result, &error);
+    if (way == COMMIT_TRANSACTIONAL_ROWS) status = commit_rows_in_transaction(partition, items, count, &result, &error);
     if (status == OL_WOULD_BLOCK) status = ol_partition_commit(partition, items, count, -1, -1, &result, &error);
     OL_CHECK_OK(status, &error);
     OL_CHECK_INT(result.base_offset, before);
-    OL_CHECK_INT(result.end_offset, before + (int64_t)count);
+    OL_CHECK_INT(result.end_offset, before + (int64_t)count + (way == COMMIT_TRANSACTIONAL_ROWS));
     OL_CHECK_INT(result.written, count);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), result.end_offset);
 }
@@ -161,6 +174,7 @@ static void run(commit_way way, bool writes_topic_ids) {
 OL_TEST(commits_of_every_shape_are_written_and_applied_alike) { run(COMMIT_ITEMS, false); }
 OL_TEST(so_are_those_that_never_wait) { run(COMMIT_TRY, false); }
 OL_TEST(so_are_rows) { run(COMMIT_ROWS, false); }
+OL_TEST(so_are_rows_in_transactions) { run(COMMIT_TRANSACTIONAL_ROWS, false); }
 OL_TEST(so_are_those_whose_topics_keep_their_ids) {
     run(COMMIT_ITEMS, true);
     run(COMMIT_TRY, true);

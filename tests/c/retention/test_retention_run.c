@@ -301,7 +301,7 @@ OL_TEST(a_big_group_is_looked_at_topic_by_topic) {
     }
     ol_commit_result result;
     ol_error error;
-    OL_CHECK_OK(ol_partition_commit_rows(partition, runs, 2, rows, POSITIONS, &result, &error), &error);
+    OL_CHECK_OK(ol_partition_commit_rows(partition, runs, 2, rows, POSITIONS, -1, -1, &result, &error), &error);
     commit_at(partition, "small", "t", 0, 1, -1);
     OL_CHECK_INT(expire(partition, 2 * fixture_now, fixture_now).positions_expired, 0);
     ol_retention_report report = expire(partition, DAY, fixture_now);
