@@ -335,6 +335,19 @@ def test_the_server_is_measured_and_its_answers_are_compared(tmp_path):
     assert all(figure["median"] > 0 for name in ("fetch/offsets", "idle") for figure in figures_of(found, name))
 
 
+@pytest.mark.ci
+def test_the_sink_is_measured_and_what_it_published_is_compared(tmp_path):
+    pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is not installed")
+    found = run_benchmarks(tmp_path, "--only", "epoch/4", "--only", "publish", suite="spark")
+    assert not found["failures"]
+    first, later = figures_of(found, "epoch/4")
+    assert later["rounds"] == 5
+    assert first["digest"] == later["digest"]
+    (published,) = figures_of(found, "publish")
+    assert published["digest"] is not None
+    assert published["operations"] == 2000
+
+
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_data_source_is_measured_beside_its_peers(tmp_path):

@@ -2,5 +2,5 @@
 
 from importlib import import_module
 
-for _module in ("commits", "offsets"):
+for _module in ("commits", "offsets", "sink"):
     import_module(f"benchmarks.spark.{_module}")

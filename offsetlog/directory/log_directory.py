@@ -25,13 +25,14 @@ from offsetlog._native.files import (
     parse_uuid,
 )
 from offsetlog.config import PARTITIONS_MAX
-from offsetlog.directory import checkpoint_record, listing, partition_list, segments
+from offsetlog.directory import checkpoint_record, listing, lock_holder, partition_list, segments
 from offsetlog.directory.checkpoint_record import CheckpointRecord
 from offsetlog.directory.evidence import untaken
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
     InvalidArgumentError,
+    LockedError,
     MissingFileError,
     StorageError,
     UnsupportedVersionError,
@@ -375,7 +376,17 @@ class LogDirectory:
     # -------------------------------------------------------------------------------------- writing
 
     def lock(self) -> None:
-        """Takes the directory's lock, which a running broker holds too.  Raises LockedError."""
+        """Takes the directory's lock, which a running broker holds too.
+
+        A process that holds it only to be fast the next time is asked to give it up (`lock_holder`).
+
+        Raises:
+            LockedError: somebody else needs it.
+        """
+        with suppress(LockedError):
+            self._lock = self.fs.lock(self.path / LOCK)
+            return
+        lock_holder.ask(self.path / LOCK, lock_holder.RELEASE)
         self._lock = self.fs.lock(self.path / LOCK)
 
     def unlock(self) -> None:

@@ -34,6 +34,7 @@ from offsetlog.errors import (
     GroupError,
     OffsetLogError,
 )
+from offsetlog.spark import held_stores
 from offsetlog.store import Durability, OffsetStore
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -88,13 +89,16 @@ TargetLike = OffsetStore | str | os.PathLike[str] | Mapping[str, Any] | Target
 
 
 class StoreTarget(Target):
-    """A store: one that is open, or a path, at which it is opened at the first call.
+    """A store: one that is open, or a path, at which it is opened when it is needed.
+
+    A store at a path is that of the whole process, and it is given up when somebody else asks for it; while another
+    process of Spark holds it, as one that runs the sink, commits are handed to that one (`held_stores`).
 
     Args:
         store: the store or its path.
         durability: what a commit survives; None for the store's own.
         read_only: a path is opened to be read only.
-        hold: whether a path stays open, and locked, until `close`; else it is closed by `release`.
+        hold: whether a path stays open until `close` or until somebody asks for it; else it is closed by `release`.
     """
 
     def __init__(
@@ -110,25 +114,40 @@ class StoreTarget(Target):
         self._durability = durability
         self._read_only = read_only
         self._hold = hold
+        self._used = False
 
     def __str__(self) -> str:
         return f"the store in {self._path if self._store is None else self._store.path}"
 
-    @property
-    def _opened(self) -> OffsetStore:
-        if self._store is None:
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[OffsetStore]:
+        if self._store is None and self._read_only:
             assert self._path is not None
-            self._store = offsetlog.open(self._path, read_only=self._read_only)
-        return self._store
+            self._store = offsetlog.open(self._path, read_only=True)
+        if self._store is not None:
+            yield self._store
+            return
+        assert self._path is not None
+        self._used = True
+        with held_stores.use_store(held_stores.Opening(self._path), None) as store:
+            yield store
 
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
         """Commits all or nothing; raises as `OffsetStore.commit` and `offsetlog.open`."""
-        self._opened.commit(group, positions, durability=self._durability)
+        if not self._is_committed_elsewhere(group, positions):
+            with self._opened() as store:
+                store.commit(group, positions, durability=self._durability)
         return {}
+
+    def _is_committed_elsewhere(self, group: str, positions: Committed) -> bool:
+        if self._path is None or self._read_only or held_stores.is_held(self._path):
+            return False
+        return held_stores.commit_elsewhere(self._path, group, positions, self._durability)
 
     def fetch(self, group: str) -> Committed:
         """Returns the committed positions; raises as `OffsetStore.fetch` and `offsetlog.open`."""
-        return self._opened.fetch(group)
+        with self._opened() as store:
+            return store.fetch(group)
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
         """Returns None: a store knows what was committed, not what there is."""
@@ -141,9 +160,14 @@ class StoreTarget(Target):
 
     def close(self) -> None:
         """Closes a store that was opened here."""
-        if self._path is not None and self._store is not None:
+        if self._path is None:
+            return
+        if self._store is not None:
             store, self._store = self._store, None
             store.close()
+        if self._used:
+            self._used = False
+            held_stores.let_go(self._path)
 
 
 class KafkaTarget(Target):

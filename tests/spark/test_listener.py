@@ -15,7 +15,7 @@ import pytest
 
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition, errors
-from offsetlog.spark import OffsetCommitListener, source_topic, starting_offsets
+from offsetlog.spark import OffsetCommitListener, held_stores, source_topic, starting_offsets
 from offsetlog.spark.committer import PositionCommitter
 from offsetlog.spark.targets import StoreTarget, Target, is_bootstrap, make_target
 
@@ -501,10 +501,14 @@ def test_a_store_and_a_path_take_commits(listen, tmp_path):
     listener = listen(at=str(tmp_path / "one"))
     listener.onQueryProgress(progress(0, orders(3, 4)))
     assert listener.flush(10)
-    with pytest.raises(errors.LockedError):
-        offsetlog.open(tmp_path / "one")
+    assert held_stores.is_held(tmp_path / "one")
+    offsetlog.open(tmp_path / "one").close()  # whoever needs it gets it
+    assert not held_stores.is_held(tmp_path / "one")
+    listener.onQueryProgress(progress(1, orders(5, 6)))
     assert listener.close()
-    assert starting_offsets(tmp_path / "one", "g") == '{"orders":{"0":3,"1":4}}'
+    assert not held_stores.is_held(tmp_path / "one")
+    assert listener.failures == ()
+    assert starting_offsets(tmp_path / "one", "g") == '{"orders":{"0":5,"1":6}}'
 
 
 def test_a_path_that_is_not_held_is_locked_for_its_commits_only(listen, tmp_path):
@@ -516,14 +520,8 @@ def test_a_path_that_is_not_held_is_locked_for_its_commits_only(listen, tmp_path
         assert store.groups() == []
     assert listener.flush(10)
 
-    def opened() -> bool:
-        try:
-            offsetlog.open(tmp_path / "one").close()
-        except errors.LockedError:
-            return False
-        return True
-
-    assert wait_until(opened)
+    assert wait_until(lambda: not held_stores.is_held(tmp_path / "one"))
+    assert starting_offsets(tmp_path / "one", "g") == '{"orders":{"0":3}}'
 
 
 def test_a_store_that_was_closed_is_told(listen, tmp_path):

@@ -260,6 +260,7 @@ def test_options_are_read_as_spark_gives_them():
     chosen = checked_options(every, stream=False, overwrite=False)
     assert (chosen.path, chosen.mode, chosen.query_id, chosen.epoch) == ("/a b", "permissive", "1", 1)
     assert (chosen.partitions, chosen.durability, chosen.lock_timeout_seconds) == (1, "process", 0.5)
+    assert chosen.keep_open_seconds == 1
     assert not chosen.clean
     plain = checked_options({"path": "/data/", "checkpointlocation": "c"}, stream=True, overwrite=False)
     assert (plain.path, plain.staging_location, plain.report) == ("/data", "/data/.offsetlog-staging", None)

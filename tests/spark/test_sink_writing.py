@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 
 import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.spark import OffsetCommitListener
 from offsetlog.spark.sink import epochs
 from offsetlog.spark.sink.staging import RESERVED_PREFIX
 from offsetlog.spark.sink.writer import commit_batch
@@ -169,6 +172,36 @@ def test_a_stream_is_committed_epoch_by_epoch(spark, tmp_path):
     stream(spark, source, store, checkpoint)
     assert commits_of(store, [("g0", "t", 0)])["g0", "t", 0, 1_000] == 1
     assert not (store / ".offsetlog-staging").exists()
+
+
+@pytest.mark.parametrize("first", ["the sink", "the listener"])
+def test_a_listener_commits_to_the_store_that_the_sink_writes(spark, tmp_path, first):
+    source, store, checkpoint = tmp_path / "source", tmp_path / "store", tmp_path / "checkpoint"
+    for number in range(3):
+        write_source(source, number, [(f"g{group}", "t", 0, 100 * number + group) for group in range(5)])
+    listener = OffsetCommitListener(str(store), "progress", interval_seconds=0, back_off_seconds=(0.01, 0.1))
+    if first == "the listener":
+        listener._committer.put("earlier", {TopicPartition("t", 0): offsetlog.OffsetAndMetadata(1)})
+        assert listener.flush(60)
+    spark.streams.addListener(listener)
+    try:
+        stream(spark, source, store, checkpoint, lockTimeoutSeconds="5")
+        end = time.monotonic() + 60
+        while read_positions(store, "progress") != [3] and time.monotonic() < end:
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(listener)
+    assert listener.close()
+    assert listener.failures == ()
+    assert read_positions(store, "progress") == [3]
+    assert commits_of(store, [("g4", "t", 0)]) == {("g4", "t", 0, offset): 1 for offset in (4, 104, 204)}
+    with offsetlog.open(store) as opened:
+        assert opened.verify() == []
+
+
+def read_positions(path: Path, group: str) -> list[int]:
+    with offsetlog.open(path, read_only=True) as store:
+        return [value.offset for value in store.fetch(group).values()]
 
 
 def test_what_foreach_batch_gives_is_committed_once(spark, tmp_path):

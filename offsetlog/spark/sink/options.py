@@ -36,6 +36,7 @@ OPTIONS = (
     "partitions",
     "durability",
     "lockTimeoutSeconds",
+    "keepOpenSeconds",
     "stagingLocation",
     "report",
     "clean",
@@ -68,6 +69,7 @@ class SinkOptions:
         partitions: log partitions of a store that is not there yet.
         durability: what the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that somebody else has open.
+        keep_open_seconds: how long the store rests, open, after a write before it is closed.
         staging_location: a directory or URI that driver and executors share.
         report: the directory for reports of what was refused; None: the store's.
         clean: whether logs are cleaned, and snapshots written, where that is due after publishing.
@@ -80,6 +82,7 @@ class SinkOptions:
     partitions: int | None
     durability: Literal["disk", "process"]
     lock_timeout_seconds: float
+    keep_open_seconds: float
     staging_location: str
     report: str | None
     clean: bool
@@ -119,7 +122,8 @@ def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool
         epoch=epoch,
         partitions=_number(given, "partitions", 1, 100_000),
         durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
-        lock_timeout_seconds=_seconds(given),
+        lock_timeout_seconds=_seconds(given, "lockTimeoutSeconds", "60"),
+        keep_open_seconds=_seconds(given, "keepOpenSeconds", "10"),
         staging_location=given.get("staginglocation") or f"{path}/{STAGING_NAME}",
         report=given.get("report"),
         clean=_choice(given, "clean", ("true", "false")) == "true",
@@ -153,10 +157,10 @@ def _number(given: Mapping[str, str], name: str, least: int, most: int) -> int |
     return int(value)
 
 
-def _seconds(given: Mapping[str, str]) -> float:
-    value = given.get("locktimeoutseconds", "60")
+def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
+    value = given.get(name.lower(), default)
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
-        raise ConfigError(f"lockTimeoutSeconds is a number of seconds, not {value!r}")
+        raise ConfigError(f"{name} is a number of seconds, not {value!r}")
     return float(value)
 
 

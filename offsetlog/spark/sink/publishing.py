@@ -8,9 +8,10 @@ two of them leaves log partitions that have the epoch and others that have not, 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from offsetlog._native.commit_columns import write_in_transaction
 from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
-from offsetlog.opening import open as open_store
+from offsetlog.spark.held_stores import Opening, use_store
 from offsetlog.spark.sink import epochs
 from offsetlog.spark.sink.epochs import FINISHED, Epoch, MarkerGroups
 from offsetlog.spark.sink.options import SinkOptions
@@ -33,7 +34,7 @@ _log = logging.getLogger("offsetlog.spark.sink")
 
 _WAIT_SECONDS_MAX = 1.0
 
-#: A store is open for moments, in which nothing would be done unasked: what is due is done behind a publication.
+#: Nothing is done unasked, between two epochs: what is due is done after a publication.
 MAINTENANCE = MaintenanceConfig(enabled=False)
 
 
@@ -87,7 +88,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
             told = read_refusals(file_system, messages).write(Path(options.report), name, options.mode, rows=0)
             failure.add_note(f"the report: {told}")
         raise failure
-    with wait_for_store(options) as store:
+    with opened_store(options) as store:
         core = store._open_core
         # Before a look at the files: a publisher that outlived its driver may have finished the epoch meanwhile.
         if epoch is not None and epochs.is_finished(core, epoch):
@@ -117,23 +118,31 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
     return Published(publication.rows, refusals.rows, len(refusals.groups), report=report)
 
 
-def wait_for_store(options: SinkOptions) -> OffsetStore:
-    """Opens the store of a write, waiting while another process has it; raises LockedError when that takes too long."""
+@contextlib.contextmanager
+def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
+    """Gives the store of a write, which stays open for the next one; waits while another process needs it.
+
+    Raises LockedError when that takes longer than the write may wait.
+    """
+    opening = Opening(Path(options.path), options.partitions, options.durability, MAINTENANCE)
     end = time.monotonic() + options.lock_timeout_seconds
     pause = 0.05
-    while True:
-        try:
-            return open_store(options.path, options.partitions, options.durability, maintenance=MAINTENANCE)
-        except LockedError as failure:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise LockedError(
-                    f"another process has the store open, and has had for {options.lock_timeout_seconds:g} s "
-                    "(lockTimeoutSeconds); nothing was committed",
-                    path=options.path,
-                ) from failure
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _WAIT_SECONDS_MAX)
+    with contextlib.ExitStack() as use:
+        while True:
+            try:
+                store = use.enter_context(use_store(opening, options.keep_open_seconds))
+                break
+            except LockedError as failure:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise LockedError(
+                        f"another process has the store open, and has had for {options.lock_timeout_seconds:g} s "
+                        "(lockTimeoutSeconds); nothing was committed",
+                        path=options.path,
+                    ) from failure
+                time.sleep(min(pause, left))
+                pause = min(2 * pause, _WAIT_SECONDS_MAX)
+        yield store
 
 
 def abort_left_open(store: OffsetStore) -> None:

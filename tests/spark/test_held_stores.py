@@ -1,0 +1,179 @@
+"""Stores that stay open between two uses: one handle a process, given up to whoever asks for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+from offsetlog import OffsetAndMetadata, TopicPartition, errors
+from offsetlog.spark import held_stores
+from offsetlog.spark.held_stores import Opening, use_store
+from offsetlog.spark.targets import StoreTarget
+from tests.spark.sinks import Row, commits_of, epoch_writer, positions, stage_tasks
+
+KEY = TopicPartition("orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_held() -> Iterator[None]:
+    yield
+    held_stores._close_all()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The paths of all stores that were opened to be held."""
+    paths: list[Path] = []
+
+    def counted(path, *given, **named):
+        paths.append(path)
+        return offsetlog.open(path, *given, **named)
+
+    monkeypatch.setattr(held_stores, "open_store", counted)
+    return paths
+
+
+def publish(path: Path, epoch: int, rows: list[Row], **options: str) -> int:
+    return epoch_writer(path, "q", epoch, **options).publish(stage_tasks(path, "q", epoch, [rows])).rows
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_epochs_share_one_open_store(tmp_path, opened):
+    for epoch in range(3):
+        assert publish(tmp_path, epoch, [("g", "t", 0, epoch)]) == 1
+        assert held_stores.is_held(tmp_path)
+        assert positions(tmp_path) == {("g", "t", 0): epoch}
+    assert opened == [tmp_path]
+
+
+def test_whoever_opens_a_store_that_rests_gets_it(tmp_path, opened):
+    publish(tmp_path, 0, [("g", "t", 0, 1)])
+    with offsetlog.open(tmp_path) as store:
+        assert not held_stores.is_held(tmp_path)
+        assert store.recoveries() is not None
+        store.commit("g", {TopicPartition("t", 0): 7})
+        with pytest.raises(errors.LockedError):
+            publish(tmp_path, 1, [("g", "t", 0, 2)], lockTimeoutSeconds="0")
+    assert publish(tmp_path, 1, [("g", "t", 0, 2)]) == 1
+    assert len(opened) == 3
+    assert set(commits_of(tmp_path, [("g", "t", 0)])) == {("g", "t", 0, 1), ("g", "t", 0, 7), ("g", "t", 0, 2)}
+
+
+def test_a_store_rests_for_as_long_as_it_was_told(tmp_path):
+    publish(tmp_path, 0, [("g", "t", 0, 1)], keepOpenSeconds="0")
+    assert not held_stores.is_held(tmp_path)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    publish(tmp_path, 1, [("g", "t", 0, 2)], keepOpenSeconds="0.05")
+    until(lambda: not held_stores.is_held(tmp_path))
+    until((tmp_path / ".kafka_cleanshutdown").exists)
+
+
+def test_a_store_whose_use_failed_is_opened_again(tmp_path, opened):
+    with use_store(Opening(tmp_path)) as store:
+        store.commit("g", {KEY: 1})
+    with pytest.raises(errors.MetadataTooLargeError), use_store(Opening(tmp_path)) as store:
+        store.commit("g", {KEY: OffsetAndMetadata(1, "x" * 5000)})
+    assert held_stores.is_held(tmp_path)
+    with pytest.raises(KeyError), use_store(Opening(tmp_path)):
+        raise KeyError("the use failed")
+    assert not held_stores.is_held(tmp_path)
+    with use_store(Opening(tmp_path)) as again:
+        assert again is not store
+        assert again.fetch("g")[KEY].offset == 1
+    assert len(opened) == 2
+
+
+def test_a_store_that_is_opened_in_another_way_is_closed_before(tmp_path, opened):
+    with use_store(Opening(tmp_path)) as store:
+        pass
+    with use_store(Opening(tmp_path, durability="process")) as other:
+        assert other is not store
+        assert store.closed
+    assert len(opened) == 2
+
+
+def test_a_child_made_by_fork_holds_nothing(tmp_path):
+    publish(tmp_path, 0, [("g", "t", 0, 1)])
+    child = os.fork()
+    if child == 0:
+        try:
+            fine = not held_stores.is_held(tmp_path) and publish(tmp_path, 1, [("g", "t", 0, 2)]) == 1
+            held_stores._close_all()
+            os._exit(0 if fine else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not held_stores.is_held(tmp_path)
+    assert positions(tmp_path) == {("g", "t", 0): 2}
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from offsetlog.spark import held_stores
+path = Path(sys.argv[1])
+with held_stores.use_store(held_stores.Opening(path, 2), None):
+    pass
+print("held", flush=True)
+sys.stdin.readline()
+print(held_stores.is_held(path), flush=True)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which holds the store in `tmp_path`, and says at the end whether it does still."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "held\n"
+        yield running
+
+
+def still_held(holder: subprocess.Popen[str]) -> str:
+    return holder.communicate("end\n", timeout=60)[0].strip()
+
+
+def test_a_commit_is_handed_to_the_process_that_holds_the_store(tmp_path, holder, opened):
+    target = StoreTarget(tmp_path, durability="process")
+    value = OffsetAndMetadata(5, "by hand", 3, 1_700_000_000_123)
+    assert target.commit("g", {KEY: value, TopicPartition("orders", 1): OffsetAndMetadata(6)}) == {}
+    with offsetlog.open(tmp_path, read_only=True) as store:
+        found = store.fetch("g")
+        assert found[KEY] == value
+        assert found["orders", 1].offset == 6
+    with pytest.raises(errors.MetadataTooLargeError, match="UTF-16"):
+        target.commit("g", {KEY: OffsetAndMetadata(1, "x" * 5000)})
+    target.close()
+    assert opened == []
+    assert still_held(holder) == "True"
+
+
+def test_a_publication_takes_the_store_from_another_process(tmp_path, holder, opened):
+    assert publish(tmp_path, 0, [("g", "t", 0, 1)], partitions="2") == 1
+    assert held_stores.is_held(tmp_path)
+    assert still_held(holder) == "False"
+    # And now there is nobody to hand a commit to.
+    assert not held_stores.commit_elsewhere(tmp_path / "none", "g", {KEY: OffsetAndMetadata(1)}, None)
+    StoreTarget(tmp_path).commit("g", {KEY: OffsetAndMetadata(3)})
+    assert positions(tmp_path) == {("g", "t", 0): 1, ("g", "orders", 0): 3}
+
+
+def test_a_request_that_cannot_be_read_is_refused(tmp_path, holder):
+    answer = held_stores.lock_holder.ask(tmp_path / ".lock", b'{"commit": "g"}')
+    assert answer is not None
+    assert b"InvalidArgumentError" in answer
+    assert still_held(holder) == "True"
