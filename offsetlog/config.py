@@ -118,7 +118,7 @@ _MAINTENANCE_DOMAINS: dict[str, tuple[int, int]] = {
     "roll_bytes": (4096, _MS_MAX),
     "min_history_ms": (0, _MS_MAX),
     "retention_check_interval_ms": (1, _MS_MAX),
-    "snapshot_tail_bytes": (4096, _MS_MAX),
+    "snapshot_replay_ms": (1, _MS_MAX),
     "stuck_transaction_ms": (1, _MS_MAX),
 }
 
@@ -184,7 +184,11 @@ class MaintenanceConfig:
         retention_check_interval_ms: milliseconds between two looks for what has expired
             (``offsets.retention.check.interval.ms``).
         snapshots: whether snapshots are written, beside the log, for a fast start.
-        snapshot_tail_bytes: bytes of log behind the last snapshot that make a new one worth its while.
+        snapshot_replay_ms: snapshots are written when a replay of what follows them, in all logs together, would take
+            longer, in milliseconds of one core.  A log of many entries gets one only when so much was written to it
+            that the snapshot is worth its bytes.
+        snapshot_tail_bytes: in place of that, the bytes of a log after its last snapshot at which it gets another;
+            None, the default, for `snapshot_replay_ms`.
         stuck_transaction_ms: an open transaction is reported when it is older, since nothing behind its beginning can
             be cleaned.  The default is twice the longest that a broker grants (``transaction.max.timeout.ms``).
 
@@ -209,7 +213,8 @@ class MaintenanceConfig:
     retention: Mapping[str, int | None] = field(default_factory=dict, hash=False)
     retention_check_interval_ms: int = 600_000
     snapshots: bool = True
-    snapshot_tail_bytes: int = 64 * MIB
+    snapshot_replay_ms: int = 100
+    snapshot_tail_bytes: int | None = None
     stuck_transaction_ms: int = 2 * 900_000
 
     def __post_init__(self) -> None:
@@ -224,6 +229,8 @@ class MaintenanceConfig:
             raise ConfigError(f"min_cleanable_dirty_ratio must be from 0 to 1, not {ratio!r}")
         if self.retention_ms is not None:
             _check_number("retention_ms", self.retention_ms, 0, _MS_MAX)
+        if self.snapshot_tail_bytes is not None:
+            _check_number("snapshot_tail_bytes", self.snapshot_tail_bytes, 4096, _MS_MAX)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 f"min_compaction_lag_ms ({self.min_compaction_lag_ms}) is above max_compaction_lag_ms "

@@ -12,6 +12,7 @@ for _module in (
     "cleaner",
     "cleaner_commits",
     "restart",
+    "restart_killed",
     "manager",
     "manager_async",
 ):

@@ -25,9 +25,13 @@ from offsetlog._native.csrc cimport (
     ol_error,
     ol_file,
     ol_fs,
+    ol_group_records_count,
     ol_hash128,
+    ol_log_size_bytes,
     ol_partition,
     ol_partition_load_from,
+    ol_partition_lock_applied,
+    ol_partition_log,
     ol_partition_positions,
     ol_partition_snapshot_advance,
     ol_partition_snapshot_begin,
@@ -55,6 +59,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_unlock_state,
     ol_position_value,
     ol_state,
+    ol_table_count,
     ol_table_cursor,
     ol_table_get,
     ol_table_group_hash,
@@ -383,11 +388,20 @@ def file_offset(Partition partition not None):
         partition.leave()
 
 
-def tail_bytes(Partition partition not None):
-    """Returns how many bytes of log a load would read now, about."""
+def tail(Partition partition not None):
+    """Returns how many bytes of log a load would read now, about; how many entries a snapshot would have, -1 where nothing is
+    loaded; and the bytes of the log.  Raises ClosedError."""
+    cdef const ol_state *state
+    cdef ol_error error
+    cdef int64_t entries = -1
     partition.enter()
     try:
-        return ol_partition_snapshot_tail_bytes(partition.handle)
+        with nogil:
+            if ol_partition_lock_applied(partition.handle, &state, &error) == OL_OK:
+                entries = <int64_t>(ol_table_count(state.table) + ol_group_records_count(state.group_records))
+                ol_partition_unlock_state(partition.handle)
+        return (ol_partition_snapshot_tail_bytes(partition.handle), entries,
+                ol_log_size_bytes(ol_partition_log(partition.handle)))
     finally:
         partition.leave()
 

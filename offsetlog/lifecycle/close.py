@@ -12,7 +12,7 @@ import warnings
 import weakref
 
 from offsetlog._native.partition import Partition
-from offsetlog._native.snapshot import tail_bytes
+from offsetlog._native.snapshot import tail
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_bounds import checkpoint_bounds
@@ -20,6 +20,7 @@ from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.open_partitions import OpenPartitions
+from offsetlog.maintenance.policy import Tail, snapshots_due
 from offsetlog.maintenance.scheduler import Maintenance
 
 LOGGER = logging.getLogger("offsetlog.snapshot")
@@ -165,10 +166,15 @@ class StoreCloser:
         watermarks: dict[int, int] = {}
         refused = len(self._partitions.unreadable()) + len(self._partitions.failed())
         left = list(reversed(partitions))
+        due: set[int] = set()
+        try:
+            due = self._snapshots_due(partitions)
+        except BaseException as failure:
+            failures.append(failure)
         while left:
             try:
                 while left:
-                    refused += not self._close_one(left[-1], ends, watermarks)
+                    refused += not self._close_one(left[-1], due, ends, watermarks)
                     left.pop()
             except BaseException as failure:
                 failures.append(failure)
@@ -192,24 +198,32 @@ class StoreCloser:
         except OffsetLogError as failure:
             LOGGER.warning("%s: no snapshot was written: %s", partition.path, failure)
 
+    def _snapshots_due(self, partitions: list[Partition]) -> set[int]:
+        config = self._maintenance.config
+        if self._read_only or not config.enabled:
+            return set()
+        closed_cleanly = [each for each in partitions if self._is_sound(each)]
+        return snapshots_due([Tail(each.number, *tail(each)) for each in closed_cleanly], config)
+
+    def _is_sound(self, partition: Partition) -> bool:
+        return not partition.read_only and partition.number not in self._partitions.unreadable()
+
     def _close_one(
-        self, partition: Partition, ends: dict[int, int], watermarks: dict[int, int]
+        self,
+        partition: Partition,
+        due: set[int],
+        ends: dict[int, int],
+        watermarks: dict[int, int],
     ) -> bool:
         # Returns whether it was closed cleanly, with its log end and W.
-        is_readable = partition.number not in self._partitions.unreadable()
-        if self._read_only or partition.read_only or not is_readable:
+        if self._read_only or not self._is_sound(partition):
             partition.abandon()
             return False
-        config = self._maintenance.config
-        due = (
-            config.enabled
-            and config.snapshots
-            and tail_bytes(partition) >= config.snapshot_tail_bytes
-        )
+        is_due = partition.number in due
         watermark = partition.log_facts()["watermark"]
-        if due and partition.replicated:
+        if is_due and partition.replicated:
             self._write_replica_snapshot(partition)
-        partition.close(self._write_snapshot if due and not partition.replicated else None)
+        partition.close(self._write_snapshot if is_due and not partition.replicated else None)
         ends[partition.number] = partition.closed_at
         watermarks[partition.number] = watermark if partition.replicated else partition.closed_at
         return True

@@ -149,7 +149,6 @@ class LogCleaner:
             record_bytes=record_bytes,
             rested_ms=int((time.monotonic() - rested) * 1000) if record_bytes > 0 else -1,
             snapshot=native_snapshot.file_offset(partition),
-            tail_bytes=native_snapshot.tail_bytes(partition),
         )
 
     def _idle_ms(self, number: int, end: int) -> int:

@@ -18,6 +18,13 @@ NO_LIMIT = 2**63 - 1
 #: A log of at most this many times what is live in it is not worth closing an active segment for.
 LIVE_TIMES_MAX = 2
 
+#: How much of a log one core replays in a second at least: batches of one record each.
+REPLAYED_BYTES_PER_SECOND = 300_000_000
+#: About what an entry takes in a snapshot.
+SNAPSHOT_ENTRY_BYTES = 36
+#: At most so many bytes of snapshots are written for each byte of a log.
+SNAPSHOT_TIMES_MAX = 2
+
 Action = Literal["none", "roll", "clean", "again"]
 
 
@@ -60,7 +67,6 @@ class LogFacts:
         record_bytes: of one record, as the last cleaning left them; 0 unknown.
         rested_ms: since that cleaning; -1 unknown.
         snapshot: the offset of the snapshot that the next open can go on from, -1 none.
-        tail_bytes: what that open would read of the log, about.
     """
 
     number: int
@@ -77,7 +83,6 @@ class LogFacts:
     record_bytes: float = 0.0
     rested_ms: int = -1
     snapshot: int = -1
-    tail_bytes: int = 0
 
     @property
     def active(self) -> Segment:
@@ -356,9 +361,48 @@ def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
     return 0 <= log.snapshot < plan.uncleanable
 
 
-def wants_snapshot(log: LogFacts, config: MaintenanceConfig) -> bool:
-    """Whether so much was written after the last snapshot that a new one is worth its while."""
-    return config.snapshots and log.tail_bytes >= config.snapshot_tail_bytes
+class Tail(NamedTuple):
+    """The part of a log that follows its last snapshot, which an open replays.
+
+    Attributes:
+        number: of the log partition.
+        bytes: of the tail, about.
+        entries: that a snapshot would have now; -1 unknown, where nothing is loaded.
+        log_bytes: of the whole log.
+    """
+
+    number: int
+    bytes: int
+    entries: int = -1
+    log_bytes: int = 0
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """About what a snapshot would take."""
+        return self.entries * SNAPSHOT_ENTRY_BYTES if self.entries >= 0 else self.log_bytes // 2
+
+
+def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
+    """Returns the logs that get a snapshot now.
+
+    The logs share the time of a replay: the longest tails go first, until the others are replayed in time.  A tail
+    that is short beside the snapshot stays, so that a large table is not written for a few commits.
+    """
+    if not config.snapshots:
+        return set()
+    if config.snapshot_tail_bytes is not None:
+        return {tail.number for tail in tails if tail.bytes >= config.snapshot_tail_bytes}
+    longest = sorted(tails, key=lambda tail: (-tail.bytes, tail.number))
+    left = sum(tail.bytes for tail in longest)
+    allowed = config.snapshot_replay_ms * REPLAYED_BYTES_PER_SECOND // 1000
+    due = set()
+    for tail in longest:
+        if left <= allowed:
+            break
+        if tail.bytes * SNAPSHOT_TIMES_MAX >= tail.snapshot_bytes:
+            due.add(tail.number)
+            left -= tail.bytes
+    return due
 
 
 def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
 from offsetlog._native.store_core import StoreCore
 from offsetlog.cancellation import Control, LongCalls
@@ -31,7 +32,7 @@ from offsetlog.errors import (
 )
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.cleaning import LogCleaner
-from offsetlog.maintenance.policy import LogFacts, Plan, StuckTransaction
+from offsetlog.maintenance.policy import LogFacts, Plan, StuckTransaction, Tail
 from offsetlog.maintenance.retention import Expirer, checked_retention
 from offsetlog.maintenance.status import (
     Decision,
@@ -45,6 +46,9 @@ from offsetlog.types import CleaningReport
 #: The longest sleep between two checks of the clock, in milliseconds; a lock cannot be waited for
 #: much longer.
 SLEEP_MS_MAX = 86_400_000
+
+#: Between two checks for snapshots that are due: a log grows by tens of megabytes in a second.
+SNAPSHOT_CHECK_MS = 2000
 
 Result = TypeVar("Result")
 
@@ -125,7 +129,8 @@ class Maintenance:
 
     def _run(self) -> None:
         config = self.config
-        seconds = min(config.interval_ms, config.retention_check_interval_ms, SLEEP_MS_MAX) / 1000
+        longest_ms = SNAPSHOT_CHECK_MS if config.snapshots else SLEEP_MS_MAX
+        seconds = min(config.interval_ms, config.retention_check_interval_ms, longest_ms) / 1000
         inspected = checked = time.monotonic()
         while not self._stop.wait(seconds):
             now = time.monotonic()
@@ -153,6 +158,8 @@ class Maintenance:
             self.expire([each for each in partitions if each.role == "active"])
         if inspects:
             self.look_after(partitions)
+        else:
+            self._write_due_snapshots(partitions)
 
     def _open_core(self) -> StoreCore:
         core = None if self._core is None else self._core()
@@ -173,19 +180,34 @@ class Maintenance:
             plan = self._trying("inspect", partition, known, self._decide)
             if plan is not None:
                 plans[plan] = partition
-        cleaned = policy.filthiest_first(plans)
-        for plan in cleaned:
+        # The next inspection handles the logs that were cleaned in this one.  The others grow while
+        # a large log is cleaned.
+        left = dict(plans)
+        for plan in policy.filthiest_first(plans):
             if self._stop.is_set():
                 return
-            self._trying("clean", plans[plan], self._record.of(plan.number), self._clean_unasked)
-        # The next inspection handles the logs that were cleaned in this one.
-        for plan, partition in plans.items():
-            known = self._record.of(plan.number)
+            partition = left.pop(plan)
+            self._trying("clean", partition, self._record.of(plan.number), self._clean_unasked)
+            self._write_due_snapshots(list(left.values()))
+        self._write_due_snapshots(list(left.values()))
+
+    def _write_due_snapshots(self, partitions: list[Partition]) -> None:
+        tails = [found for found in map(self._tail, partitions) if found is not None]
+        due = policy.snapshots_due(tails, self.config)
+        for partition in partitions:
+            known = self._record.of(partition.number)
             if self._stop.is_set():
                 return
-            wanted = known.wants_snapshot and plan not in cleaned and not partition.read_only
-            if wanted and not known.waits("snapshot"):
+            if partition.number not in due:
+                known.troubles.pop("snapshot", None)
+            elif not partition.read_only and not known.waits("snapshot"):
                 self._trying("snapshot", partition, known, self._snapshot)
+
+    def _tail(self, partition: Partition) -> Tail | None:
+        try:
+            return Tail(partition.number, *native_snapshot.tail(partition))
+        except ClosedError:  # its role changed, or the store is being closed
+            return None
 
     def _trying(
         self,
@@ -216,7 +238,6 @@ class Maintenance:
             )
         if plan.action == "clean" and known.futile == (plan.first_dirty, plan.uncleanable):
             plan = plan._replace(action="none", reason="what is dirty in it cannot be cleaned yet")
-        known.wants_snapshot = policy.wants_snapshot(facts, self.config)
         self._find_stuck(partition, known, facts)
         for stuck in known.stuck:
             self._record.report_stuck(stuck)
@@ -227,8 +248,6 @@ class Maintenance:
                 action="none", reason="cleaning it failed; it is tried again later"
             )
         self._record.record_decision(known, plan, self._cleaner.clock())
-        if not known.wants_snapshot:
-            known.troubles.pop("snapshot", None)
         return plan
 
     def _clean_unasked(self, partition: Partition, known: KnownLog) -> CleaningReport:

@@ -90,7 +90,6 @@ class KnownLog:
     report: CleaningReport | None = None
     troubles: dict[Work, Trouble] = field(default_factory=dict)
     stuck: list[StuckTransaction] = field(default_factory=list)
-    wants_snapshot: bool = False
     #: The beginning and the intended end of a cleaning that came to nothing.
     futile: tuple[int, int] | None = None
     #: (producer id, first offset) of an open transaction -> since when it is known to be open, in

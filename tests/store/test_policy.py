@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 
 from offsetlog.config import MIB, MaintenanceConfig
 from offsetlog.maintenance import policy
-from offsetlog.maintenance.policy import LogFacts, Segment, decide, decide_asked, filthiest_first, measure
+from offsetlog.maintenance.policy import LogFacts, Segment, Tail, decide, decide_asked, filthiest_first, measure
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -256,11 +257,55 @@ def test_what_was_deleted_goes_also_where_nothing_is_committed_any_more(size, en
     assert decide(facts, CONFIG, NOW).action == action
 
 
-@pytest.mark.parametrize(("tail_bytes", "wants"), [(0, False), (64 * MIB - 1, False), (64 * MIB, True), (2**40, True)])
-def test_a_snapshot_is_wanted_where_much_is_behind_the_last_one(tail_bytes, wants):
-    facts = log((0, 1000), (100, 0), end=100, tail_bytes=tail_bytes)
-    assert policy.wants_snapshot(facts, CONFIG) == wants
-    assert not policy.wants_snapshot(facts, MaintenanceConfig(snapshots=False))
+#: What is replayed in the time that a replay may take.
+REPLAYED = MaintenanceConfig().snapshot_replay_ms * policy.REPLAYED_BYTES_PER_SECOND // 1000
+
+
+@pytest.mark.parametrize(
+    ("tails", "due"),
+    [
+        ([], set()),
+        ([Tail(0, REPLAYED, 0)], set()),
+        ([Tail(0, REPLAYED + 1, 0)], {0}),
+        # All share the time, and the longest goes first.
+        ([Tail(0, REPLAYED // 2, 0), Tail(1, REPLAYED // 2 + 2, 0)], {1}),
+        ([Tail(number, REPLAYED // 2, 0) for number in range(4)], {0, 1}),
+        # A snapshot that is large beside what was written waits.
+        ([Tail(0, REPLAYED + 1, 2 * (REPLAYED + 1) // policy.SNAPSHOT_ENTRY_BYTES)], {0}),
+        ([Tail(0, REPLAYED + 1, 3 * REPLAYED // policy.SNAPSHOT_ENTRY_BYTES)], set()),
+        # Where nothing is loaded, the log says how large it may be.
+        ([Tail(0, REPLAYED + 1, -1, 4 * REPLAYED)], {0}),
+        ([Tail(0, REPLAYED + 1, -1, 5 * REPLAYED)], set()),
+    ],
+)
+def test_snapshots_are_due_where_a_replay_would_take_too_long(tails, due):
+    assert policy.snapshots_due(tails, CONFIG) == due
+    assert policy.snapshots_due(tails, MaintenanceConfig(snapshots=False)) == set()
+    assert policy.snapshots_due(tails, MaintenanceConfig(snapshot_replay_ms=10**9)) == set()
+
+
+def test_a_number_of_bytes_is_that_of_each_log():
+    config = MaintenanceConfig(snapshot_tail_bytes=5000)
+    tails = [Tail(0, 4999, 0), Tail(1, 5000, 10**9), Tail(2, 2**40, 0)]
+    assert policy.snapshots_due(tails, config) == {1, 2}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_snapshots_leave_is_replayed_in_time(seed):
+    draw = random.Random(seed)
+    tails = [
+        Tail(number, int(REPLAYED * draw.random() ** 3), draw.randrange(2_000_000))
+        for number in range(draw.randrange(60))
+    ]
+    due = policy.snapshots_due(tails, CONFIG)
+    worth = {tail.number for tail in tails if tail.bytes * policy.SNAPSHOT_TIMES_MAX >= tail.snapshot_bytes}
+    left = sum(tail.bytes for tail in tails if tail.number not in due)
+    assert due <= worth
+    assert left <= REPLAYED or due == worth
+    # Not one more than that takes, and the longest.
+    chosen = [tail.bytes for tail in tails if tail.number in due]
+    assert not chosen or left + min(chosen) > REPLAYED
+    assert all(tail.bytes <= min(chosen) for tail in tails if chosen and tail.number in worth - due)
 
 
 @pytest.mark.parametrize(("snapshot", "loses"), [(-1, False), (0, True), (199, True), (200, False), (250, False)])

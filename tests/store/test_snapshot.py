@@ -423,6 +423,26 @@ def test_a_close_writes_one_when_it_is_worth_its_while(path):
         assert files(path)[0].stat().st_mtime_ns == before
 
 
+def test_a_close_writes_one_where_a_replay_would_take_too_long(path):
+    # 300 KB are replayed in a millisecond, by all logs together.
+    slow = MaintenanceConfig(snapshot_replay_ms=1)
+    groups = [f"g{number}" for number in range(40)]
+    with open_store(path, maintenance=slow, partitions=4) as store:
+        for number in range(2000):
+            store.commit_one(groups[number % 40], "t", 0, number)
+        small = [store._open_core.number_of(group) for group in groups]
+    assert files(path) == []
+    with open_store(path, maintenance=slow, partitions=4) as store:
+        for number in range(5000):
+            store.commit_one(groups[0], "t", 0, number)
+        wanted = digests(store)
+    # The longest of them is enough.
+    assert [file.parent.name for file in files(path)] == [f"{TOPIC}-{small[0]}"]
+    with open_store(path, partitions=4) as store:
+        assert digests(store) == wanted
+        assert store.progress().bytes < 300_000
+
+
 def test_one_that_cannot_be_written_keeps_nothing_from_being_closed(path, caplog):
     fs = FaultFileSystem(path.parent)
     due = MaintenanceConfig(snapshot_tail_bytes=4096)
