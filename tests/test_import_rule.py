@@ -41,6 +41,7 @@ ON_EXECUTORS = {
     "_native.replay",
     "_native.rewriting",
     "_native.scan",
+    "_native.snapshot",
 }
 EVERYTHING = {*STORE, *EXECUTORS, "", "spark", "cli", "manager", "coordinator", "protocol", "server", "topics"}
 

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from offsetlog.spark.source import OffsetlogDataSource
+from offsetlog.spark.source import register
 
 WORKER_MIB_MAX = 512
 
@@ -36,7 +36,7 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
-    made.dataSource.register(OffsetlogDataSource)
+    register(made)
     try:
         yield made
     finally:

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "state/run.h"
 
 int ol_state_create(ol_state *state, ol_error *error) {
     memset(state, 0, sizeof *state);
@@ -19,6 +20,7 @@ void ol_state_destroy(ol_state *state) {
     if (state->pending != NULL) ol_pending_destroy(state->pending);
     if (state->group_records != NULL) ol_group_records_destroy(state->group_records);
     if (state->table != NULL) ol_table_destroy(state->table);
+    ol_run_effects_destroy(state->effects);
     memset(state, 0, sizeof *state);
 }
 
@@ -126,6 +128,10 @@ static int apply_group_record(ol_state *state, const ol_change *change, ol_error
     return OL_OK;
 }
 
+static int record_removed(ol_state *state, const ol_change *change, ol_error *error) {
+    return state->effects == NULL ? OL_OK : ol_run_record_removed(state->effects, change, error);
+}
+
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
     switch (change->kind) {
         case OL_CHANGE_POSITION:
@@ -133,12 +139,12 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
         case OL_CHANGE_POSITION_TOMBSTONE:
             ol_table_remove(state->table, &change->name, change->partition,
                             change->value.log_offset);
-            return OL_OK;
+            return record_removed(state, change, error);
         case OL_CHANGE_GROUP_RECORD:
             return apply_group_record(state, change, error);
         case OL_CHANGE_GROUP_RECORD_TOMBSTONE:
             ol_group_records_remove(state->group_records, change->group_record.key);
-            return OL_OK;
+            return record_removed(state, change, error);
         case OL_CHANGE_NONE:
             state->unknown_records++;
             return OL_OK;
@@ -170,6 +176,10 @@ static int apply_control(ol_state *state, const ol_batch *batch, const ol_state_
         if (status != OL_OK) return status;
         if (share == NULL || record.offset < share->until) {
             ol_state_end_transaction(state, batch->producer_id, type);
+            if (state->effects != NULL) {
+                status = ol_run_record_end(state->effects, batch->producer_id, type, error);
+                if (status != OL_OK) return status;
+            }
         }
         status = ol_records_next(records, &record, error);
     }
@@ -181,6 +191,7 @@ static bool is_shared(const ol_state_share *share, const ol_record *record) {
     ol_error damage;
     if (share == NULL) return true;
     if (record->offset >= share->until) return false;
+    if (share->shard.count <= 1) return true;
     if (ol_key_decode(record->key, &key, &damage) != OL_OK) return share->shard.number == 0;
     return ol_key_shard_has(&share->shard, &key);
 }
@@ -234,6 +245,12 @@ int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_
     }
     ol_records_close(&records);
     return status;
+}
+
+uint64_t ol_state_memory_usage(const ol_state *state) {
+    return ol_table_memory_total(state->table) + ol_pending_memory_usage(state->pending) +
+           ol_group_records_memory_usage(state->group_records) +
+           (state->effects == NULL ? 0 : ol_run_effects_memory_usage(state->effects));
 }
 
 void ol_state_digest(const ol_state *state, bool physical, ol_digest *digest) {

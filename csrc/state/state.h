@@ -19,12 +19,16 @@
 #include "state/pending.h"
 #include "table/table.h"
 
+/* What the run of a log did to the state before it; see state/run. */
+typedef struct ol_run_effects ol_run_effects;
+
 typedef struct ol_state {
     ol_table *table;
     ol_pending *pending;
     ol_group_records *group_records;
     int32_t value_version_max;      /* highest version of an applied offset value; -1: none */
     uint64_t unknown_records;       /* records of unknown kind, passed over */
+    ol_run_effects *effects;        /* NULL unless this is the state of a run */
 } ol_state;
 
 int ol_state_create(ol_state *state, ol_error *error) OL_NODISCARD;
@@ -104,6 +108,9 @@ int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_
 static inline bool ol_state_is_no_damage(int status) {
     return status == OL_NO_MEMORY || status == OL_IO;
 }
+
+/* Bytes as allocated, in constant time but for the producers that are open. */
+uint64_t ol_state_memory_usage(const ol_state *state);
 
 /* The three sums of the digest: positions, group records, pending values (docs/digest.md). */
 typedef struct ol_digest {

@@ -261,3 +261,10 @@ void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory) {
                    ol_string_pool_unused(&table->string_pool) +
                    ol_cell_extras_unused(&table->cell_extras);
 }
+
+uint64_t ol_table_memory_total(const ol_table *table) {
+    ol_table_memory memory;
+    ol_table_memory_usage(table, &memory);
+    return memory.cells + memory.pairs + memory.pair_hash + memory.chunks + memory.strings +
+           memory.side;
+}

@@ -215,6 +215,7 @@ typedef struct ol_table_memory {
     uint64_t free;              /* part of all the above: allocated but unused bytes */
 } ol_table_memory;
 void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory);
+uint64_t ol_table_memory_total(const ol_table *table);      /* their sum */
 
 /* Walks everything and asserts every invariant; O(n), for tests. */
 void ol_table_verify(const ol_table *table);

@@ -560,12 +560,16 @@ cdef extern from "format/key_shard.h" nogil:
         c_bool by_group
 
 cdef extern from "state/state.h" nogil:
+    ctypedef struct ol_run_effects:
+        pass
+
     ctypedef struct ol_state:
         ol_table *table
         ol_pending *pending
         ol_group_records *group_records
         int32_t value_version_max
         uint64_t unknown_records
+        ol_run_effects *effects
 
     ctypedef struct ol_refusal:
         void (*report)(void *context, const ol_batch *batch, const ol_error *error) noexcept nogil
@@ -586,6 +590,12 @@ cdef extern from "state/state.h" nogil:
     int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
                              const ol_decompressor *decompressor, const ol_refusal *refused, ol_error *error) noexcept
     void ol_state_digest(const ol_state *state, bint physical, ol_digest *digest) noexcept
+    uint64_t ol_state_memory_usage(const ol_state *state) noexcept
+
+
+cdef extern from "state/run.h" nogil:
+    int ol_run_create(ol_state *state, ol_error *error) noexcept
+    int ol_run_join(ol_state *earlier, const ol_state *later, ol_error *error) noexcept
 
 
 cdef extern from "partition/partition.h" nogil:

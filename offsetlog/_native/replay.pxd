@@ -1,5 +1,5 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from offsetlog._native.csrc cimport (
     atomic_flag_value,
@@ -46,10 +46,14 @@ cdef class Replay:
     cdef batch_row *rows
     cdef size_t row_count
     cdef size_t row_capacity
+    cdef uint64_t memory_max            # 0: no bound
+    cdef bint is_joined
 
     cdef int open_scan(self, ol_file_scan *scan, path, int64_t position) except -1
     cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil
     cdef int apply_batch(self, const ol_batch *batch, ol_producers_change *change, ol_error *error) noexcept nogil
+    cdef int check_memory(self, ol_error *error) noexcept nogil
+    cdef int require_producers(self) except -1
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil

@@ -60,10 +60,13 @@ from offsetlog._native.csrc cimport (
     ol_slice,
     ol_slice_of,
     ol_state,
+    ol_run_create,
+    ol_run_join,
     ol_state_apply_share,
     ol_state_create,
     ol_state_destroy,
     ol_state_digest,
+    ol_state_memory_usage,
     ol_table_count,
     ol_table_cursor,
     ol_table_group_hash,
@@ -94,6 +97,11 @@ BATCH_FIELDS = [
     ("leader_epoch", "=i4"),
     ("magic", "=i4"),
 ]
+
+
+# After how many batches the memory of a state is looked at.
+cdef enum:
+    BATCHES_A_LOOK = 256
 
 
 cdef object _failure(const ol_error *error):
@@ -207,7 +215,8 @@ cdef class Replay:
         self.rows = NULL
 
     def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None,
-                 StopFlag stop=None, *, uint32_t bucket=0, uint32_t buckets=1, bint by_group=False):
+                 StopFlag stop=None, *, uint32_t bucket=0, uint32_t buckets=1, bint by_group=False, bint run=False,
+                 uint64_t memory_max=0):
         """Begins with an empty state; CapacityError where there is no memory for it.
 
         Of `buckets` shares of the positions (`by_group`: of the groups, with all their records) only one is taken, so that
@@ -215,6 +224,9 @@ cdef class Replay:
 
         Of a view (`log_view`) the paths are its segments', whatever lies there by now; the view stays open meanwhile.
         Once `stop` is set, what is applied ends soon with ClosedError, and the replay is of no use any more.
+
+        A `run` begins anywhere in the log, and is joined to what stands before it (`join`).  A state that takes more than
+        `memory_max` bytes (0: no bound) ends `apply` with CapacityError, and the replay is of no use any more.
         """
         cdef ol_error error
         if self.state.table != NULL:
@@ -229,7 +241,11 @@ cdef class Replay:
         if bucket >= buckets:
             raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
         self.share.shard.number, self.share.shard.count, self.share.shard.by_group = bucket, buckets, by_group
-        check(ol_state_create(&self.state, &error), &error)
+        self.memory_max = memory_max
+        if run:
+            check(ol_run_create(&self.state, &error), &error)
+        else:
+            check(ol_state_create(&self.state, &error), &error)
 
     def __dealloc__(self):
         ol_state_destroy(&self.state)
@@ -277,6 +293,11 @@ cdef class Replay:
         if status == OL_OK:
             status = ol_producers_apply(&self.producers, batch, change, error)
         return status
+
+    cdef int check_memory(self, ol_error *error) noexcept nogil:
+        if self.memory_max == 0 or ol_state_memory_usage(&self.state) <= self.memory_max:
+            return OL_OK
+        return ol_fail(error, OL_NO_MEMORY, "the state takes more than %llu bytes", <unsigned long long>self.memory_max)
 
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
         # The header of a wrapper of magic 0 or 1 does not say how many messages are in it, and none how many are below `until`.
@@ -330,6 +351,10 @@ cdef class Replay:
                 return status
             self.next_offset = batch.last_offset + 1
             self.batches += 1
+            if self.batches % BATCHES_A_LOOK == 0:
+                status = self.check_memory(error)
+                if status != OL_OK:
+                    return status
             if change.aborted:
                 return OL_OK
 
@@ -426,11 +451,46 @@ cdef class Replay:
         finally:
             ol_file_scan_close(&scan)
 
+    def join(self, Replay later not None):
+        """Applies what a later run of the same log, of the same share, led to; that stays as it is.
+
+        Afterwards this is what it would be had it applied the batches of both, but for the producers' state, which is not
+        known any more.  Nothing else may change either of them meanwhile.
+
+        Raises:
+            InvalidArgumentError: `later` is no run.
+            CapacityError: there is no memory; this replay is of no use any more.
+        """
+        cdef ol_error error
+        cdef int status
+        if later.state.effects == NULL or later is self:
+            raise InvalidArgumentError("only a run can be joined to what stands before it")
+        with nogil:
+            status = ol_run_join(&self.state, &later.state, &error)
+        check(status, &error)
+        self.is_joined = True
+        if later.batches > 0:
+            self.next_offset = later.next_offset
+        self.batches += later.batches
+        self.records += later.records
+        self.records_below += later.records_below
+
     # ------------------------------------------------------------------------------------------------ the state
+
+    cdef int require_producers(self) except -1:
+        if self.is_joined:
+            raise InternalError("the producers of joined runs are not known")
+        return 0
 
     def producers_now(self):
         """Returns the producers' state as `parse_producer_snapshot` does."""
+        self.require_producers()
         return _producers_of(&self.producers)
+
+    @property
+    def memory(self):
+        """How many bytes the state takes."""
+        return ol_state_memory_usage(&self.state)
 
     @property
     def position_count(self):
@@ -475,6 +535,7 @@ cdef class Replay:
         cdef int64_t begun
         cdef list found = []
         cdef set groups
+        self.require_producers()
         for index in range(self.producers.slot_count):
             each = &self.producers.slots[index]
             if each.producer_id < 0 or each.transaction_first_offset < 0:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from offsetlog.spark.listener import OffsetCommitListener
     from offsetlog.spark.positions import source_topic, starting_offsets
     from offsetlog.spark.sink.writer import commit_batch
-    from offsetlog.spark.source import OffsetlogDataSource
+    from offsetlog.spark.source import OffsetlogDataSource, register
 
 __all__ = [
     "OffsetCommitListener",
@@ -20,6 +20,7 @@ __all__ = [
     "commit_batch",
     "import_checkpoint",
     "read_checkpoint",
+    "register",
     "source_topic",
     "starting_offsets",
 ]
@@ -30,6 +31,7 @@ _MODULES = {
     "commit_batch": "offsetlog.spark.sink.writer",
     "import_checkpoint": "offsetlog.spark.checkpoints",
     "read_checkpoint": "offsetlog.spark.checkpoints",
+    "register": "offsetlog.spark.source",
     "source_topic": "offsetlog.spark.positions",
     "starting_offsets": "offsetlog.spark.positions",
 }

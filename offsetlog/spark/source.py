@@ -5,9 +5,11 @@ Only chooses; what reads is in `offsetlog.spark.scan`, what writes in `offsetlog
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from offsetlog.errors import ConfigError
@@ -16,9 +18,18 @@ from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import RefusedStreamReader, StreamReader, make_stream_reader
 from offsetlog.spark.scan.views import full_schema, spark_schema
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class OffsetlogDataSource(DataSource):
-    """Logs of committed positions, Kafka's or ours, as DataFrames; see docs/spark.md."""
+    """Logs of committed positions, Kafka's or ours, as DataFrames; see docs/spark.md.
+
+    Attributes:
+        default_parallelism: of the cluster; 0 where `register` did not set it.
+    """
+
+    default_parallelism = 0
 
     @classmethod
     def name(cls) -> str:
@@ -31,7 +42,8 @@ class OffsetlogDataSource(DataSource):
 
     def reader(self, schema: Any) -> BatchReader:
         """Returns the reader of a batch; raises ConfigError."""
-        return make_reader(parse(self.options), schema)
+        read = replace(parse(self.options), default_parallelism=self.default_parallelism)
+        return make_reader(read, schema)
 
     def streamReader(self, schema: Any) -> StreamReader | RefusedStreamReader:  # noqa: N802  (PySpark's name)
         """Returns the reader of a stream; where the options are wrong, one that raises ConfigError as it begins."""
@@ -49,3 +61,23 @@ class OffsetlogDataSource(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802  (PySpark's name)
         """Returns the writer of a stream; raises as `offsetlog.spark.sink.writer.stream_writer`."""
         return import_module("offsetlog.spark.sink.writer").stream_writer(self.options, schema, overwrite)
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("offsetlog")` of a session this data source, planned for the session's default parallelism.
+
+    Spark plans a Python source in a process that knows nothing of the session, so that the number travels with the
+    class.  A session of Spark Connect does not give it: then the cores of the machine that plans count.
+    """
+    context = getattr(spark, "sparkContext", None)
+    source = OffsetlogDataSource
+    if context is not None:
+        # A class that no module has is sent by its value, with the number in it.
+        planned = {"default_parallelism": max(context.defaultParallelism, 1), "__doc__": OffsetlogDataSource.__doc__}
+        source = type("PlannedDataSource", (OffsetlogDataSource,), planned)
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as failure:
+        # PySpark 4.0 refuses a name that it found by itself; later ones replace it.
+        if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

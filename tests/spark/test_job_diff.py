@@ -7,7 +7,7 @@ import pytest
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition
 from offsetlog.spark.jobs import diff
-from offsetlog.spark.jobs.session import register
+from offsetlog.spark.source import register
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, TopicPartition
 from offsetlog.cli.app import run
 from offsetlog.spark.jobs import audit, lag
-from offsetlog.spark.jobs.session import register
+from offsetlog.spark.source import register
 
 from .frames import RECORDS, frame
 from .oracle_rows import record_rows

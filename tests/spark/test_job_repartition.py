@@ -30,7 +30,7 @@ from offsetlog.errors import (
     TransactionError,
 )
 from offsetlog.spark.jobs import repartition
-from offsetlog.spark.jobs.session import register
+from offsetlog.spark.source import register
 from offsetlog.spark.jobs.tasks import surveying
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,

@@ -14,7 +14,8 @@ import offsetlog
 from offsetlog import TopicPartition
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs import snapshot
-from offsetlog.spark.jobs.session import register, write_tables
+from offsetlog.spark.jobs.session import write_tables
+from offsetlog.spark.source import register
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ import pytest
 import offsetlog.verify
 from offsetlog.errors import MissingFileError
 from offsetlog.spark.jobs import verify
-from offsetlog.spark.jobs.session import register
+from offsetlog.spark.source import register
 from tests.conformance.scenarios import SCENARIOS
 from tests.spark.moving_logs import TOPIC, RandomLog
 from tests.spark.test_job_repartition import digest_of, end_transactions, surveys

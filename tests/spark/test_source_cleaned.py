@@ -289,9 +289,9 @@ def check_a_read(path: Path, view: str, end: int) -> bool:
     """Whether a read told something; it is checked against what was there when it began."""
     try:
         if view == "past":
-            assert told(rows_of(path, view="offsets", at=f"offset:{end}", buckets=2)) == state_below(end)
+            assert told(rows_of(path, view="offsets", at=f"offset:{end}", minPartitions=3)) == state_below(end)
             return True
-        rows = rows_of(path, view=view, buckets=2)
+        rows = rows_of(path, view=view, minPartitions=3)
     except (errors.HistoryError, errors.StorageError):
         # A cleaner may be faster than a reader; but what it leaves is no damage.
         return False

@@ -23,18 +23,18 @@ def by_slot(rows: list[Row]) -> list[Row]:
 
 
 @every_scenario
-@pytest.mark.parametrize("buckets", [1, 3])
-def test_offsets_are_those_the_broker_answered(scenario: Scenario, buckets: int) -> None:
-    rows = by_slot(rows_of(scenario.log, view="offsets", buckets=buckets))
+@pytest.mark.parametrize("runs", [1, 3, 8])
+def test_offsets_are_those_the_broker_answered(scenario: Scenario, runs: int) -> None:
+    rows = by_slot(rows_of(scenario.log, view="offsets", minPartitions=runs))
     checks.check_offsets(rows, scenario)
     expected = oracle.offset_rows(oracle.state_of_data(scenario.log))
     assert rows == by_slot(expected)
 
 
 @every_scenario
-@pytest.mark.parametrize("buckets", [1, 3])
-def test_groups_are_those_the_broker_listed(scenario: Scenario, buckets: int) -> None:
-    rows = sorted(rows_of(scenario.log, view="groups", buckets=buckets), key=lambda row: row["group"])
+@pytest.mark.parametrize("runs", [1, 3, 8])
+def test_groups_are_those_the_broker_listed(scenario: Scenario, runs: int) -> None:
+    rows = sorted(rows_of(scenario.log, view="groups", minPartitions=runs), key=lambda row: row["group"])
     if scenario in having("groups.tsv", "groups.json"):
         checks.check_groups(rows, scenario)
     expected = oracle.group_rows(oracle.state_of_data(scenario.log))

@@ -51,7 +51,7 @@ def batches_of(log: Path) -> list[Row]:
 def pieces(view: str) -> list[dict[str, int]]:
     """Options that divide a view in different ways."""
     if view in ("history", "offsets", "groups"):
-        return [{"buckets": 1}, {"buckets": 3}]
+        return [{"minPartitions": 1}, {"minPartitions": 3}]
     return [{"splitBytes": 1}, {"splitBytes": 2000}, {}]
 
 
@@ -76,7 +76,7 @@ def test_a_corrupt_batch(log: Path, which: int, size: int) -> None:
     whole = rows_of(log, view="records")
     flip(segment_of(log, batch), batch["position"] + batch["size"] - 3)
     for view in VIEWS:
-        options = {"splitBytes": size} if view in ("records", "commits") else {"buckets": 2}
+        options = {"splitBytes": size} if view in ("records", "commits") else {"minPartitions": 3}
         with pytest.raises(errors.CorruptionError) as caught:
             rows_of(log, view=view, **options)
         assert (caught.value.path, caught.value.position) == (str(segment_of(log, batch)), batch["position"])

@@ -70,6 +70,7 @@ def test_moments(text: str, moment: Moment) -> None:
         ({"path": "/x", "splitBytes": "0"}, "splitBytes='0' is no number of bytes above 0"),
         ({"path": "/x", "splitBytes": "64q"}, "splitBytes='64q'"),
         ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' is not within 1"),
+        ({"path": "/x", "minPartitions": "0"}, "minPartitions='0' is not within 1"),
         ({"path": "/x", "buckets": "2"}, "buckets='2' is for offsets, groups, history"),
         ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' is no list"),
         ({"path": "/x", "columns": "group,group"}, "is no list of different columns"),
@@ -165,7 +166,7 @@ def test_a_partition_and_a_segment_are_read_by_themselves() -> None:
     assert rows_of(directory / segment, view="records") == [row for row in mine if row["segment"] == segment]
     assert rows_of(LOG, view="records", partitions=f"{number}") == mine
     for view in ("offsets", "history"):
-        found = rows_of(directory / segment, view=view, buckets=2)
+        found = rows_of(directory / segment, view=view, minPartitions=3)
         assert {row["log_partition"] for row in found} == {number}
 
 

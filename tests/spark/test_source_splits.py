@@ -116,7 +116,7 @@ def test_every_core_has_a_piece_that_is_worth_it(
             )
         )
     size = sum(file.stat().st_size for file in tmp_path.rglob("*.log"))
-    monkeypatch.setattr("offsetlog.spark.scan.plan.parallelism", lambda: cores)
+    monkeypatch.setattr("offsetlog.spark.scan.plan.parallelism", lambda read: cores)
     pieces = splits_of(tmp_path)
     # Four mebibytes are the least that a core is woken for.
     assert 8 << 20 < size < 16 << 20
@@ -171,11 +171,11 @@ def test_filters_and_columns(log: Path) -> None:
     ):
         assert rows_of(log, **options, splitBytes=500) == [row for row in whole if fits(row)]
         positions = rows_of(log, view="offsets")
-        kept = rows_of(log, view="offsets", buckets=2, **options)
+        kept = rows_of(log, view="offsets", minPartitions=3, **options)
         assert sorted(kept, key=str) == sorted((row for row in positions if fits(row)), key=str)
     narrow = rows_of(log, columns="offset, outcome", splitBytes=900)
     assert narrow == [{"offset": row["offset"], "outcome": row["outcome"]} for row in whole]
-    assert rows_of(log, view="offsets", columns="offset", group="a", buckets=2)[0].keys() == {"offset"}
+    assert rows_of(log, view="offsets", columns="offset", group="a", minPartitions=3)[0].keys() == {"offset"}
 
 
 @pytest.mark.parametrize("name", ["group", "topic"])
@@ -249,7 +249,7 @@ def test_the_state_of_a_moment_is_that_of_the_store(tmp_path: Path) -> None:
         stamps = sorted({row["timestamp"] for row in rows_of(path, view="records")})
         end = rows_of(path, view="records")[-1]["log_offset"] + 1
         for offset in (0, 1, 57, 200, end):
-            found = rows_of(path, view="offsets", at=f"offset:{offset}", buckets=2)
+            found = rows_of(path, view="offsets", at=f"offset:{offset}", minPartitions=3)
             told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
             assert told == state_of(store, offset)
         for stamp in (stamps[0] - 1, stamps[0], stamps[len(stamps) // 2], stamps[-1], stamps[-1] + 5):
@@ -386,7 +386,7 @@ def test_a_log_that_is_written_to_and_cleaned_is_read_whole(tmp_path: Path) -> N
                 assert last == {number % 20: number for number in range(180, 200)}
                 offsets = [row["log_offset"] for row in found]
                 assert offsets == sorted(set(offsets))
-                rows = rows_of(path, view="offsets", buckets=2)
+                rows = rows_of(path, view="offsets", minPartitions=3)
                 assert {row["partition"]: row["offset"] for row in rows if row["group"] == "still"} == last
         finally:
             stop.set()

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_replaceable
-from offsetlog.spark.source import OffsetlogDataSource
+from offsetlog.spark.source import register
 
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
@@ -93,16 +92,6 @@ def _check_worker_python(master: str, settings: Mapping[str, str]) -> None:
         f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON does not name it; set "
         "PYSPARK_PYTHON to its path on the workers (or give --conf spark.pyspark.python=PATH)"
     )
-
-
-def register(spark: SparkSession) -> None:
-    """Makes `spark.read.format("offsetlog")` work, where the package that PySpark looks for is not on its path."""
-    try:
-        spark.dataSource.register(OffsetlogDataSource)
-    except AnalysisException as failure:
-        # PySpark 4.0 refuses a name that it found by itself; later ones replace it.
-        if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
 
 
 def read_view(

@@ -12,7 +12,7 @@ from offsetlog.errors import CorruptionError, OffsetLogError
 from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.options import ReadOptions
-from offsetlog.spark.scan.plan import BUCKETED, Split, Task, open_source, plan, problem_of, tasks_of
+from offsetlog.spark.scan.plan import KEYED_BY_TASK, Split, Task, open_source, plan, problem_of, tasks_of
 from offsetlog.spark.scan.runs import Found, RunReader
 from offsetlog.spark.scan.states import BucketReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
@@ -56,7 +56,7 @@ def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> It
     """Yields the batches of a split, with exactly the columns of a pyarrow.Schema; raises as `BatchReader.read`."""
     columns = [name for name in schema.names if name != PROBLEM]
     found: Iterator[Found]
-    if read.view in BUCKETED:
+    if read.view in KEYED_BY_TASK:
         found = BucketReader(files, split, read, columns).found()
     else:
         found = RunReader(files, split, read, read.view, columns).found()

@@ -21,6 +21,8 @@ Entries = npt.NDArray[np.int64]
 
 #: How many entries of an index are tried before the segment is walked from its start.
 _ENTRY_TRIES = 4
+#: How far from a place a batch is near it.
+_NEAR_BYTES = 2**16
 #: The first bytes of a batch of any format are its base offset and its length.
 _HEAD_SIZE = 12
 _NO_LENGTH = bytes(4)
@@ -85,6 +87,28 @@ def seek(files: Files, segment: Segment, offset: int) -> int:
         if found is not None and segment.base_offset <= found[0] <= named:
             return int(position)
     return 0
+
+
+def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int] | None:
+    """Returns (file position, base offset) of a batch about a position of a segment, None where no whole one is found.
+
+    At or before the position, from the index where that is dense enough, by walking over headers where it is not.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    entries = index_entries(files, segment)
+    entries = entries[entries[:, 1] <= position]
+    start = 0
+    for named, place in entries[-_ENTRY_TRIES:][::-1].tolist():
+        found = batch_at(segment.path, place, file_system=files.native)
+        if found is not None and segment.base_offset <= found[0] <= named:
+            start = int(place)
+            break
+    if start == 0 or position - start > _NEAR_BYTES:
+        start = skim(segment.path, position=start, limit=position, file_system=files.native).position
+    batch = batch_at(segment.path, start, file_system=files.native)
+    return None if batch is None else (start, batch[0])
 
 
 # --------------------------------------------------------------------------------------------------------------- places

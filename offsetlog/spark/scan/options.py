@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from pyspark import SparkContext
+
 from offsetlog.errors import ConfigError
 
 VIEWS = ("commits", "history", "offsets", "groups", "records", "batches")
@@ -21,6 +23,8 @@ RANGED = frozenset({"commits", "history", "records", "batches"})
 KEYED = frozenset({"commits", "history", "offsets", "records"})
 
 SPLIT_BYTES = 128 * 2**20
+#: What `minPartitions` is at most.
+PIECES_MAX = 1_000_000
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 #: What stands in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
@@ -28,7 +32,7 @@ EARLIEST, LATEST = -2, -1
 
 BATCH_NAMES = (
     "path", "view", "at", "partitions", "startingOffset", "endingOffset", "columns", "group", "topic", "partition",
-    "splitBytes", "buckets", "mode", "pushdown",
+    "splitBytes", "minPartitions", "buckets", "mode", "pushdown",
 )  # fmt: skip
 STREAM_NAMES = (
     "path", "view", "partitions", "columns", "group", "topic", "partition", "splitBytes", "mode",
@@ -69,7 +73,9 @@ class ReadOptions:
         topic: the only topic.
         partition: the only partition of topics, -1 for all.
         split_bytes: about how much of the log a task reads.
-        buckets: into how many the keys of a partition are divided; 0 chooses.
+        partitions_min: into how many pieces the log is divided at least; 0 chooses.
+        default_parallelism: of the cluster, 0 where it is not known.
+        buckets: into how many the keys of a partition are divided, for the history; 0 chooses.
         permissive: whether damage becomes rows instead of a failure.
         pushdown: whether Spark's filters are asked for.
         starting_offsets: of a stream: "earliest", "latest", or log offsets, EARLIEST and LATEST among them.
@@ -90,6 +96,8 @@ class ReadOptions:
     topic: str | None = None
     partition: int = -1
     split_bytes: int = SPLIT_BYTES
+    partitions_min: int = 0
+    default_parallelism: int = 0
     buckets: int = 0
     permissive: bool = False
     pushdown: bool = False
@@ -128,6 +136,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
         topic=given.get("topic"),
         partition=_number(given, "partition", -1, 0, PARTITION_MAX),
         split_bytes=parse_size("splitBytes", given["splitBytes"]) if "splitBytes" in given else SPLIT_BYTES,
+        partitions_min=_number(given, "minPartitions", 0, 1, PIECES_MAX),
         buckets=_number(given, "buckets", 0, 1, 4096),
         permissive=_choice(given, "mode", ("failfast", "permissive"), "failfast") == "permissive",
         pushdown=_flag(given, "pushdown", default=False),
@@ -337,6 +346,13 @@ def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
     return None
 
 
-def parallelism() -> int:
-    """Returns how many cores are taken into account where Spark does not tell: those of this machine."""
-    return os.cpu_count() or 1
+def parallelism(read: ReadOptions) -> int:
+    """Returns how many tasks the cluster runs at a time: its default parallelism, as far as that is known.
+
+    Spark plans a Python source in a process that has no SparkContext; `offsetlog.spark.register` gives the number to
+    the source.  Where nobody did, it is the number of cores of the machine that plans.
+    """
+    if read.default_parallelism:
+        return read.default_parallelism
+    context = SparkContext._active_spark_context
+    return max(context.defaultParallelism, 1) if context is not None else os.cpu_count() or 1

@@ -28,10 +28,10 @@ from offsetlog.spark.scan.files import (
 )
 from offsetlog.spark.scan.options import OFFSET_MAX, Moment, ReadOptions, bound_of, moment_of, parallelism
 
-#: Views of which a task reads all records of some keys.
-BUCKETED = frozenset({"offsets", "groups", "history"})
-#: How many splits of a log one bucket of its keys stands for: of the state little is kept, of the history all.
-_SPLITS_A_BUCKET = {"offsets": 8, "groups": 8, "history": 2}
+#: Views of which a task needs all records of a key.
+KEYED_BY_TASK = frozenset({"offsets", "groups", "history"})
+#: How many splits of a log one bucket of its keys stands for, where all records of the keys are kept.
+_SPLITS_A_BUCKET = 2
 #: How many buckets are made where none are asked for.
 _BUCKETS_MAX = 64
 #: What is less than this is not divided among tasks, unless splits are asked to be smaller.
@@ -72,6 +72,7 @@ class Split:
         bucket: of `buckets`.
         buckets: into how many shares the keys are divided.
         segments: what was listed, where a bucket is read.
+        threads: how many runs of the log are read at a time, where the state is read.
         is_single_file: whether a segment is read by itself.
     """
 
@@ -83,6 +84,7 @@ class Split:
     bucket: int = 0
     buckets: int = 1
     segments: tuple[Segment, ...] = ()
+    threads: int = 1
     is_single_file: bool = False
 
     @property
@@ -144,10 +146,13 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         OffsetOutOfRangeError, InvalidArgumentError: the moment asked for cannot be.
     """
     _refuse_future(source, read)
-    if read.view not in BUCKETED:
+    if read.view not in KEYED_BY_TASK:
         # A core without work is worse than a small split; behind that every task costs Spark's worker some 50 ms.
-        fair = sum(listing.size for listing in source.listings) // parallelism()
-        read = replace(read, split_bytes=min(read.split_bytes, max(fair, _SPLIT_BYTES_MIN)))
+        total = sum(listing.size for listing in source.listings)
+        fair = max(total // parallelism(read), _SPLIT_BYTES_MIN)
+        if read.partitions_min:
+            fair = min(fair, max(total // read.partitions_min, 1))
+        read = replace(read, split_bytes=min(read.split_bytes, fair))
     return [split for listing in source.listings for split in _plan_partition(source, listing, read)]
 
 
@@ -156,7 +161,10 @@ def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
 
     A log of fifty partitions of which each is small is not worth fifty tasks.
     """
-    enough = max(sum(split.size for split in splits) // (4 * parallelism()), _TASK_BYTES)
+    total = sum(split.size for split in splits)
+    enough = max(total // (4 * parallelism(read)), _TASK_BYTES)
+    if read.partitions_min:
+        enough = min(enough, total // read.partitions_min)
     tasks: list[Task] = []
     batch: list[Split] = []
     size = 0
@@ -175,7 +183,7 @@ def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions
         listing = listing if left == ATTEMPTS - 1 else list_again(source.files, listing)
         try:
             horizon = find_horizon(source, listing, read)
-            return (_buckets if read.view in BUCKETED else _runs)(source, listing, horizon, read)
+            return _DIVISIONS.get(read.view, _runs)(source, listing, horizon, read)
         except MissingFileError:
             if left == 0 or listing.directory is None:
                 raise
@@ -216,7 +224,33 @@ def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -
     return now if offset is None else horizon_at_offset(source.files, listing, now, offset)
 
 
-# -------------------------------------------------------------------------------------------------------------- buckets
+# ----------------------------------------------------------------------------------------------------------------- keys
+
+
+def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
+    """One task reads a partition once, on as many threads as there are cores for it.
+
+    Spark lets a source add no shuffle, and without one a second task would have to read everything again.
+    """
+    if not listing.segments:
+        return []
+    split = Split(
+        number=listing.number,
+        place=listing.place,
+        horizon=horizon,
+        segments=listing.segments,
+        threads=_thread_count(listing.size, sum(each.size for each in source.listings), read),
+        is_single_file=listing.directory is None,
+    )
+    return [split]
+
+
+def _thread_count(size: int, total: int, read: ReadOptions) -> int:
+    """The partition's part of the cluster's cores, by its part of the bytes."""
+    if read.partitions_min:
+        return max(1, -(-read.partitions_min * size // max(total, 1)))
+    part = -(-parallelism(read) * size // max(total, 1))
+    return max(1, min(part, size // _SPLIT_BYTES_MIN))
 
 
 def _buckets(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
@@ -238,10 +272,11 @@ def _buckets(source: Source, listing: PartitionListing, horizon: Horizon, read: 
 
 
 def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
-    needed = -(-size // (_SPLITS_A_BUCKET[read.view] * read.split_bytes))
+    needed = -(-size // (_SPLITS_A_BUCKET * read.split_bytes))
     # Every bucket reads the whole partition again, which pays where there is something to decode.
-    spread = -(-parallelism() // partitions) if size > min(read.split_bytes, _SPLIT_BYTES_MIN) else 1
-    return max(1, min(max(needed, spread), _BUCKETS_MAX))
+    spread = -(-parallelism(read) // partitions) if size > min(read.split_bytes, _SPLIT_BYTES_MIN) else 1
+    asked = -(-read.partitions_min // partitions)
+    return max(1, asked, min(max(needed, spread), _BUCKETS_MAX))
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs
@@ -341,3 +376,6 @@ def boundaries(files: Files, segment: Segment, start: int, stop: int, every: int
 def problem_of(failure: OffsetLogError) -> str:
     """Returns what the column `problem` says: the kind of failure, what happened, file and position."""
     return f"{type(failure).__name__}: {failure}"
+
+
+_DIVISIONS = {"offsets": _state, "groups": _state, "history": _buckets}

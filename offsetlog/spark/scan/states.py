@@ -1,9 +1,9 @@
-"""Reads all records of a bucket of keys of one partition: its committed positions, its groups, its history."""
+"""Reads one partition as a whole: its committed positions, its groups, the history of a bucket of its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +12,21 @@ import pyarrow.compute as pc
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.replay import Replay
 from offsetlog._native.scan import PositionScan, SegmentScan, batch_at, used_until
+from offsetlog._native.snapshot import StopFlag
 from offsetlog.directory.listing import group_rows
 from offsetlog.directory.segments import SEGMENT
-from offsetlog.errors import CorruptionError, HistoryError, MissingFileError, OffsetLogError, StorageError
+from offsetlog.errors import (
+    CapacityError,
+    CorruptionError,
+    HistoryError,
+    MissingFileError,
+    OffsetLogError,
+    StorageError,
+)
 from offsetlog.spark.scan.bounds import end_of, seek
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, list_again
 from offsetlog.spark.scan.history import NEEDED, effective_offsets
+from offsetlog.spark.scan.joined_runs import replay_joined
 from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of
 from offsetlog.spark.scan.plan import Split
 from offsetlog.spark.scan.runs import ROWS, Found, is_rolled_space, outcomes_within
@@ -25,6 +34,10 @@ from offsetlog.spark.scan.views import columns_of
 
 #: How often what was written while a partition was read is read as well.
 CATCH_UPS = 5
+#: How much memory the states of a task take at most, before what joining them adds: a worker has 512 MiB.
+STATE_BYTES_MAX = 192 * 2**20
+#: Into how many shares the keys of a partition are divided at most where its state takes more.
+SHARES_MAX = 1024
 
 
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
@@ -118,19 +131,40 @@ class BucketReader:
 
     # ------------------------------------------------------------------------------------------------ the state
 
+    def _states(self, *, by_group: bool) -> Iterator[ReplayedBucket]:
+        """Yields the state of the partition: whole, or where that takes too much memory, by shares of its keys."""
+        shares = [(self._split.bucket, self._split.buckets)]
+        while shares:
+            number, count = shares.pop()
+            self._split = replace(self._split, bucket=number, buckets=count)
+            try:
+                state = self._replayed(by_group=by_group)
+            except CapacityError:
+                if count >= SHARES_MAX:
+                    raise
+                # The halves of a share; nothing of it was yielded yet.
+                shares += [(2 * number + 1, 2 * count), (2 * number, 2 * count)]
+                continue
+            yield state
+            del state
+
+    def _begin(self, *, by_group: bool, is_run: bool = False, stop: StopFlag | None = None, runs: int = 1) -> Replay:
+        return Replay(
+            self._files.native,
+            stop=stop,
+            bucket=self._split.bucket,
+            buckets=self._split.buckets,
+            by_group=by_group,
+            run=is_run,
+            memory_max=STATE_BYTES_MAX // runs,
+        )
+
     def _replayed(self, *, by_group: bool) -> ReplayedBucket:
         for left in attempts():
             listing = self._listing()
             until = self._until(listing)
-            replay = Replay(
-                file_system=self._files.native,
-                bucket=self._split.bucket,
-                buckets=self._split.buckets,
-                by_group=by_group,
-            )
-            state = ReplayedBucket(self._split.number, self._split.place, replay)
             try:
-                self._replay(state, listing, until)
+                state = self._read_whole(listing, until, by_group=by_group)
                 if self._catch_up(state, listing):
                     self._check_is_known(state, listing, until)
                     return state
@@ -138,6 +172,20 @@ class BucketReader:
                 if left == 0 or listing.directory is None:
                     raise
         raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
+
+    def _read_whole(self, listing: PartitionListing, until: int, *, by_group: bool) -> ReplayedBucket:
+        joined = replay_joined(
+            self._files,
+            listing,
+            until,
+            self._split.threads,
+            lambda is_run, stop, runs: self._begin(by_group=by_group, is_run=is_run, stop=stop, runs=runs),
+        )
+        if joined is not None:
+            return ReplayedBucket(self._split.number, self._split.place, joined.replay, joined.refused)
+        state = ReplayedBucket(self._split.number, self._split.place, self._begin(by_group=by_group))
+        self._replay(state, listing, until)
+        return state
 
     def _catch_up(self, state: ReplayedBucket, listing: PartitionListing) -> bool:
         """Makes a state of what was cleaned while it was read the present one; False: it has to be read anew."""
@@ -209,8 +257,14 @@ class BucketReader:
         )
 
     def _offsets(self) -> Iterator[Found]:
+        for state in self._states(by_group=False):
+            yield from self._positions(state)
+            yield from self._tell(state.problems, state.refused)
+            # Its memory is needed for the next share.
+            del state
+
+    def _positions(self, state: ReplayedBucket) -> Iterator[Found]:
         read = self._read
-        state = self._replayed(by_group=False)
         asked = [name for name in ("group", "topic") if getattr(read, name) is not None]
         asked += ["partition"] if read.partition >= 0 else []
         columns = [*self._columns, *(name for name in asked if name not in self._columns)]
@@ -220,15 +274,15 @@ class BucketReader:
                 kept = kept.filter(pc.equal(kept.column(columns.index(name)), getattr(read, name)))
             if kept.num_rows:
                 yield kept.select(self._columns)
-        yield from self._tell(state.problems, state.refused)
 
     def _groups(self) -> Iterator[Found]:
-        state = self._replayed(by_group=True)
-        rows = [row for row in group_rows([state]) if self._read.group in (None, row["group"])]
-        if rows:
-            schema = columns_of("groups")
-            yield pa.RecordBatch.from_pylist(rows, schema=schema).select(self._columns)
-        yield from self._tell(state.problems, state.refused)
+        for state in self._states(by_group=True):
+            rows = [row for row in group_rows([state]) if self._read.group in (None, row["group"])]
+            if rows:
+                schema = columns_of("groups")
+                yield pa.RecordBatch.from_pylist(rows, schema=schema).select(self._columns)
+            yield from self._tell(state.problems, state.refused)
+            del state
 
     # ------------------------------------------------------------------------------------------------ the history
 

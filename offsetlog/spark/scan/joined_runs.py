@@ -1,0 +1,177 @@
+"""Reads a partition in runs, on several threads, and joins the states that they lead to: each byte is read once.
+
+The engine releases the interpreter while it applies a run and while it joins two.  What is not as it was planned, damage
+above all, ends the attempt: whoever reads the partition from its start to its end says what is wrong, and where.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from offsetlog._native.replay import Replay
+from offsetlog._native.snapshot import StopFlag
+from offsetlog.errors import CapacityError, ClosedError, CorruptionError
+from offsetlog.spark.scan.bounds import batch_near
+from offsetlog.spark.scan.files import Files, PartitionListing
+from offsetlog.spark.scan.options import OFFSET_MAX
+
+#: How many runs are read at a time at most: each has a state of its own.
+RUNS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run begins: a batch of a segment.
+
+    Attributes:
+        index: of the segment in the listing.
+        position: of the batch in it.
+        offset: the batch's base offset.
+    """
+
+    index: int
+    position: int
+    offset: int
+
+
+@dataclass(slots=True)
+class JoinedRuns:
+    """The state of all runs.
+
+    Attributes:
+        replay: as if it had applied them in their order.
+        refused: the records that a broker would not load, in log order.
+    """
+
+    replay: Replay
+    refused: list[CorruptionError] = field(default_factory=list)
+
+
+class _NotAsPlannedError(Exception):
+    """A run did not end where the next one begins."""
+
+
+def _cpu_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
+    """Returns where `count` runs of about the same size begin, the first at the start of the log; fewer where it is small.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    sizes = [segment.size if segment.base_offset < until else 0 for segment in listing.segments]
+    total = sum(sizes)
+    starts = [Start(0, 0, -1)]
+    for number in range(1, count):
+        target, index = total * number // count, 0
+        while index < len(sizes) - 1 and target >= sizes[index]:
+            target -= sizes[index]
+            index += 1
+        found = batch_near(files, listing.segments[index], target)
+        before = starts[-1].index, starts[-1].position
+        if found is not None and found[1] < until and (index, found[0]) > before:
+            starts.append(Start(index, *found))
+    return starts
+
+
+def replay_joined(
+    files: Files,
+    listing: PartitionListing,
+    until: int,
+    threads: int,
+    begin: Callable[[bool, StopFlag, int], Replay],
+) -> JoinedRuns | None:
+    """Returns the state of a partition below a log offset; None where it has to be read in one run.
+
+    Args:
+        files: where it is.
+        listing: its segments.
+        until: what stands at or above this log offset does not count.
+        threads: how many runs are read at a time, at most RUNS_MAX.
+        begin: makes the replay of a run: whether it is another than the first, what stops it, how many runs there are.
+
+    Raises:
+        CapacityError: the states take more memory than the replays may.
+        MissingFileError, StorageError: a file has gone, or cannot be read.
+    """
+    starts = cut(files, listing, until, min(threads, RUNS_MAX))
+    if len(starts) == 1:
+        return None
+    stop = StopFlag()
+    runs = [JoinedRuns(begin(number > 0, stop, len(starts))) for number in range(len(starts))]
+
+    def read(number: int) -> None:
+        try:
+            following = starts[number + 1] if number + 1 < len(starts) else None
+            _apply(runs[number], listing, starts[number], following, until)
+        except BaseException:
+            stop.set()
+            raise
+
+    with ThreadPoolExecutor(min(len(runs), _cpu_count())) as pool:
+        try:
+            _wait_for_all(pool, read, range(len(runs)))
+        except _NotAsPlannedError:
+            return None
+        except BaseException:
+            stop.set()
+            raise
+        while len(runs) > 1:
+            later = [runs[at : at + 1] for at in range(1, len(runs) + 1, 2)]
+            runs = runs[::2]
+            list(pool.map(_join, runs, later))
+    return runs[0]
+
+
+def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers: range) -> None:
+    """Waits until every run has ended, and raises what failed first by itself, and not because it was stopped."""
+    futures = [pool.submit(work, number) for number in numbers]
+    failures = [failure for future in futures if (failure := future.exception()) is not None]
+    failures.sort(key=lambda failure: isinstance(failure, ClosedError))
+    # A state that is too large is not read in one run either.
+    failures.sort(key=lambda failure: not isinstance(failure, CapacityError))
+    if failures:
+        raise failures[0]
+
+
+def _join(earlier: JoinedRuns, later: list[JoinedRuns]) -> None:
+    """Joins the run that is in `later`, if there is one, and releases its memory."""
+    while later:
+        following = later.pop()
+        earlier.replay.join(following.replay)
+        earlier.refused += following.refused
+
+
+def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: Start | None, until: int) -> None:
+    """Applies the batches from `start` up to the next run, or to the end of the partition.
+
+    Raises:
+        _NotAsPlannedError: it met damage, or did not come to the place where the next run begins.
+    """
+    last = len(listing.segments) - 1 if following is None else following.index
+    bound = until if following is None else min(following.offset, until)
+    for index in range(start.index, last + 1):
+        segment = listing.segments[index]
+        if following is None and segment.base_offset >= until:
+            break
+        if following is not None and (index, 0) == (following.index, following.position):
+            break
+        position = start.position if index == start.index else 0
+        found = run.replay.apply(segment.path, position=position, until=bound)
+        run.refused += found["refused"]
+        if found["damage"] is not None and run.replay.next_offset < until:
+            raise _NotAsPlannedError
+        if following is not None and found["position"] != _end(following, index, found["size"]):
+            raise _NotAsPlannedError
+    if following is not None and run.replay.next_offset > following.offset:
+        raise _NotAsPlannedError
+
+
+def _end(following: Start, index: int, size: int) -> int:
+    """Where a run ends in a segment of `size` bytes."""
+    return following.position if index == following.index else size

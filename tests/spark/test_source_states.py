@@ -1,0 +1,247 @@
+"""The state of a partition, read in runs at a time and joined, is that of a read from its start to its end."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+import offsetlog
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition, errors
+from offsetlog._native.replay import Replay
+from offsetlog.spark import register
+from offsetlog.spark.scan import joined_runs, states
+from offsetlog.spark.scan.files import Files, list_partitions
+from offsetlog.spark.scan.joined_runs import JoinedRuns, cut
+from offsetlog.spark.scan.options import OFFSET_MAX, parallelism, parse
+from offsetlog.spark.scan.plan import tasks_of
+from offsetlog.spark.source import OffsetlogDataSource
+
+from .reading import Row, rows_of, splits_of
+
+SEED = 11
+KEYS = [TopicPartition("t", number) for number in range(5)]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Commits, deletions, groups that go, and transactions that overlap, in segments of 8 KiB; some are open at the end."""
+    path, draw = tmp_path_factory.mktemp("log") / "data", random.Random(SEED)
+    config = StoreConfig(segment_bytes=8 << 10, index_interval_bytes=512)
+    by_hand = MaintenanceConfig(enabled=False)
+    store = offsetlog.open(path, partitions=1, durability="process", config=config, maintenance=by_hand)
+    waiting: dict[int, Any] = {}
+    for step in range(900):
+        group, key = draw.choice("abcd"), draw.choice(KEYS)
+        choice = draw.randrange(12)
+        if choice < 5:
+            store.commit(group, {key: OffsetAndMetadata(step, "m" * draw.randrange(60))})
+        elif choice < 7:
+            store.delete(group, [key])
+        elif choice < 10 or not waiting:
+            producer = draw.randrange(5)
+            if producer not in waiting:
+                waiting[producer] = store.transaction(group, 100 + producer).__enter__()
+            waiting[producer].commit({key: OffsetAndMetadata(step, "in a transaction")})
+        else:
+            transaction = waiting.pop(draw.choice(sorted(waiting)))
+            transaction.abort() if draw.random() < 0.3 else transaction.__exit__(None, None, None)
+    store.flush()
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy)
+    store.close()
+    return copy
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[JoinedRuns | None]:
+    """What each attempt to read in runs led to."""
+    seen: list[JoinedRuns | None] = []
+
+    def watch(*arguments: Any) -> JoinedRuns | None:
+        seen.append(joined_runs.replay_joined(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(states, "replay_joined", watch)
+    return seen
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+def replayed(log: Path, until: int) -> Replay:
+    """The state below a log offset, by one replay."""
+    replay = Replay()
+    for path in sorted(log.glob("*/*.log")):
+        assert replay.apply(path, until=until)["damage"] is None or replay.next_offset >= until
+    return replay
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 8, 50])
+def test_joined_runs_are_the_whole(log: Path, joined: list[JoinedRuns | None], runs: int) -> None:
+    end = rows_of(log, view="records")[-1]["log_offset"] + 1
+    draw = random.Random(SEED + runs)
+    for until in (end, *(draw.randrange(1, end) for _ in range(12))):
+        options = {} if until == end else {"at": f"offset:{until}"}
+        for view in ("offsets", "groups"):
+            found = rows_of(log, view=view, minPartitions=runs, **options)
+            made = joined.pop()
+            assert in_order(found) == in_order(rows_of(log, view=view, minPartitions=1, **options))
+            assert joined.pop() is None
+            if until > 200:
+                assert made is not None
+                whole = replayed(log, until)
+                assert made.replay.digest(physical=True) == whole.digest(physical=True)
+                # Every batch was applied once.
+                assert (made.replay.batches, made.replay.records) == (whole.batches, whole.records)
+                assert (made.replay.next_offset, made.replay.records_below) == (whole.next_offset, whole.records_below)
+
+
+def test_runs_are_of_about_the_same_size(log: Path) -> None:
+    listing = list_partitions(Files(), str(log))[0]
+    bases = [segment.base_offset for segment in listing.segments]
+    places = {(row["segment"], row["position"], row["base_offset"]) for row in rows_of(log, view="batches")}
+    for count in (1, 2, 5, 8):
+        starts = cut(Files(), listing, OFFSET_MAX, count)
+        assert len(starts) == count and (starts[0].index, starts[0].position) == (0, 0)
+        for start in starts[1:]:
+            assert (listing.segments[start.index].name, start.position, start.offset) in places
+        at = [sum(each.size for each in listing.segments[: start.index]) + start.position for start in starts]
+        sizes = [after - before for before, after in zip(at, [*at[1:], listing.size], strict=True)]
+        assert max(sizes) - min(sizes) < 2048
+    assert [start.index for start in cut(Files(), listing, bases[1], 5)] == [0] * 5
+    assert cut(Files(), listing, 1, 1) == cut(Files(), listing, OFFSET_MAX, 1)
+
+
+def test_damage_is_reported_as_by_one_run(log: Path, tmp_path: Path, joined: list[JoinedRuns | None]) -> None:
+    copy = Path(shutil.copytree(log, tmp_path / "data"))
+    draw, batches = random.Random(SEED), rows_of(log, view="batches")
+    for batch in draw.sample(batches, 6):
+        path = copy / "__consumer_offsets-0" / batch["segment"]
+        sound = path.read_bytes()
+        content = bytearray(sound)
+        content[batch["position"] + batch["size"] - 2] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(errors.CorruptionError) as caught:
+            rows_of(copy, view="offsets", minPartitions=4)
+        assert (caught.value.path, caught.value.position) == (str(path), batch["position"])
+        for view in ("offsets", "groups"):
+            several, one = (rows_of(copy, view=view, mode="permissive", minPartitions=runs) for runs in (4, 1))
+            assert in_order(several) == in_order(one)
+            assert sum(row["problem"] is not None for row in several) == 1
+        path.write_bytes(sound)
+    assert set(joined) == {None}
+
+
+def test_a_false_border_is_not_believed(
+    log: Path, monkeypatch: pytest.MonkeyPatch, joined: list[JoinedRuns | None]
+) -> None:
+    expected = in_order(rows_of(log, view="offsets", minPartitions=1))
+    starts = cut(Files(), list_partitions(Files(), str(log))[0], OFFSET_MAX, 2)
+    # A batch that is not where its run begins, and one that says another offset.
+    for wrong in (
+        joined_runs.Start(starts[1].index, starts[1].position + 1, starts[1].offset),
+        joined_runs.Start(starts[1].index, starts[1].position, starts[1].offset - 1),
+        joined_runs.Start(starts[1].index, starts[1].position, starts[1].offset + 1),
+    ):
+        monkeypatch.setattr(joined_runs, "cut", lambda *_, wrong=wrong: [starts[0], wrong])
+        assert in_order(rows_of(log, view="offsets", minPartitions=2)) == expected
+        assert joined[-1] is None
+
+
+@pytest.mark.parametrize("view", ["offsets", "groups"])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_state_that_takes_too_much_memory_is_read_in_shares(
+    log: Path, monkeypatch: pytest.MonkeyPatch, view: str, runs: int
+) -> None:
+    expected = in_order(rows_of(log, view=view, minPartitions=1))
+    shares, begin = [], states.BucketReader._begin
+
+    def watch(self: states.BucketReader, **how: Any) -> Replay:
+        shares.append((self._split.bucket, self._split.buckets))
+        return begin(self, **how)
+
+    monkeypatch.setattr(states.BucketReader, "_begin", watch)
+    assert in_order(rows_of(log, view=view, minPartitions=runs)) == expected
+    assert set(shares) == {(0, 1)}
+    full = {(0, 1), (1, 2), (2, 4)}
+
+    def grow(self: states.BucketReader, **how: Any) -> Replay:
+        share = self._split.bucket, self._split.buckets
+        shares.append(share)
+        how["runs"] = 1 << 50 if share in full else 1
+        return begin(self, **how)
+
+    shares.clear()
+    monkeypatch.setattr(states.BucketReader, "_begin", grow)
+    monkeypatch.setattr(states, "STATE_BYTES_MAX", 1 << 50)
+    assert in_order(rows_of(log, view=view, minPartitions=runs)) == expected
+    assert list(dict.fromkeys(shares)) == [(0, 1), (0, 2), (1, 2), (2, 4), (4, 8), (5, 8), (3, 4)]
+
+
+def test_a_state_that_no_share_makes_small_enough_is_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "STATE_BYTES_MAX", 1)
+    monkeypatch.setattr(states, "SHARES_MAX", 4)
+    with pytest.raises(errors.CapacityError, match="more than 1 bytes"):
+        rows_of(log, view="offsets", minPartitions=1)
+
+
+# -------------------------------------------------------------------------------------------------------------- planning
+
+
+def test_threads_follow_the_cluster(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(path.stat().st_size for path in log.rglob("*.log"))
+    monkeypatch.setattr("offsetlog.spark.scan.plan.parallelism", lambda read: 4)
+    assert [split.threads for split in splits_of(log, view="offsets")] == [1]
+    monkeypatch.setattr("offsetlog.spark.scan.plan._SPLIT_BYTES_MIN", size // 3)
+    assert [split.threads for split in splits_of(log, view="offsets")] == [3]
+    monkeypatch.setattr("offsetlog.spark.scan.plan._SPLIT_BYTES_MIN", 1)
+    assert [split.threads for split in splits_of(log, view="groups")] == [4]
+    assert [split.threads for split in splits_of(log, view="offsets", buckets=16)] == [4]
+    other = log / "__consumer_offsets-1"
+    try:
+        shutil.copytree(log / "__consumer_offsets-0", other)
+        assert [split.threads for split in splits_of(log, view="offsets")] == [2, 2]
+        assert [split.threads for split in splits_of(log, view="offsets", minPartitions=9)] == [5, 5]
+    finally:
+        shutil.rmtree(other)
+
+
+@pytest.mark.parametrize("view", ["commits", "records", "batches", "history"])
+def test_a_least_number_of_pieces(log: Path, view: str) -> None:
+    assert len(splits_of(log, view=view)) == 1
+    whole = in_order(rows_of(log, view=view))
+    for least in (2, 7, 20):
+        read = parse({"path": str(log), "view": view, "minPartitions": str(least)})
+        assert len(tasks_of(splits_of(log, view=view, minPartitions=least), read)) >= least
+        assert len(splits_of(log, view=view, minPartitions=least)) >= least
+        assert in_order(rows_of(log, view=view, minPartitions=least)) == whole
+
+
+def test_the_session_gives_its_parallelism_to_the_source() -> None:
+    registered: list[type[OffsetlogDataSource]] = []
+    session: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(defaultParallelism=37), dataSource=SimpleNamespace(register=registered.append)
+    )
+    register(session)
+    sent = cloudpickle.loads(cloudpickle.dumps(registered[0]))
+    assert (sent.name(), sent.default_parallelism, sent.__doc__) == ("offsetlog", 37, OffsetlogDataSource.__doc__)
+    assert OffsetlogDataSource.default_parallelism == 0
+    # Spark Connect has no context.
+    register(SimpleNamespace(dataSource=session.dataSource))
+    assert registered[1] is OffsetlogDataSource
+
+
+def test_parallelism_without_a_session_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = parse({"path": "/log"})
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    assert parallelism(read) == 3
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", SimpleNamespace(defaultParallelism=11))
+    assert parallelism(read) == 11
