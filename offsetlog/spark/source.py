@@ -72,9 +72,13 @@ def register(spark: SparkSession) -> None:
     context = getattr(spark, "sparkContext", None)
     source = OffsetlogDataSource
     if context is not None:
-        # A class that no module has is sent by its value, with the number in it.
-        planned = {"default_parallelism": max(context.defaultParallelism, 1), "__doc__": OffsetlogDataSource.__doc__}
-        source = type("PlannedDataSource", (OffsetlogDataSource,), planned)
+
+        class PlannedDataSource(OffsetlogDataSource):
+            # A class that no module has is sent by its value, with the number in it.
+            __doc__ = OffsetlogDataSource.__doc__
+            default_parallelism = max(context.defaultParallelism, 1)
+
+        source = PlannedDataSource
     try:
         spark.dataSource.register(source)
     except AnalysisException as failure:

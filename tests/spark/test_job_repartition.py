@@ -30,7 +30,6 @@ from offsetlog.errors import (
     TransactionError,
 )
 from offsetlog.spark.jobs import repartition
-from offsetlog.spark.source import register
 from offsetlog.spark.jobs.tasks import surveying
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,
@@ -44,6 +43,7 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
     _Writer,
 )
 from offsetlog.spark.jobs.tasks.surveying import Survey, survey_partition
+from offsetlog.spark.source import register
 from offsetlog.types import TopicPartition
 from tests.conformance.scenarios import SCENARIOS
 from tests.spark.moving_logs import START_MS, TOPIC, RandomLog, all_rows, key_of, marker, rows_of, value_of

@@ -30,7 +30,7 @@ KEYS = [TopicPartition("t", number) for number in range(5)]
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Commits, deletions, groups that go, and transactions that overlap, in segments of 8 KiB; some are open at the end."""
+    """Commits, deletions and transactions that overlap, in segments of 8 KiB; some are open at the end."""
     path, draw = tmp_path_factory.mktemp("log") / "data", random.Random(SEED)
     config = StoreConfig(segment_bytes=8 << 10, index_interval_bytes=512)
     by_hand = MaintenanceConfig(enabled=False)
@@ -109,7 +109,8 @@ def test_runs_are_of_about_the_same_size(log: Path) -> None:
     places = {(row["segment"], row["position"], row["base_offset"]) for row in rows_of(log, view="batches")}
     for count in (1, 2, 5, 8):
         starts = cut(Files(), listing, OFFSET_MAX, count)
-        assert len(starts) == count and (starts[0].index, starts[0].position) == (0, 0)
+        assert len(starts) == count
+        assert (starts[0].index, starts[0].position) == (0, 0)
         for start in starts[1:]:
             assert (listing.segments[start.index].name, start.position, start.offset) in places
         at = [sum(each.size for each in listing.segments[: start.index]) + start.position for start in starts]
@@ -192,7 +193,7 @@ def test_a_state_that_no_share_makes_small_enough_is_an_error(log: Path, monkeyp
         rows_of(log, view="offsets", minPartitions=1)
 
 
-# -------------------------------------------------------------------------------------------------------------- planning
+# ------------------------------------------------------------------------------------------------------------- planning
 
 
 def test_threads_follow_the_cluster(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

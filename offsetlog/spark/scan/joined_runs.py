@@ -1,7 +1,7 @@
 """Reads a partition in runs, on several threads, and joins the states that they lead to: each byte is read once.
 
-The engine releases the interpreter while it applies a run and while it joins two.  What is not as it was planned, damage
-above all, ends the attempt: whoever reads the partition from its start to its end says what is wrong, and where.
+The engine releases the interpreter while it applies a run and while it joins two.  What is not as it was planned,
+damage above all, ends the attempt: whoever reads the partition from its start to its end says what is wrong, and where.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import CapacityError, ClosedError, CorruptionError
 from offsetlog.spark.scan.bounds import batch_near
 from offsetlog.spark.scan.files import Files, PartitionListing
-from offsetlog.spark.scan.options import OFFSET_MAX
 
 #: How many runs are read at a time at most: each has a state of its own.
 RUNS_MAX = 8
@@ -59,7 +58,9 @@ def _cpu_count() -> int:
 
 
 def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
-    """Returns where `count` runs of about the same size begin, the first at the start of the log; fewer where it is small.
+    """Returns where `count` runs of about the same size begin; fewer where the log is small.
+
+    The first begins with the log.
 
     Raises:
         StorageError: a file cannot be read.
