@@ -101,7 +101,8 @@ def test_with_permissive_the_output_says_that_it_is_incomplete(spark, whole, tmp
     if job == "snapshot":
         [told] = json.loads((out / NOTE).read_text())["incomplete"]
     elif job == "repartition":
-        [told] = (out / repartition.INCOMPLETE).read_text().splitlines()
+        # Each checkpoint that knows more than the log has is a line.
+        told = (out / repartition.INCOMPLETE).read_text().splitlines()[0]
     else:
         [told] = json.loads((out / completeness.MARK).read_text())["incomplete"]
     assert "log partition 0" in told
