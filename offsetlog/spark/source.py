@@ -72,11 +72,12 @@ def register(spark: SparkSession) -> None:
     context = getattr(spark, "sparkContext", None)
     source = OffsetlogDataSource
     if context is not None:
+        parallelism = max(context.defaultParallelism, 1)
 
         class PlannedDataSource(OffsetlogDataSource):
             # A class that no module has is sent by its value, with the number in it.
             __doc__ = OffsetlogDataSource.__doc__
-            default_parallelism = max(context.defaultParallelism, 1)
+            default_parallelism = parallelism
 
         source = PlannedDataSource
     try:
