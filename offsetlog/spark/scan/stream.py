@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader):
 
         Raises:
             OffsetOutOfRangeError: `startingOffsets` names one behind the log's end.
-            ConfigError: it names a partition that is not there, or the path is a single segment.
+            ConfigError: it names a log offset of a partition that is not there, or the path is a single segment.
             CorruptionError: as `_ask_once`.
             StorageError: the log cannot be read.
         """
@@ -113,6 +113,9 @@ class StreamReader(DataSourceStreamReader):
         found = {}
         for number, offset in asked.items():
             if number not in ends:
+                if offset in (EARLIEST, LATEST):
+                    # A store makes directories as they are needed: when this one comes, all of it is read.
+                    continue
                 raise ConfigError(f"startingOffsets names log partition {number}, which is not in {self._read.path}")
             if offset > ends[number]:
                 raise OffsetOutOfRangeError(
