@@ -49,8 +49,11 @@ def test_the_commands(spark, tmp_path):
     assert "dump.jsonl:2: group 'none'" in done.output
     assert "there is no topic" in done.output
 
+    assert run("diff", data, data, "--group", "group-1").return_value == 0
+    assert run("diff", data, data, "--output", tmp_path / "same").return_value == 0
+    assert run("diff", data, tmp_path / "moved", "--output", tmp_path / "changes").return_value == diff.DIFFERENT
     done = run("diff", data, tmp_path / "moved")
-    assert done.return_value == 0
+    assert done.return_value == diff.DIFFERENT == 3
     assert done.stdout.splitlines()[1].split("\t") == ["group-1", "orders", "0", "changed", "1", "100"]
 
     done = run("snapshot", data, tmp_path / "table", "--format", "json")
@@ -89,6 +92,7 @@ def test_what_is_wrong_with_a_path_is_told_before_spark_starts(tmp_path, monkeyp
         (["snapshot", data, tmp_path / "file"], ConfigError),
         (["snapshot", data, data, "--overwrite"], InvalidArgumentError),
         (["snapshot", data, tmp_path / "new", "--at", "{0"], InvalidArgumentError),
+        (["snapshot", data, tmp_path / "new", "--table-format", "orc"], InvalidArgumentError),
         (["diff", data, none], MissingFileError),
         (["diff", data, data, "--output", tmp_path / "file"], ConfigError),
         (["diff", data, data, "--output", tmp_path, "--overwrite"], InvalidArgumentError),

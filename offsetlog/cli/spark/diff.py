@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -29,7 +30,8 @@ A position that was only committed again, with the same offset, leader epoch and
 written as for `offsetlog diff`, or as ms since 1970.
 
 \b
-Exit codes: 0 done, 1 something was cleaned since, or with --permissive is missing, 2 refused, or could not be read.
+Exit codes: 0 nothing is different, 3 something is, 1 something was cleaned since, or with --permissive is missing,
+2 refused, or could not be read.
 
 \b
 Examples:
@@ -39,10 +41,26 @@ Examples:
 """
 
 
+class _Counted:
+    """Rows that are counted as they are printed."""
+
+    def __init__(self, rows: Iterable[dict[str, object]]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        for row in self._rows:
+            self.count += 1
+            yield row
+
+
 def _value(row: dict[str, object], side: str) -> str:
     offset = row[f"{side}_offset"]
     return "-" if offset is None else f"{offset} {row[f'{side}_metadata'] or ''}".rstrip()
 
+
+#: The exit code where the states are not the same; 1 and 2 are for states that could not be compared.
+DIFFERENT = 3
 
 COLUMNS = [
     Column("group"),
@@ -88,10 +106,11 @@ def command(
         if output is not None:
             changes.write.mode("overwrite" if overwrite else "errorifexists").parquet(output)
             mark(spark, output, path, problems)
-            return report_incomplete(problems)
+            return report_incomplete(problems) or (0 if spark.read.parquet(output).isEmpty() else DIFFERENT)
         rows = (row.asDict() for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
         printed = Output(form)
         if not printed.is_json:
             rows = ({**row, "before": _value(row, "before"), "after": _value(row, "after")} for row in rows)
-        printed.rows(COLUMNS, rows, "nothing is different", wide=wide)
-    return report_incomplete(problems)
+        counted = _Counted(rows)
+        printed.rows(COLUMNS, counted, "nothing is different", wide=wide)
+    return report_incomplete(problems) or (DIFFERENT if counted.count else 0)

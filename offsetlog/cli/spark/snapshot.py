@@ -19,7 +19,7 @@ from offsetlog.cli.spark.options import (
     moment_option,
 )
 from offsetlog.cli.spark.session import report_incomplete, spark_for
-from offsetlog.spark.jobs.places import check_log, check_target
+from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_format, check_target
 
 HELP = """Write the committed positions as of a time to a table that everybody reads.
 
@@ -54,13 +54,14 @@ def command(
 ) -> int:
     """Writes the table; returns the exit code."""
     moment = moment_option(at)
+    check_table_format(table_format)
     check_log(path)
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
     with spark_for("snapshot", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import snapshot
 
-        chosen = cast(snapshot.TableFormat, table_format)
+        chosen = cast(TableFormat, table_format)
         written = snapshot.run(
             spark, path, target, at=moment, table_format=chosen, overwrite=overwrite, permissive=permissive
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Literal, get_args
 
 from offsetlog._native.files import FileSystem
 from offsetlog.directory.log_directory import LogDirectory
@@ -16,6 +17,10 @@ _FILE = re.compile(r"file:(?://)?(?=/)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 #: Names in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
 _OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
+
+#: What a snapshot is written as.
+TableFormat = Literal["parquet", "delta", "iceberg"]
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 AnyPath = str | os.PathLike[str]
 
@@ -36,6 +41,12 @@ def local_path(path: AnyPath, what: str) -> Path:
     if found is None:
         raise InvalidArgumentError(f"the {what} must be a directory that driver and executors share, not {path}")
     return found
+
+
+def check_table_format(table_format: str) -> None:
+    """Raises InvalidArgumentError where a snapshot cannot be written as that."""
+    if table_format not in TABLE_FORMATS:
+        raise InvalidArgumentError(f"{table_format!r} is no format of tables; there are {', '.join(TABLE_FORMATS)}")
 
 
 def check_log(path: AnyPath) -> None:

@@ -7,20 +7,17 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.columns import position_hash
 from offsetlog.spark.jobs.completeness import problems_of, write_text
-from offsetlog.spark.jobs.places import check_log, check_target
+from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_format, check_target
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
-
-TableFormat = Literal["parquet", "delta", "iceberg"]
-FORMATS: tuple[TableFormat, ...] = ("parquet", "delta", "iceberg")
 
 #: Beside the files of a Parquet table; what begins so is no data to Spark, nor to others that read such tables.
 NOTE = "_snapshot.json"
@@ -68,8 +65,7 @@ class Snapshot:
 
 def check_format(spark: SparkSession, table_format: str) -> None:
     """Raises ConfigError unless Spark has the package that a format needs, and InvalidArgumentError for no format."""
-    if table_format not in FORMATS:
-        raise InvalidArgumentError(f"{table_format!r} is no format of tables; there are {', '.join(FORMATS)}")
+    check_table_format(table_format)
     if table_format not in _PACKAGES:
         return
     name, settings = _PACKAGES[table_format]
