@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
 from offsetlog.errors import ConfigError, CorruptionError, HistoryError, MissingFileError, OffsetOutOfRangeError
-from offsetlog.spark import starting_offsets
+from offsetlog.spark import OffsetlogDataSource, starting_offsets
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import StreamReader, StreamSplit, _limited
 from offsetlog.spark.scan.views import full_schema
@@ -366,6 +366,33 @@ def test_a_query_that_runs_once_ends_where_the_log_ended(path: Path):
             taken.append(end["__consumer_offsets"]["0"])
             start = end
         assert taken == [6, 12, 18, 20]
+
+
+def test_what_waits_is_reported_whatever_the_limit(path: Path):
+    with opened(path, partitions=1) as store:
+        churn(store, 20)
+        reader = reader_of(path, maxOffsetsPerTrigger=6)
+        start = reader.initialOffset()
+        assert reader.reportLatestOffset() is None
+        reader.prepareForTriggerAvailableNow()
+        churn(store, 5)
+        assert reader.latestOffset(start, _Rows(6))["__consumer_offsets"] == {"0": 6}
+        assert reader.reportLatestOffset() == {"__consumer_offsets": {"0": 25}, "begun": {}}
+
+
+def test_the_progress_of_a_query_shows_what_waits(path: Path, tmp_path: Path, spark: SparkSession):
+    pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark 4.2 or later")
+    spark.dataSource.register(OffsetlogDataSource)
+    with opened(path, partitions=1) as store:
+        churn(store, 20)
+    rows = spark.readStream.format("offsetlog").option("maxOffsetsPerTrigger", "15").load(str(path))
+    writing = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writing.trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    sources = [each["sources"][0] for each in query.recentProgress if each["numInputRows"]]
+    told = [(json.loads(each["endOffset"]), json.loads(each["latestOffset"])) for each in sources]
+    ends = [(end["__consumer_offsets"]["0"], latest["__consumer_offsets"]["0"]) for end, latest in told]
+    assert ends == [(15, 20), (20, 20)]
 
 
 def test_spark_sees_that_it_can_run_once(path: Path):

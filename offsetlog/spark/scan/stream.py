@@ -84,6 +84,7 @@ class StreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         self._open: dict[int, OpenTransactions] = {}
         self._problems: tuple[tuple[int, str], ...] | None = None
+        self._newest: Offsets | None = None
 
     # ------------------------------------------------------------------------------------------------ on the driver
 
@@ -150,6 +151,7 @@ class StreamReader(DataSourceStreamReader):
         known, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
         self._ask_once(known)
         ends = self._ends(known)
+        self._newest = {**known, **ends}
         if start is not None and BEGUN in start:
             # A log partition that came later may have been cleaned elsewhere.
             begun = {**{number: end for number, end in ends.items() if number not in known}, **begun}
@@ -162,6 +164,14 @@ class StreamReader(DataSourceStreamReader):
             ends = _limited(known, ends, most)
         self._last = _offset(ends, begun)
         return self._last
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+        """Returns where the log ended when the last batch was planned, whatever its limit; None before the first.
+
+        Spark 4.2 and later show it as `latestOffset` in a query's progress: what it is ahead of `endOffset` waits.
+        They ask directly after `latestOffset`, so that nothing is looked at again.
+        """
+        return None if self._newest is None else _offset(self._newest, {})
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
         """Returns the splits between two offsets.
