@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from offsetlog.spark.checkpoints import import_checkpoint, read_checkpoint
     from offsetlog.spark.listener import OffsetCommitListener
     from offsetlog.spark.positions import source_topic, starting_offsets
+    from offsetlog.spark.pruning import read_pruned, used_columns
     from offsetlog.spark.sink.writer import commit_batch
     from offsetlog.spark.source import OffsetlogDataSource, register
 
@@ -20,9 +21,11 @@ __all__ = [
     "commit_batch",
     "import_checkpoint",
     "read_checkpoint",
+    "read_pruned",
     "register",
     "source_topic",
     "starting_offsets",
+    "used_columns",
 ]
 
 _MODULES = {
@@ -31,9 +34,11 @@ _MODULES = {
     "commit_batch": "offsetlog.spark.sink.writer",
     "import_checkpoint": "offsetlog.spark.checkpoints",
     "read_checkpoint": "offsetlog.spark.checkpoints",
+    "read_pruned": "offsetlog.spark.pruning",
     "register": "offsetlog.spark.source",
     "source_topic": "offsetlog.spark.positions",
     "starting_offsets": "offsetlog.spark.positions",
+    "used_columns": "offsetlog.spark.pruning",
 }
 
 

@@ -1,0 +1,124 @@
+"""Reads of a log that decode only the columns that a query uses.
+
+No version of PySpark tells a Python source which columns are wanted (4.0 to 4.3 have no hook for it), so that every
+query pays for whole rows unless the option `columns` is given.  Spark's optimizer knows them: the plan of the query
+over whole rows is asked once, and nothing is read for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameReader
+from pyspark.sql import functions as fn
+
+from offsetlog.errors import ConfigError
+from offsetlog.spark.scan.views import PROBLEM
+
+Query = Callable[[DataFrame], DataFrame]
+
+#: Every view has it: a query that uses no column at all, as a count does, reads this one.
+_LEAST = "log_partition"
+#: These use what their expressions name, and pass the rest on to the node above, which names what it uses of it.  Of
+#: any other node, as a union or a function of Python, all that comes into it counts as used.
+_NAMES_WHAT_IT_USES = frozenset(
+    {
+        "Aggregate",
+        "Expand",
+        "Filter",
+        "Generate",
+        "GlobalLimit",
+        "Join",
+        "LocalLimit",
+        "Project",
+        "Repartition",
+        "RepartitionByExpression",
+        "Sample",
+        "Sort",
+        "Window",
+    }
+)
+
+
+def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
+    """Returns which columns of a view a query uses, in the view's order; at least one.
+
+    The query is called once, and what it returns is optimized by Spark and not run.  Columns that Spark cannot prove to
+    be unused are among them.
+
+    Args:
+        rows: the view, as `spark.read.format("offsetlog").load(path)` gives it.
+        query: makes the DataFrame that is wanted out of the view; it must not run a job itself.
+
+    Raises:
+        ConfigError: the session is one of Spark Connect, which shows no plans.
+
+    It can be called from any thread that may use the session.
+    """
+    plan = getattr(query(rows), "_jdf", None)
+    if plan is None:
+        raise ConfigError("Spark Connect shows no plan of a query: name the columns in the option columns")
+    used = set(_used(plan.queryExecution().optimizedPlan()))
+    return tuple(name for name in rows.columns if name in used and name != PROBLEM) or (_LEAST,)
+
+
+def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Query) -> DataFrame:
+    """Returns a query over a log that decodes only the columns which the query uses.
+
+    >>> totals = read_pruned(
+    ...     spark.read.format("offsetlog"), "/var/kafka-logs", lambda commits: commits.groupBy("topic").count()
+    ... )  # doctest: +SKIP
+
+    Args:
+        reader: `spark.read.format("offsetlog")` with its options; it gets the option `columns`, and keeps it.
+        path: of the log.
+        query: as for `used_columns`; it is called twice.
+
+    Raises:
+        All that `used_columns` and the source raise.
+    """
+    whole = reader.load(os.fspath(path))
+    columns = used_columns(whole, query)
+    narrow = reader.option("columns", ",".join(columns)).load(os.fspath(path))
+    # The query may name a column that Spark then finds unused; it is there, and null.
+    filled = [
+        fn.col(field.name) if field.name in narrow.columns else fn.lit(None).cast(field.dataType).alias(field.name)
+        for field in whole.schema
+    ]
+    return query(narrow.select(*filled))
+
+
+def _used(plan: Any) -> Iterator[str]:
+    """Yields the names of the columns of all leaves of a plan, and of its subqueries, that something above uses."""
+    wanted = _ids(plan.outputSet())
+    leaves = []
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        for subquery in _items(node.subqueries()):
+            yield from _used(subquery)
+        children = list(_items(node.children()))
+        if not children:
+            leaves.append(node)
+            continue
+        wanted |= _ids(node.references())
+        if node.nodeName() not in _NAMES_WHAT_IT_USES:
+            for child in children:
+                wanted |= _ids(child.outputSet())
+        waiting += children
+    for leaf in leaves:
+        for attribute in _items(leaf.output()):
+            if attribute.exprId().id() in wanted:
+                yield attribute.name()
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    """Yields what a Scala Seq holds."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def _ids(attributes: Any) -> set[int]:
+    return {attribute.exprId().id() for attribute in _items(attributes.toSeq())}
