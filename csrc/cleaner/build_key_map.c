@@ -252,8 +252,9 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
     for (;;) {
         bool again = false;
         ol_key_map_clear(&pass->map);
+        /* A survey has to see every record in pass B. */
         ol_clean_superseded_start(&pass->superseded, first_dirty, scope->target,
-                                  scope->options.map_bytes / 8);
+                                  scope->surveyor != NULL ? 0 : scope->options.map_bytes / 8);
         pass->end = scope->target;
         if (transactions->from < 0) transactions->limit = scope->target;
         int status = scan_once(run, &again, error);

@@ -195,6 +195,7 @@ int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
     if (status == OL_OK) status = prepare(run, error);
     if (status == OL_OK) {
         status = run_passes(run, error);
+        if (status == OL_OK && scope->surveyor != NULL) status = ol_clean_survey_rest(run, error);
         finish(run);
     }
     OL_ASSERT(status != OL_END || run->course.has_ended);

@@ -10,6 +10,7 @@
  *   copy            pass B: segments become groups, and each group one segment
  *   write           pass B: writes batches and markers, and swaps a finished segment in
  *   rebuild_batch   the bytes of a batch from which records are dropped
+ *   survey          counts what a run that writes nothing decides
  *
  * A run is made of the parts below.  One file owns each part: only its functions change it, except
  * where a field says otherwise.  A function that needs a few parts takes those; only the functions
@@ -33,6 +34,7 @@ enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
 /* --------------------------------------------------------------------------- the parts of a run */
 
 typedef struct ol_clean_scope ol_clean_scope;
+typedef struct ol_clean_surveyor ol_clean_surveyor;     /* cleaner/survey.c */
 
 /* The calls that a run makes to the owner of the log: a partition (cleaner/partition_owner.c), or
  * the log of a topic (cleaner/topic_owner.c). */
@@ -52,6 +54,7 @@ struct ol_clean_scope {
     ol_partition *partition;            /* NULL for a topic */
     ol_topic_log *topic;                /* NULL for a partition */
     bool keys_are_bytes;                /* of a topic: keys have no meaning */
+    ol_clean_surveyor *surveyor;        /* NULL: nothing is surveyed */
     ol_log *log;
     const ol_log_options *log_options;
     ol_clean_options options;           /* the caller's, with holds of our own */
@@ -263,10 +266,10 @@ static inline int64_t ol_clean_answers_end(const ol_clean_pass *pass, int64_t fi
     return pass->end < first_uncertain ? pass->end : first_uncertain;
 }
 
-/* Decides all rows, and counts them: bits of those that stay, and of the tombstones among them
- * whose time has to begin. */
+/* Decides all rows, sets their outcomes, and counts them: bits of those that stay, and of the
+ * tombstones among them whose time has to begin. */
 void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain,
-                     const ol_clean_rows *rows, ol_clean_counts *counts,
+                     ol_clean_rows *rows, ol_clean_counts *counts,
                      uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
 
 /* Reads a record into the next row, which counts once the caller raises rows->count. */
@@ -274,8 +277,9 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
                                               const ol_clean_pass *pass, const ol_record *record,
                                               int64_t last_offset, ol_clean_verdict verdict) {
     ol_clean_row *row = &rows->row[rows->count];
-    /* Only ol_clean_ask_table reads names. */
-    ol_clean_name *name = &rows->name[pass->ask_table ? rows->count : 0];
+    /* Only ol_clean_ask_table and a survey read names. */
+    bool is_named = pass->ask_table || scope->surveyor != NULL;
+    ol_clean_name *name = &rows->name[is_named ? rows->count : 0];
     if (OL_UNLIKELY(scope->keys_are_bytes)) {
         ol_clean_read_bytes_row(&scope->hasher, record, verdict, row);
         return row;
@@ -291,6 +295,11 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
 int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
                  ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
+/* The same on a partition; `surveyor` may be NULL. */
+int ol_clean_partition(ol_partition *partition, const ol_clean_options *options,
+                       ol_clean_surveyor *surveyor, ol_clean_report *report, ol_error *error)
+    OL_NODISCARD;
+
 static inline void ol_clean_lower_limit(ol_clean_scope *scope, int64_t offset) {
     if (offset < scope->limit) scope->limit = offset;
 }
@@ -302,6 +311,29 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* Pass B: rewrites the segments below the end of the pass. */
 int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
+
+/* ----------------------------------------------------------------------------- cleaner/survey.c */
+
+/* Pass B added a record of `batch` to the rows, as rows->row[row]. */
+void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch *batch,
+                         const ol_record *record);
+
+/* The rows, all of them seen, were decided. */
+int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
+                         const ol_clean_rows *rows, ol_error *error) OL_NODISCARD;
+
+/* The next `record_count` rows were those of `batch`, of which bytes_after are left.  `is_whole`:
+ * its records stay, whatever was decided. */
+void ol_clean_survey_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int64_t segment_base,
+                           size_t record_count, int64_t bytes_after, bool is_whole);
+
+/* The same for a control batch. */
+void ol_clean_survey_markers(ol_clean_surveyor *surveyor, const ol_batch *batch,
+                             int64_t segment_base, int32_t count, bool are_dropped,
+                             int64_t bytes_after);
+
+/* After the passes: the segments that they left alone. */
+int ol_clean_survey_rest(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* ---------------------------------------------------------------------------- a group of pass B */
 

@@ -26,23 +26,35 @@ static void take_bits(const uint64_t *bits, size_t from, size_t count, uint64_t 
     }
 }
 
-static void retain_rows(ol_clean_run *run, uint64_t kept[OL_CLEAN_ROWS / 64],
-                        uint64_t tombstones[OL_CLEAN_ROWS / 64]) {
+static int retain_rows(ol_clean_run *run, uint64_t kept[OL_CLEAN_ROWS / 64],
+                       uint64_t tombstones[OL_CLEAN_ROWS / 64], ol_error *error) {
     ol_clean_retain(run->scope.partition, &run->pass, run->transactions.fates.first_uncertain,
                     &run->rows, &run->course.report->records, kept, tombstones);
+    if (OL_LIKELY(run->scope.surveyor == NULL)) return OL_OK;
+    return ol_clean_survey_rows(run->scope.surveyor, run->scope.partition, &run->rows, error);
+}
+
+/* `sunk`: walk.bytes_sunk before the batch was put. */
+static void survey_batch(ol_clean_copier *copy, const ol_batch *batch, size_t record_count,
+                         int64_t sunk, bool is_whole) {
+    ol_clean_run *run = copy->run;
+    if (OL_LIKELY(run->scope.surveyor == NULL)) return;
+    ol_clean_survey_batch(run->scope.surveyor, batch, copy->segment->base_offset, record_count,
+                          run->walk.bytes_sunk - sunk, is_whole);
 }
 
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
     ol_clean_walk *walk = &run->walk;
     uint64_t kept[OL_CLEAN_ROWS / 64], tombstones[OL_CLEAN_ROWS / 64], words[OL_CLEAN_ROWS / 64];
-    retain_rows(run, kept, tombstones);
+    int status = retain_rows(run, kept, tombstones, error);
+    if (OL_UNLIKELY(status != OL_OK)) return status;
     size_t row = 0;
     for (size_t i = 0; i < walk->batch_count; i++) {
         const ol_batch *batch = &walk->batches[i];
         size_t count = walk->batch_rows[i];
         ol_clean_result result = OL_CLEAN_DROPPED;
-        int status;
+        int64_t sunk = walk->bytes_sunk;
         if (OL_LIKELY(count == 1) && (kept[row / 64] & ~tombstones[row / 64]) >> (row % 64) & 1) {
             status = ol_clean_put_batch(copy, batch, OL_CLEAN_VERBATIM, error);
         } else {
@@ -56,16 +68,20 @@ int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) {
                                            error);
         }
         if (OL_UNLIKELY(status != OL_OK)) return status;
+        survey_batch(copy, batch, count, sunk, result == OL_CLEAN_NOT_COMPRESSED);
         row += count;
     }
     run->rows.count = walk->batch_count = 0;
     return OL_OK;
 }
 
-static inline void add_row(ol_clean_copier *copy, const ol_record *record, int64_t last_offset) {
+static inline void add_row(ol_clean_copier *copy, const ol_batch *batch, const ol_record *record) {
     ol_clean_run *run = copy->run;
-    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record, last_offset,
-                                          copy->verdict);
+    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record,
+                                          batch->last_offset, copy->verdict);
+    if (OL_UNLIKELY(run->scope.surveyor != NULL)) {
+        ol_clean_survey_see(run->scope.surveyor, run->rows.count, batch, record);
+    }
     ol_key_map_prefetch(&run->pass.map, row->key);
     run->rows.count++;
 }
@@ -83,12 +99,12 @@ static int add_short(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
     ol_record record;
     size_t before = rows->count;
     if (OL_LIKELY(ol_records_sole(batch, &record))) {
-        add_row(copy, &record, batch->last_offset);
+        add_row(copy, batch, &record);
     } else {
         int status = ol_records_open(&records, batch, NULL, error);
         if (OL_UNLIKELY(status != OL_OK)) return status;
         while (OL_LIKELY((status = ol_records_next(&records, &record, error)) == OL_OK)) {
-            add_row(copy, &record, batch->last_offset);
+            add_row(copy, batch, &record);
         }
         ol_records_close(&records);
         if (OL_UNLIKELY(status != OL_END)) return status;
@@ -124,7 +140,7 @@ static int decide_alone(ol_clean_copier *copy, const ol_batch *batch, int64_t *r
     size_t words = 0;
     for (;;) {
         status = ol_records_next(&records, &record, error);
-        if (status == OL_OK) add_row(copy, &record, batch->last_offset);
+        if (status == OL_OK) add_row(copy, batch, &record);
         if (status == OL_OK && run->rows.count < OL_CLEAN_ROWS) continue;
         if (status != OL_OK && status != OL_END) break;
         int room = make_room_for_bits(&run->walk, words + OL_CLEAN_ROWS / 64, error);
@@ -132,7 +148,11 @@ static int decide_alone(ol_clean_copier *copy, const ol_batch *batch, int64_t *r
             status = room;
             break;
         }
-        retain_rows(run, run->walk.kept + words, tombstones);
+        int retained = retain_rows(run, run->walk.kept + words, tombstones, error);
+        if (OL_UNLIKELY(retained != OL_OK)) {
+            status = retained;
+            break;
+        }
         for (size_t i = 0; i < OL_CLEAN_ROWS / 64; i++) *begins |= tombstones[i] != 0;
         *record_count += (int64_t)run->rows.count;
         words += OL_CLEAN_ROWS / 64;
@@ -164,8 +184,11 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
     ol_clean_choice choice = {.kept = run->walk.kept};
     choice.kept_count = report->records.kept - before.kept;
     ol_clean_result result = OL_CLEAN_VERBATIM;
+    int64_t sunk = run->walk.bytes_sunk;
     status = ol_clean_finish_batch(copy, batch, record_count, &choice, begins, &result, error);
-    if (status != OL_OK || result != OL_CLEAN_NOT_COMPRESSED) return status;
+    if (status != OL_OK) return status;
+    survey_batch(copy, batch, (size_t)record_count, sunk, result == OL_CLEAN_NOT_COMPRESSED);
+    if (result != OL_CLEAN_NOT_COMPRESSED) return OL_OK;
     /* All of it stays after all, and tombstones for something in it have to stay as well. */
     report->records = before;
     report->records.read += record_count;
@@ -344,7 +367,8 @@ static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *be
     int status = save(report, &run->walk.open, before, error);
     if (status != OL_OK) return status;
     status = copy_group(run, first, *count, &bad, error);
-    if (OL_LIKELY(!concerns_group(status))) return status;
+    /* Pass A has read everything that is surveyed, and what was counted since cannot be undone. */
+    if (OL_LIKELY(!concerns_group(status)) || run->scope.surveyor != NULL) return status;
     ol_error damage = *error;
     int restored = restore(report, &run->walk.open, before, error);
     if (restored != OL_OK) return restored;

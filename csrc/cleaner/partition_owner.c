@@ -81,14 +81,20 @@ static void release_swap(const ol_clean_scope *scope) {
     ol_partition_release_loads(scope->partition);
 }
 
-int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
-                   ol_clean_report *report, ol_error *error) {
+int ol_clean_partition(ol_partition *partition, const ol_clean_options *options,
+                       ol_clean_surveyor *surveyor, ol_clean_report *report, ol_error *error) {
     static const ol_clean_owner owner = {find_limit, flush, hold_swap, release_swap};
     const ol_clean_scope scope = {
         .owner = &owner,
         .partition = partition,
+        .surveyor = surveyor,
         .log = ol_partition_log(partition),
         .log_options = &ol_partition_get_options(partition)->log,
     };
     return ol_clean_log(&scope, options, report, error);
+}
+
+int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
+                   ol_clean_report *report, ol_error *error) {
+    return ol_clean_partition(partition, options, NULL, report, error);
 }

@@ -137,58 +137,49 @@ void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int6
 
 /* ------------------------------------------------------------------------------------- deciding */
 
-typedef enum outcome {
-    STAYS,
-    STAYS_AND_BEGINS,
-    SUPERSEDED,
-    TOMBSTONE_GOES,
-    ABORTED,
-    KEYLESS
-} outcome;
-
 /* `latest` is the offset of the last record in the row's slot, or -1 unknown. */
-static outcome decide(const ol_clean_row *row, int64_t latest, int64_t pass_end,
+static ol_clean_outcome decide(const ol_clean_row *row, int64_t latest, int64_t pass_end,
                       int64_t first_uncertain) {
     const uint32_t always = OL_CLEAN_HELD | OL_CLEAN_UNREADABLE | OL_CLEAN_OF_UNCERTAIN;
-    if ((row->flags & always) || row->offset >= pass_end) return STAYS;
-    if (row->flags & OL_CLEAN_KEYLESS) return KEYLESS;
-    if (row->flags & OL_CLEAN_OF_ABORTED) return ABORTED;
+    if ((row->flags & always) || row->offset >= pass_end) return OL_CLEAN_STAYS;
+    if (row->flags & OL_CLEAN_KEYLESS) return OL_CLEAN_KEYLESS_GOES;
+    if (row->flags & OL_CLEAN_OF_ABORTED) return OL_CLEAN_ABORTED_GOES;
     const uint32_t erases = OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE;
     /* It may have erased a value that is pending at E and stays. */
     if (OL_UNLIKELY((row->flags & erases) == erases && row->offset >= first_uncertain)) {
-        return STAYS;
+        return OL_CLEAN_STAYS;
     }
-    if (latest > row->offset) return SUPERSEDED;
-    if (!(row->flags & OL_CLEAN_TOMBSTONE)) return STAYS;
+    if (latest > row->offset) return OL_CLEAN_SUPERSEDED;
+    if (!(row->flags & OL_CLEAN_TOMBSTONE)) return OL_CLEAN_STAYS;
     /* Only a tombstone that the map holds may go: then this pass drops everything below it in its
      * slot. */
-    return (row->flags & OL_CLEAN_MAY_GO) && latest == row->offset ? TOMBSTONE_GOES
-                                                                   : STAYS_AND_BEGINS;
+    return (row->flags & OL_CLEAN_MAY_GO) && latest == row->offset ? OL_CLEAN_TOMBSTONE_GOES
+                                                                   : OL_CLEAN_STAYS_AND_BEGINS;
 }
 
-static void count(ol_clean_counts *counts, outcome found) {
+static void count(ol_clean_counts *counts, ol_clean_outcome found) {
     switch (found) {
-        case STAYS:
-        case STAYS_AND_BEGINS:
+        case OL_CLEAN_STAYS:
+        case OL_CLEAN_STAYS_AND_BEGINS:
             counts->kept++;
             return;
-        case SUPERSEDED:
+        case OL_CLEAN_SUPERSEDED:
             counts->superseded++;
             return;
-        case TOMBSTONE_GOES:
+        case OL_CLEAN_TOMBSTONE_GOES:
             counts->tombstones_dropped++;
             return;
-        case ABORTED:
+        case OL_CLEAN_ABORTED_GOES:
             counts->aborted_dropped++;
             return;
-        case KEYLESS:
+        case OL_CLEAN_KEYLESS_GOES:
             counts->keyless_dropped++;
             return;
     }
 }
 
 void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain,
-                     const ol_clean_rows *rows, ol_clean_counts *counts,
+                     ol_clean_rows *rows, ol_clean_counts *counts,
                      uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]) {
     int64_t answers[OL_CLEAN_ROWS];
     for (size_t i = 0; i < OL_CLEAN_ROWS / 64; i++) kept[i] = tombstones[i] = 0;
@@ -199,11 +190,12 @@ void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t
         const ol_clean_row *row = &rows->row[i];
         int64_t latest = OL_UNLIKELY(pass->ask_table) ? answers[i] : -1;
         if (OL_LIKELY(latest < 0)) latest = ol_key_map_get(&pass->map, row->key);
-        outcome found = decide(row, latest, pass->end, first_uncertain);
+        ol_clean_outcome found = decide(row, latest, pass->end, first_uncertain);
         count(counts, found);
+        rows->outcome[i] = (uint8_t)found;
         uint64_t bit = UINT64_C(1) << (i % 64);
-        if (found <= STAYS_AND_BEGINS) kept[i / 64] |= bit;
-        if (OL_UNLIKELY(found == STAYS_AND_BEGINS)) tombstones[i / 64] |= bit;
+        if (found <= OL_CLEAN_STAYS_AND_BEGINS) kept[i / 64] |= bit;
+        if (OL_UNLIKELY(found == OL_CLEAN_STAYS_AND_BEGINS)) tombstones[i / 64] |= bit;
     }
     counts->read += (int64_t)rows->count;
 }

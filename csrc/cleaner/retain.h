@@ -36,6 +36,16 @@ typedef struct ol_clean_row {
     uint32_t flags;
 } ol_clean_row;
 
+/* What becomes of a record.  Those up to STAYS_AND_BEGINS stay. */
+typedef enum ol_clean_outcome {
+    OL_CLEAN_STAYS,
+    OL_CLEAN_STAYS_AND_BEGINS,          /* a tombstone whose time has to begin */
+    OL_CLEAN_SUPERSEDED,
+    OL_CLEAN_TOMBSTONE_GOES,
+    OL_CLEAN_ABORTED_GOES,
+    OL_CLEAN_KEYLESS_GOES,
+} ol_clean_outcome;
+
 /* The name of an offset record, for the table; borrows from the record. */
 typedef struct ol_clean_name {
     ol_slice group;
@@ -47,7 +57,9 @@ typedef struct ol_clean_name {
 typedef struct ol_clean_rows {
     size_t count;
     ol_clean_row row[OL_CLEAN_ROWS];
-    ol_clean_name name[OL_CLEAN_ROWS];  /* of positions; filled only while the table is asked */
+    /* Of positions; filled only while the table is asked, or the log surveyed. */
+    ol_clean_name name[OL_CLEAN_ROWS];
+    uint8_t outcome[OL_CLEAN_ROWS];     /* an ol_clean_outcome; set by ol_clean_retain */
 } ol_clean_rows;
 
 /* Flags that all rows of a batch share: for its values (aborted, uncertain) and for its tombstones

@@ -244,10 +244,15 @@ int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error 
     uint64_t all = goes ? 0 : UINT64_MAX;
     ol_clean_choice choice = {.kept = &all, .kept_count = goes ? 0 : count};
     ol_clean_result result = OL_CLEAN_VERBATIM;
-    if (count > 64) return ol_clean_put_batch(copy, batch, result, error);
-    status = ol_clean_finish_batch(copy, batch, count, &choice, discardable && !goes, &result,
-                                   error);
+    int64_t sunk = run->walk.bytes_sunk;
+    status = count > 64 ? ol_clean_put_batch(copy, batch, result, error)
+                        : ol_clean_finish_batch(copy, batch, count, &choice, discardable && !goes,
+                                                &result, error);
     if (goes) run->course.report->markers_dropped++;
+    if (status == OL_OK && run->scope.surveyor != NULL) {
+        ol_clean_survey_markers(run->scope.surveyor, batch, copy->segment->base_offset, count, goes,
+                                run->walk.bytes_sunk - sunk);
+    }
     return status;
 }
 

@@ -1,0 +1,58 @@
+/* cleaner/survey: what a clean would free, counted by group and by reason, while nothing is changed
+ * (docs/maintenance.md).
+ *
+ * A survey is a run of the cleaner that writes nothing.  It decides every record of the log by the
+ * same code as a clean, so it needs no rules of its own: passes A and B report their outcomes, and
+ * everything that a clean leaves alone (above E, and quarantined segments) is walked after them.
+ * Only whether a record is *live* is not the cleaner's to say: then the present state comes from
+ * it, which the partition's table, group records and pending values tell.
+ *
+ * Bytes are those of the batches.  A batch that loses records frees exactly what its rebuilt bytes
+ * lack.  Records of one batch share its bytes, and what it frees, by their encoded sizes.  Batches
+ * without records count nowhere. */
+#ifndef OL_CLEANER_SURVEY_H
+#define OL_CLEANER_SURVEY_H
+
+#include "base/string_dictionary.h"
+#include "cleaner/cleaner.h"
+
+/* A clean that grows a batch, by a delete horizon, frees a negative number of bytes. */
+typedef struct ol_clean_share {
+    int64_t records;
+    int64_t live_records;       /* the present state comes from them; every marker counts */
+    int64_t superseded;         /* this one and the four after it go */
+    int64_t aborted;
+    int64_t expired_tombstones;
+    int64_t expired_markers;
+    int64_t keyless;
+    int64_t tombstones;         /* stay until their time */
+    int64_t markers;            /* likewise */
+    double bytes;
+    double live_bytes;
+    double freed_bytes;
+} ol_clean_share;
+
+/* The result.  Zeroed memory is an empty one; ol_clean_survey_free frees it. */
+typedef struct ol_clean_survey {
+    ol_string_dictionary names;         /* of groups, as the keys have them */
+    ol_clean_share *shares;             /* [0] of no group; [1 + i] of the group names[i] */
+    size_t share_count;
+    size_t share_capacity;
+    int64_t segments;                   /* with records */
+    int64_t batches;                    /* likewise */
+} ol_clean_survey;
+void ol_clean_survey_free(ol_clean_survey *survey);
+
+/* Surveys a partition that is loaded; its log may be read-only.  `closes_active`: the active
+ * segment is closed first, unless a transaction is open, as `offsetlog compact` does it.  Of the
+ * options `sink`, `raise_floor` and `first_dirty` do not count: all of the log is dirty.
+ *
+ * The report is that of a run with a sink.  Where it is not `complete`, the keys did not fit
+ * map_bytes, and the survey is of no use; likewise where it was stopped or truncated.  Damage that
+ * a load passes over is passed over here, too, and its segment is reported as quarantined.  Fails
+ * as ol_cleaner_run does, and with OL_CORRUPT where a segment changed while it was read. */
+int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
+                      ol_clean_survey *survey, ol_clean_report *report, ol_error *error)
+    OL_NODISCARD;
+
+#endif
