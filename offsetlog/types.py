@@ -129,6 +129,43 @@ class StoreHealth(NamedTuple):
     directory: tuple[Exception, ...]
 
 
+class CleanShare(NamedTuple):
+    """The records of one group of a log partition, and what a clean would do to them.
+
+    Counts are of records unless they say otherwise.  The bytes of a batch, and what a clean frees of it, are shared by
+    its records.
+
+    Attributes:
+        group: its name; None for markers of transactions, and for records whose key names no group.
+        records: all of them.
+        live_records: those from which the present state comes; every marker counts.
+        superseded: these go, since a later record has the same key.
+        aborted: these go, since their transaction was aborted.
+        expired_tombstones: these go, after their time.
+        expired_markers: these go, since nothing else of their transaction is left.
+        keyless: these go, since they have no key.
+        tombstones: these stay until their time.
+        markers: these stay until their time.
+        bytes: of the batches.
+        live_bytes: of the live records.
+        freed_bytes: by the clean; negative where a batch grows by a delete horizon.
+    """
+
+    group: str | None
+    records: int = 0
+    live_records: int = 0
+    superseded: int = 0
+    aborted: int = 0
+    expired_tombstones: int = 0
+    expired_markers: int = 0
+    keyless: int = 0
+    tombstones: int = 0
+    markers: int = 0
+    bytes: float = 0.0
+    live_bytes: float = 0.0
+    freed_bytes: float = 0.0
+
+
 class CleaningReport(NamedTuple):
     """What one cleaning of one log did; counts are of records unless they say otherwise.
 

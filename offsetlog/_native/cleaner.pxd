@@ -1,4 +1,4 @@
-from offsetlog._native.csrc cimport atomic_flag_value, ol_clean_progress, ol_clean_report, ol_compressor
+from offsetlog._native.csrc cimport atomic_flag_value, ol_clean_hold, ol_clean_progress, ol_clean_report, ol_compressor
 
 
 cdef class Compressor:
@@ -12,3 +12,7 @@ cdef class CleanControl:
 
 
 cdef dict described_report(const ol_clean_report *report)
+
+
+# Of (group or prefix, whether it is a prefix, log offset); to be freed, and valid as long as `holds`.
+cdef ol_clean_hold *take_holds(list holds) except? NULL

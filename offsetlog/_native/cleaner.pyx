@@ -191,7 +191,7 @@ cdef dict described_report(const ol_clean_report *report):
     }
 
 
-cdef ol_clean_hold *_take_holds(list holds) except? NULL:
+cdef ol_clean_hold *take_holds(list holds) except? NULL:
     # The names are lent by `holds`.
     cdef ol_clean_hold *taken
     cdef Py_ssize_t index
@@ -269,7 +269,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         floor_port.call = raise_floor
         options.raise_floor = _raise_floor
         options.raise_floor_context = <void *>floor_port
-    options.holds = _take_holds(listed)
+    options.holds = take_holds(listed)
     # Its quarantine alone is larger than what should lie on a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     if report == NULL:

@@ -1605,6 +1605,33 @@ cdef extern from "base/string_dictionary.h" nogil:
     ol_slice ol_string_dictionary_get(const ol_string_dictionary *dictionary, size_t number) noexcept
 
 
+cdef extern from "cleaner/survey.h" nogil:
+    ctypedef struct ol_clean_share:
+        int64_t records
+        int64_t live_records
+        int64_t superseded
+        int64_t aborted
+        int64_t expired_tombstones
+        int64_t expired_markers
+        int64_t keyless
+        int64_t tombstones
+        int64_t markers
+        double bytes
+        double live_bytes
+        double freed_bytes
+
+    ctypedef struct ol_clean_survey:
+        ol_string_dictionary names
+        ol_clean_share *shares
+        size_t share_count
+        int64_t segments
+        int64_t batches
+
+    void ol_clean_survey_free(ol_clean_survey *survey) noexcept
+    int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bint closes_active,
+                          ol_clean_survey *survey, ol_clean_report *report, ol_error *error) noexcept
+
+
 cdef extern from "columns/position_columns.h" nogil:
     ctypedef struct ol_position_columns:
         size_t count
