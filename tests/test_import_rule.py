@@ -34,6 +34,7 @@ ON_EXECUTORS = {
     "directory.listing",
     "directory.segments",
     "_native.arrow_files",
+    "_native.clean_survey",
     "_native.codec",
     "_native.decompress",
     "_native.files",

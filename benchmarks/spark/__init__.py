@@ -2,5 +2,5 @@
 
 from importlib import import_module
 
-for _module in ("commits", "offsets", "sink"):
+for _module in ("commits", "offsets", "compact_report", "sink"):
     import_module(f"benchmarks.spark.{_module}")

@@ -20,7 +20,7 @@ from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import TOPIC
 from offsetlog.directory.reading import age_text
 from offsetlog.errors import OffsetLogError
-from offsetlog.types import CleaningReport
+from offsetlog.types import CleaningReport, CleanShare
 
 if TYPE_CHECKING:
     from offsetlog.maintenance.policy import Plan, StuckTransaction
@@ -83,19 +83,32 @@ PLAN_COLUMNS = [
     Column("cleanable_bytes", "can be cleaned", bytes_text, right=True),
     Column("ratio", "dirty", _ratio_text, right=True, rank=1),
     Column("live_bytes", "live, about", bytes_text, right=True, rank=1),
+    Column("freed_bytes", "freed", bytes_text, right=True),
+    Column("freed_records", "records freed", right=True),
+    Column("superseded", right=True, rank=1),
+    Column("aborted", right=True, rank=2),
+    Column("expired_tombstones", "deletions freed", right=True, rank=2),
+    Column("expired_markers", "markers freed", right=True, rank=2),
     Column("reason", "note"),
 ]
+#: Of a survey, what goes.
+GOES = ("superseded", "aborted", "expired_tombstones", "expired_markers", "keyless")
 ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean", "again": "clean once more"}
 
 
-def _plan_row(plan: Plan) -> dict[str, Any]:
-    fields = plan._asdict()
+def _plan_row(plan: Plan, share: CleanShare) -> dict[str, Any]:
+    fields, goes = plan._asdict(), {name: getattr(share, name) for name in GOES}
     return {
         "log_partition": plan.number,
         "action": ACTIONS[plan.action],
         **{name: fields[name] for name in ("size", "clean_bytes", "cleanable_bytes")},
         "ratio": round(plan.ratio, 4),
-        **{name: fields[name] for name in ("live_bytes", "first_dirty", "uncleanable", "reason")},
+        **{name: fields[name] for name in ("live_bytes", "first_dirty", "uncleanable")},
+        "records": share.records,
+        "freed_records": sum(goes.values()),
+        "freed_bytes": round(share.freed_bytes),
+        **goes,
+        "reason": plan.reason,
     }
 
 
@@ -227,6 +240,10 @@ def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None
     return Effect(f"drop the past of {named}, so that nothing before can be brought back", [], [], str)
 
 
+def _survey(store: offsetlog.OffsetStore, plan: Plan) -> CleanShare:
+    return CleanShare(None) if plan.action == "none" else store.maintenance.survey(plan)
+
+
 def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
              again: bool, output: Output, wide: bool) -> int:  # fmt: skip
     with offsetlog.open(
@@ -234,7 +251,8 @@ def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, sett
     ) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
         _lost_past(store, plans)
-        output.rows(PLAN_COLUMNS, map(_plan_row, plans), "there is no log partition yet", wide=wide)
+        rows = (_plan_row(plan, _survey(store, plan)) for plan in plans)
+        output.rows(PLAN_COLUMNS, rows, "there is no log partition yet", wide=wide)
     return 0
 
 

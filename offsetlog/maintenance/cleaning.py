@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offsetlog._native import cleaner
+from offsetlog._native import clean_survey, cleaner
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import StopFlag
@@ -28,7 +28,7 @@ from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.policy import LogFacts, Plan, Segment
-from offsetlog.types import CleaningReport, QuarantinedSegment
+from offsetlog.types import CleaningReport, CleanShare, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
@@ -194,6 +194,35 @@ class LogCleaner:
             return []
         limit = self._history_end(partition, self._config.min_history_ms)
         return floors.unheld(self._config.min_history, limit)
+
+    def survey(self, partition: Partition, *, closes_active: bool) -> CleanShare:
+        """Returns what a clean from the beginning of one log would do to its records; changes nothing.
+
+        One pass is made: where the keys do not fit `cleaner_map_bytes` and the table, less is dropped.
+
+        Args:
+            partition: whose log, loaded.
+            closes_active: whether the active segment is closed first, unless a transaction is open.
+
+        Raises:
+            StateError, StorageError, CapacityError, CorruptionError.
+        """
+        config, facts = self._config, self.inspect(partition)
+        measured = policy.measure(facts, config, self.clock())
+        # A history that is kept ends the clean before the active segment.
+        closes_active = closes_active and facts.limit >= facts.end
+        holds = [(*policy.split_pattern(pattern), end) for pattern, end in self._holds(partition)]
+        _, shares = clean_survey.survey(
+            partition,
+            now_ms=self.clock(),
+            closes_active=closes_active,
+            end_max=policy.NO_LIMIT if closes_active else measured.uncleanable,
+            holds=holds,
+            delete_retention_ms=config.delete_retention_ms,
+            map_bytes=config.cleaner_map_bytes,
+        )
+        counts: list[Any] = [sum(column) for column in zip(*(share[1:] for share in shares), strict=True)]
+        return CleanShare(None, *counts)
 
     # ------------------------------------------------------------------------------------- cleaning
 

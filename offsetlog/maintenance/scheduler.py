@@ -41,7 +41,7 @@ from offsetlog.maintenance.status import (
     MaintenanceStatus,
     Work,
 )
-from offsetlog.types import CleaningReport
+from offsetlog.types import CleaningReport, CleanShare
 
 #: The longest sleep between two checks of the clock, in milliseconds; a lock cannot be waited for
 #: much longer.
@@ -328,6 +328,16 @@ class Maintenance:
         return [
             self._asked(partition, roll, ratio, again) for partition in self._chosen(partitions)
         ]
+
+    def survey(self, plan: Plan) -> CleanShare:
+        """Returns what a clean from the beginning would do to the records of a plan's log, and does nothing.
+
+        Raises:
+            InvalidArgumentError: there is no such log partition.
+            StateError, StorageError, CapacityError, CorruptionError.
+        """
+        (partition,) = self._chosen([plan.number])
+        return self._cleaner.survey(partition, closes_active=plan.action == "roll")
 
     def clock_refusal(
         self, retention_ms: int | None = None, retention: Mapping[str, int | None] | None = None

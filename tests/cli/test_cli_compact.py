@@ -110,6 +110,11 @@ def test_a_dry_run_changes_nothing_and_takes_no_lock(data, capsys):
     assert all(row["ratio"] == 1 and row["live_bytes"] < row["size"] / 50 for row in rows)
     after = {file: file.read_bytes() for file in data.rglob("*.log")}
     assert after == {file: before[file] for file in after}
+    cleaned, _ = rows_of(call(capsys, "compact", data, "--format=json")[1])
+    for row, done in zip(rows, cleaned, strict=True):
+        assert (row["records"], row["superseded"]) == (done["records_read"], done["superseded"])
+        assert row["freed_records"] == done["records_read"] - done["records_kept"] + done["markers_dropped"]
+        assert row["freed_bytes"] == done["bytes_before"] - done["bytes_after"]
 
 
 def test_only_some_logs(data, capsys):
