@@ -184,7 +184,7 @@ int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
     return status;
 }
 
-/* --------------------------------------------------------------------------------------- a batch */
+/* -------------------------------------------------------------------------------------- a batch */
 
 static bool goes(const entry *one) { return one->outcome > OL_CLEAN_STAYS_AND_BEGINS; }
 
@@ -268,7 +268,7 @@ void ol_clean_survey_markers(ol_clean_surveyor *surveyor, const ol_batch *batch,
     share->freed_bytes += (double)((int64_t)batch->size - bytes_after);
 }
 
-/* --------------------------------------------------------------------- what a clean leaves alone */
+/* -------------------------------------------------------------------- what a clean leaves alone */
 
 static int flush_left(ol_clean_run *run, ol_error *error) {
     ol_clean_rows *rows = &run->rows;
