@@ -22,8 +22,8 @@ KEY = TopicPartition("orders", 0)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_held() -> Iterator[None]:
-    yield
+def _nothing_stays_held(tmp_path: Path) -> Iterator[None]:
+    yield  # tmp_path is removed after this
     held_stores._close_all()
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from offsetlog.errors import CorruptionError, OffsetLogError
-from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import KEYED_BY_TASK, Split, Task, open_source, plan, problem_of, tasks_of
@@ -30,6 +29,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks; raises as `open_source`, `plan` and `completeness.ask`."""
         source = open_source(self._read, self._files)
+        # Executors import this module, and nothing that knows the files of a store.
+        from offsetlog.spark.scan.completeness import ask
+
         losses = ask(source, self._read)
         problems = tuple((_number_of(each), problem_of(each)) for each in losses)
         told = [Task((), problems)] if problems else []

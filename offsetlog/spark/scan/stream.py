@@ -19,7 +19,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from offsetlog.directory.listing import TOPIC
 from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
-from offsetlog.spark.scan.completeness import find_losses, refusal
 from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
 from offsetlog.spark.scan.open_transactions import OpenTransactions
 from offsetlog.spark.scan.options import EARLIEST, LATEST, OFFSET_MAX, ReadOptions
@@ -213,6 +212,9 @@ class StreamReader(DataSourceStreamReader):
         """
         if self._problems is not None:
             return
+        # Executors import this module, and nothing that knows the files of a store.
+        from offsetlog.spark.scan.completeness import find_losses, refusal
+
         self._problems = ()
         losses = [
             each
