@@ -2,8 +2,11 @@
 #include "base/int64_map.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
+
+enum { CAPACITY_KEPT_MAX = 256 };   /* of a map that was cleared */
 
 static size_t home_of(const ol_int64_map *map, uint64_t key) {
     return ol_hash64_mix(key, 0x51ed270b35ae1e5du) & (map->capacity - 1);
@@ -61,18 +64,34 @@ static void remove_at(ol_int64_map *map, size_t hole) {
     }
 }
 
-void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value) {
-    if (map->capacity == 0) {
-        OL_ASSERT(value == 0);
-        return;
-    }
+uint64_t ol_int64_map_exchange(ol_int64_map *map, uint64_t key, uint64_t value) {
+    OL_ASSERT(value != 0 && map->capacity != 0);
     size_t at = find(map, key);
-    bool there = map->entries[at].value != 0;
-    if (value == 0) {
-        if (there) remove_at(map, at);
+    uint64_t before = map->entries[at].value;
+    OL_ASSERT(before != 0 || map->count < map->capacity - 1);
+    map->count += before == 0;
+    map->entries[at] = (ol_int64_map_entry){key, value};
+    return before;
+}
+
+void ol_int64_map_clear(ol_int64_map *map) {
+    if (map->capacity > CAPACITY_KEPT_MAX) {
+        ol_int64_map_free(map);
         return;
     }
-    OL_ASSERT(there || map->count < map->capacity - 1);
-    map->count += !there;
-    map->entries[at] = (ol_int64_map_entry){key, value};
+    if (map->count != 0) memset(map->entries, 0, map->capacity * sizeof *map->entries);
+    map->count = 0;
+}
+
+void ol_int64_map_prefetch(const ol_int64_map *map, uint64_t key) {
+    if (map->capacity != 0) __builtin_prefetch(&map->entries[home_of(map, key)], 1);
+}
+
+void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value) {
+    if (value != 0) {
+        ol_int64_map_exchange(map, key, value);
+    } else if (map->count != 0) {
+        size_t at = find(map, key);
+        if (map->entries[at].value != 0) remove_at(map, at);
+    }
 }

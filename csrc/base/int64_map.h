@@ -28,5 +28,11 @@ void ol_int64_map_free(ol_int64_map *map);
 int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) OL_NODISCARD;
 uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key);      /* 0: none */
 void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value); /* value 0 removes */
+/* Sets a value that is not 0, and returns the one that was there, or 0. */
+uint64_t ol_int64_map_exchange(ol_int64_map *map, uint64_t key, uint64_t value);
+/* Removes every key.  Much memory is given back; the next ol_int64_map_reserve makes room again. */
+void ol_int64_map_clear(ol_int64_map *map);
+/* Brings the place of a key into the cache, some calls before it is needed. */
+void ol_int64_map_prefetch(const ol_int64_map *map, uint64_t key);
 
 #endif

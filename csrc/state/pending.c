@@ -13,6 +13,7 @@
  * chain. */
 typedef uint64_t entry_name;
 enum { CHAIN_POSITION, CHAIN_GROUP, CHAIN_COUNT };
+enum { CELL_DISTANCE = 8 };         /* entries between the prefetch of a cell and its use */
 
 typedef struct pending_entry {
     ol_reservation reservation;
@@ -70,11 +71,10 @@ static void link_entry(ol_pending *pending, entry_name name) {
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
         uint64_t key = chain_key(pending, entry, chain);
         entry->previous[chain] = 0;
-        entry->next[chain] = ol_int64_map_get(&pending->heads[chain], key);
+        entry->next[chain] = ol_int64_map_exchange(&pending->heads[chain], key, name);
         if (entry->next[chain] != 0) {
             entry_named(pending, entry->next[chain])->previous[chain] = name;
         }
-        ol_int64_map_set(&pending->heads[chain], key, name);
     }
 }
 
@@ -234,20 +234,23 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     return OL_OK;
 }
 
-/* The value of a producer for a position, or 0. */
-static entry_name find_earlier(const ol_pending *pending, uint32_t place,
-                               const ol_reservation *reservation) {
-    uint64_t key = position_key(reservation->pair, reservation->partition);
-    entry_name name = ol_int64_map_get(&pending->heads[CHAIN_POSITION], key);
+/* The first value of a producer in a position's chain from `name` on, or 0. */
+static entry_name find_of_producer(const ol_pending *pending, uint32_t place, entry_name name) {
     while (name != 0 && (name - 1) >> 32 != place) {
         name = entry_named(pending, name)->next[CHAIN_POSITION];
     }
     return name;
 }
 
-static void replace_earlier(ol_pending *pending, uint32_t place,
-                            const ol_reservation *reservation) {
-    entry_name name = find_earlier(pending, place, reservation);
+static entry_name first_of_position(const ol_pending *pending, uint32_t pair, int32_t partition) {
+    return ol_int64_map_get(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
+}
+
+/* The newest entry of a producer takes the place of its earlier one for the same position. */
+static void replace_earlier(ol_pending *pending, uint32_t place) {
+    const producer_entries *producer = pending->producers[place];
+    const pending_entry *newest = &producer->entries[producer->count - 1];
+    entry_name name = find_of_producer(pending, place, newest->next[CHAIN_POSITION]);
     if (name == 0) return;
     pending_entry *entry = entry_named(pending, name);
     unlink_entry(pending, name);
@@ -272,7 +275,6 @@ void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservati
     OL_ASSERT(producer != NULL);
     OL_ASSERT(producer->count == 0 ||
               producer->entries[producer->count - 1].log_offset <= value->log_offset);
-    replace_earlier(pending, place, reservation);
     const pending_entry entry = {
         .reservation = *reservation,
         .offset = value->offset,
@@ -281,6 +283,32 @@ void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservati
         .leader_epoch = value->leader_epoch,
     };
     append_entry(pending, producer, place, &entry);
+    replace_earlier(pending, place);
+}
+
+void ol_pending_prefetch(const ol_pending *pending, uint32_t pair, int32_t partition) {
+    ol_int64_map_prefetch(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
+}
+
+static void prefetch_cell(const ol_pending *pending, const producer_entries *producer,
+                          uint32_t index) {
+    if (index >= producer->count || producer->entries[index].replaced) return;
+    const ol_reservation *reservation = &producer->entries[index].reservation;
+    ol_table_prefetch_reserved(pending->table, reservation->pair, reservation->partition);
+}
+
+/* Takes the entries of a producer out of all chains, at once where nobody else has any. */
+static void unlink_all(ol_pending *pending, uint32_t place) {
+    const producer_entries *producer = pending->producers[place];
+    if (producer->count == pending->entry_count) {
+        for (int chain = 0; chain < CHAIN_COUNT; chain++) {
+            ol_int64_map_clear(&pending->heads[chain]);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < producer->count; i++) {
+        if (!producer->entries[i].replaced) unlink_entry(pending, name_of(place, i));
+    }
 }
 
 static size_t end_transaction(ol_pending *pending, int64_t producer_id, bool commit) {
@@ -288,10 +316,11 @@ static size_t end_transaction(ol_pending *pending, int64_t producer_id, bool com
     producer_entries *producer = find_producer(pending, producer_id, &place);
     if (producer == NULL) return 0;
     size_t count = 0;
+    unlink_all(pending, place);
     for (uint32_t i = 0; i < producer->count; i++) {
         pending_entry *entry = &producer->entries[i];
+        prefetch_cell(pending, producer, i + CELL_DISTANCE);
         if (entry->replaced) continue;
-        unlink_entry(pending, name_of(place, i));
         if (commit) {
             ol_position_value value = value_of(entry);
             count += ol_table_install_if_newer(pending->table, &entry->reservation, &value);
@@ -343,7 +372,11 @@ int ol_pending_restore(ol_pending *pending, const ol_pending_entry *given, ol_er
     producer_entries *producer = find_producer(pending, given->producer_id, &place);
     bool goes_back = producer->count != 0 &&
                      producer->entries[producer->count - 1].log_offset > given->log_offset;
-    if (goes_back || (!given->replaced && find_earlier(pending, place, &given->reservation) != 0)) {
+    bool repeats = !given->replaced &&
+                   find_of_producer(pending, place,
+                                    first_of_position(pending, given->reservation.pair,
+                                                      given->reservation.partition)) != 0;
+    if (goes_back || repeats) {
         return ol_fail(error, OL_CORRUPT,
                        "the pending values of producer %lld are not in their order",
                        (long long)given->producer_id);
@@ -474,11 +507,8 @@ bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pai
     if (find_producer(pending, producer_id, &place) == NULL) return false;
     uint32_t pair = ol_table_pair_number(pending->table, name);
     if (pair == 0) return false;
-    entry_name found = ol_int64_map_get(&pending->heads[CHAIN_POSITION],
-                                        position_key(pair, partition));
-    while (found != 0 && (found - 1) >> 32 != place) {
-        found = entry_named(pending, found)->next[CHAIN_POSITION];
-    }
+    entry_name found =
+        find_of_producer(pending, place, first_of_position(pending, pair, partition));
     if (found == 0 || !is_live(pending, entry_named(pending, found))) return false;
     ol_table_row row;
     fill_row(pending, entry_named(pending, found), &row);

@@ -25,6 +25,9 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
                     const ol_position_value *value);
 
+/* Brings what ol_pending_add needs of a position into the cache, some calls before; a hint. */
+void ol_pending_prefetch(const ol_pending *pending, uint32_t pair, int32_t partition);
+
 /* COMMIT installs each value if it is newer than the cell's, in log order; ABORT drops them.
  * Without a transaction nothing happens.  Both end the producer's entry, cannot fail, and return
  * the number of values installed (or dropped). */

@@ -54,6 +54,14 @@ ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *cell_extras, uin
     return find(cell_extras, key, hash_key(cell_extras, key));
 }
 
+void ol_cell_extras_prefetch(const ol_cell_extras *cell_extras, uint64_t key) {
+    const ol_hash_index *index = &cell_extras->hash_index;
+    if (index->count == 0) return;
+    uint64_t hash = hash_key(cell_extras, key);
+    const ol_hash_index_piece *piece = ol_hash_index_piece_of(index, hash);
+    __builtin_prefetch(ol_hash_index_line_at(index, piece, ol_hash_index_home(piece, hash)), 1);
+}
+
 static int add_free_entry(ol_cell_extras *cell_extras, ol_error *error) {
     size_t count = cell_extras->entries.used / sizeof(ol_cell_extras_entry);
     if (count >= (size_t)1 << ENTRY_BITS) {

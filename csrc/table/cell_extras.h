@@ -41,6 +41,8 @@ void ol_cell_extras_free_all(ol_cell_extras *cell_extras);
 
 /* NULL when there is none.  The pointer is valid until the next ol_cell_extras_make. */
 ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *cell_extras, uint64_t key);
+/* Brings the line of the hash index in which an entry is, or will be, into the cache; a hint. */
+void ol_cell_extras_prefetch(const ol_cell_extras *cell_extras, uint64_t key);
 /* Finds the entry or makes an empty one.  OL_NO_MEMORY or OL_LIMIT. */
 int ol_cell_extras_make(ol_cell_extras *cell_extras, uint64_t key, ol_cell_extras_entry **entry,
                         ol_error *error) OL_NODISCARD;

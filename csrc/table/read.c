@@ -95,6 +95,12 @@ void ol_table_prefetch_cell(const ol_table *table, uint32_t number, int32_t part
                        1);
 }
 
+void ol_table_prefetch_reserved(const ol_table *table, uint32_t pair, int32_t partition) {
+    if (pair == 0) return;
+    ol_cell_extras_prefetch(&table->cell_extras, ol_cell_extras_key(pair, partition));
+    ol_table_prefetch_cell(table, pair, partition);
+}
+
 /* ---------------------------------------------------------------------------------------- walks */
 
 static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t first_pair) {

@@ -81,11 +81,12 @@ uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pai
  * first prefetches the hash slot; the second, some rows later, looks it up and prefetches the pair;
  * the third prefetches its strings and chunk, the fourth its cell.  The second returns the pair's
  * number for the later ones and for ol_table_put_hinted.  It is a guess (0: none): a wrong one
- * costs time and nothing else. */
+ * costs time and nothing else.  The last one is for a cell that is, or will be, reserved. */
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name);
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name);
 void ol_table_prefetch_chunk(const ol_table *table, uint32_t pair, int32_t partition);
 void ol_table_prefetch_cell(const ol_table *table, uint32_t pair, int32_t partition);
+void ol_table_prefetch_reserved(const ol_table *table, uint32_t pair, int32_t partition);
 
 /* ------------------------------------------------------------------------------------- changing */
 

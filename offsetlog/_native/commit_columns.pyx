@@ -387,38 +387,59 @@ cdef struct producer:
     int16_t epoch
 
 
-# How far the writing of a batch has come.
-cdef struct progress:
-    size_t group                # of the sequence
-    size_t run                  # of the order
-    size_t rows
+cdef class Share:
+    """The groups of a batch that one log partition has; calling it writes them, in a thread of any kind.
 
+    Shares of one batch may be written side by side: each has its own rows and its own partition, and reads the order that all of them
+    have in common, which must outlive the call.
+    """
 
-cdef int write_partition(StoreCore core, int32_t number, producer owner_of_rows, piece *scratch, const batch_columns *batch,
-                         const order_plan *plan, size_t group_end, progress *done, ol_commit_result *result) except -1:
-    # Writes the groups of the sequence from done.group to group_end, which are all of this partition.
-    cdef Partition owner = core.used(number)
-    cdef ol_error error
-    cdef size_t group
-    cdef size_t end
-    cdef size_t rows
-    if owner is None:
-        raise ClosedError("the store is closed")
-    owner.enter()
-    try:
-        with nogil:
-            while done.group < group_end:
-                group = done.group
-                end = end_of_piece(plan, &group, group_end)
-                rows = fill_piece(scratch, batch, plan, done.run, end)
-                check(ol_partition_commit_rows(owner.handle, scratch.runs, end - done.run, scratch.rows, rows, owner_of_rows.id,
-                                               owner_of_rows.epoch, result, &error), &error)
-                done.group = group
-                done.run = end
-                done.rows += rows
-    finally:
-        owner.leave()
-    return 0
+    cdef StoreCore core
+    cdef producer owner
+    cdef const batch_columns *batch
+    cdef const order_plan *plan
+    cdef int32_t number
+    cdef size_t group           # of the sequence: the next one
+    cdef size_t group_end
+    cdef size_t run             # of the order: the next one
+    cdef size_t rows            # that were written
+    cdef ol_commit_result result
+
+    def __call__(self):
+        cdef Partition partition = self.core.used(self.number)
+        cdef piece scratch
+        if partition is None:
+            raise ClosedError("the store is closed")
+        scratch.rows = <ol_position_row *>malloc(largest_piece(self.plan) * sizeof(ol_position_row))
+        scratch.runs = <ol_row_run *>malloc(min(largest_piece(self.plan), self.plan.run_count) * sizeof(ol_row_run))
+        try:
+            if scratch.rows == NULL or scratch.runs == NULL:
+                raise MemoryError("no memory for the rows of a piece")
+            partition.enter()
+            try:
+                with nogil:
+                    self.write(partition, &scratch)
+            finally:
+                partition.leave()
+        finally:
+            free(scratch.rows)
+            free(scratch.runs)
+
+    cdef int write(self, Partition partition, piece *scratch) except -1 nogil:
+        cdef ol_error error
+        cdef size_t group
+        cdef size_t end
+        cdef size_t rows
+        while self.group < self.group_end:
+            group = self.group
+            end = end_of_piece(self.plan, &group, self.group_end)
+            rows = fill_piece(scratch, self.batch, self.plan, self.run, end)
+            check(ol_partition_commit_rows(partition.handle, scratch.runs, end - self.run, scratch.rows, rows, self.owner.id,
+                                           self.owner.epoch, &self.result, &error), &error)
+            self.group = group
+            self.run = end
+            self.rows += rows
+        return 0
 
 
 cdef object raise_flaw(flaw found, size_t row):
@@ -434,12 +455,12 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
     nobody.id = nobody.epoch = -1
     check_durability(durability)
     waits = []
-    rows = write_batch(core, batch, nobody, None, waits)
+    rows = write_batch(core, batch, nobody, None, None, waits)
     core.wait_durable_all(waits, durability)
     return rows
 
 
-def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None):
+def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
     """Writes the rows of a record batch or table into the producer's transactions, one in each log partition of the rows.
 
     They take effect when each transaction ends, which is the caller's to do (`Partition.end_transaction`).  Of rows with the same
@@ -452,6 +473,7 @@ def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, in
         producer_epoch: at least 0.
         admit: called with the number of each log partition that has rows, before any of them is written there; they are left
             out where it returns False.
+        pool: a concurrent.futures.Executor of threads, which write to several log partitions side by side; None: one after another.
 
     Returns:
         How many rows were written.
@@ -465,10 +487,10 @@ def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, in
         raise InvalidArgumentError("a transaction needs a producer id and an epoch of at least 0")
     owner.id = producer_id
     owner.epoch = producer_epoch
-    return write_batch(core, batch, owner, admit, [])
+    return write_batch(core, batch, owner, admit, pool, [])
 
 
-cdef object write_batch(StoreCore core, batch, producer owner, object admit, list waits):
+cdef object write_batch(StoreCore core, batch, producer owner, object admit, object pool, list waits):
     # Puts the rows in order and writes them; returns how many were written.
     import pyarrow
 
@@ -506,47 +528,76 @@ cdef object write_batch(StoreCore core, batch, producer owner, object admit, lis
                 found = sort_runs(&plan, count)
         if found != FLAW_NONE:
             raise_flaw(found, row)
-        return write_all(core, owner, &columns, &plan, admit, waits)
+        return write_all(core, owner, &columns, &plan, admit, pool, waits)
     finally:
         free_plan(&plan)
 
 
-cdef object write_all(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit, list waits):
-    cdef size_t group
-    cdef size_t group_end
+cdef list shares_of(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit):
+    # In the order of the sequence; log partitions that are not admitted have none.
+    cdef list shares = []
+    cdef Share share
+    cdef size_t group = 0
+    cdef size_t run = 0
     cdef int32_t number
-    cdef ol_commit_result result
-    cdef piece scratch
-    cdef size_t rows = largest_piece(plan)
-    cdef progress done
-    done.group = done.run = done.rows = 0
+    while group < plan.groups.count:
+        share = Share.__new__(Share)
+        number = plan.log_partition[plan.sequence[group]]
+        share.core = core
+        share.owner = owner
+        share.batch = columns
+        share.plan = plan
+        share.number = number
+        share.group = group
+        share.run = run
+        while group < plan.groups.count and plan.log_partition[plan.sequence[group]] == number:
+            group += 1
+        share.group_end = group
+        run = plan.group_end[plan.sequence[group - 1]]
+        if admit is None or admit(number):
+            shares.append(share)
+    return shares
+
+
+cdef object write_all(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit, object pool,
+                      list waits):
+    cdef size_t group
+    cdef size_t rows = 0
+    cdef Share share
     # Every directory is made before the first row is written.
     for group in range(plan.groups.count):
         core.ready(plan.log_partition[group])
     # So many rows will need fresh pages: whoever makes them ahead may have fallen asleep.
     if core.preparer != NULL:
         ol_preallocator_kick(core.preparer)
-    scratch.rows = <ol_position_row *>malloc(rows * sizeof(ol_position_row))
-    scratch.runs = <ol_row_run *>malloc(min(rows, plan.run_count) * sizeof(ol_row_run))
+    shares = shares_of(core, owner, columns, plan, admit)
     try:
-        if scratch.rows == NULL or scratch.runs == NULL:
-            raise MemoryError(f"no memory for {rows} rows")
-        while done.group < plan.groups.count:
-            number = plan.log_partition[plan.sequence[done.group]]
-            group_end = done.group
-            while group_end < plan.groups.count and plan.log_partition[plan.sequence[group_end]] == number:
-                group_end += 1
-            if admit is not None and not admit(number):
-                done.group = group_end
-                done.run = plan.group_end[plan.sequence[group_end - 1]]
-                continue
-            write_partition(core, number, owner, &scratch, columns, plan, group_end, &done, &result)
-            waits.append((number, result.end_offset, result.term))
+        if pool is None or len(shares) < 2 or columns.rows < PIECE_ROWS:
+            for share in shares:
+                share()
+        else:
+            run_all(pool, shares)
     except Exception as failure:
         if owner.id < 0:
-            failure.add_note(f"{done.rows} of {columns.rows} rows, all of whole groups, were written before")
+            rows = sum([(<Share>each).rows for each in shares])
+            failure.add_note(f"{rows} of {columns.rows} rows, all of whole groups, were written before")
         raise
+    for share in shares:
+        waits.append((share.number, share.result.end_offset, share.result.term))
+        rows += share.rows
+    return rows
+
+
+cdef object run_all(object pool, list shares):
+    # Every share has ended when this returns or raises, since all of them read memory of the caller.
+    from concurrent.futures import wait
+
+    futures = []
+    try:
+        for share in shares[1:]:
+            futures.append(pool.submit(share))
+        shares[0]()
     finally:
-        free(scratch.rows)
-        free(scratch.runs)
-    return done.rows
+        wait(futures)
+    for future in futures:
+        future.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -25,17 +26,19 @@ def end(store: offsetlog.OffsetStore, *, commit: bool) -> None:
         core.ready(found.partition).end_transaction(found.producer_id, found.producer_epoch, commit)
 
 
+@pytest.mark.parametrize("threads", [None, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_columns_take_effect_when_the_transaction_ends(store, seed):
+def test_columns_take_effect_when_the_transaction_ends(store, seed, threads):
     draw = random.Random(seed)
+    pool = None if threads is None else ThreadPoolExecutor(threads)
     model: dict[str, dict[TopicPartition, int]] = {}
     for _ in range(20):
         commits = draw.random() < 0.6
         pending: dict[str, dict[TopicPartition, int]] = {}
         for _ in range(1 + draw.randrange(3)):
-            rows = random_rows(1 + draw.randrange(300), draw.randrange(2**31))
+            rows = random_rows(1 + draw.randrange(300 if pool is None else 9000), draw.randrange(2**31))
             before = actual_state(store)
-            assert write_in_transaction(store._open_core, batch(rows), PRODUCER, 0, admit_all) == len(rows)
+            assert write_in_transaction(store._open_core, batch(rows), PRODUCER, 0, admit_all, pool=pool) == len(rows)
             assert actual_state(store) == before == model
             for group, state in expected_state(rows).items():
                 pending.setdefault(group, {}).update(state)
@@ -76,6 +79,31 @@ def test_a_refusal_to_admit_writes_nothing_there(store):
         write_in_transaction(core, batch(random_rows(100)), PRODUCER, 0, admit)
     assert store.transactions() == []
     assert actual_state(store) == {}
+
+
+def test_a_failure_in_one_log_partition_leaves_what_the_others_wrote_in_their_transactions(store):
+    # The rows of one batch are written side by side; each transaction is whole, or is to be aborted.
+    core = store._open_core
+    rows = random_rows(20_000, groups=200)
+    numbers = sorted({core.number_of(row[0]) for row in rows})
+    fenced = numbers[1]
+    core.ready(fenced).end_transaction(*open_transaction(store, fenced, epoch=5), True)
+    with ThreadPoolExecutor(3) as pool, pytest.raises(errors.FencedError):
+        write_in_transaction(core, batch(rows), PRODUCER, 2, admit_all, pool=pool)
+    assert {found.partition for found in store.transactions()} == set(numbers) - {fenced}
+    assert len(actual_state(store)) == 1
+    end(store, commit=True)
+    written = [row for row in rows if core.number_of(row[0]) != fenced]
+    left = actual_state(store)
+    assert {group: left[group] for group in expected_state(written)} == expected_state(written)
+    assert store.verify() == []
+
+
+def open_transaction(store: offsetlog.OffsetStore, number: int, epoch: int) -> tuple[int, int]:
+    core = store._open_core
+    group = next(name for name in (f"of {at}" for at in range(10_000)) if core.number_of(name) == number)
+    write_in_transaction(core, batch([(group, "t", 0, 1)]), PRODUCER, epoch, admit_all)
+    return PRODUCER, epoch
 
 
 def test_a_group_that_is_larger_than_a_batch_is_one_transaction(path):

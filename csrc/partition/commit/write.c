@@ -2,6 +2,8 @@
  * publish, apply. */
 #include "partition/commit/commit_impl.h"
 
+enum { PREFETCH_DISTANCE = 8 };     /* rows between a prefetch and the use */
+
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index) {
     bool first = index == 0;
     return ol_record_size(0, (int32_t)index, (int64_t)planned->key_size, planned->value_size,
@@ -128,6 +130,23 @@ static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
     return status;
 }
 
+/* A row of a transaction has a place in two more maps beside the table's, each a cache miss. */
+static void prefetch_reserved(const ol_commit *work, size_t index) {
+    if (index >= work->count || work->planned[index].item->kind != OL_ITEM_POSITION) return;
+    const ol_planned *planned = &work->planned[index];
+    const ol_table *table = work->partition->state.table;
+    ol_table_prefetch_reserved(table, ol_table_prefetch_pair(table, &planned->name),
+                               planned->item->partition);
+}
+
+static void prefetch_pending(const ol_commit *work, size_t index) {
+    if (index >= work->count || !work->planned[index].reserved) return;
+    const ol_planned *planned = &work->planned[index];
+    if (planned->item->kind != OL_ITEM_POSITION) return;
+    ol_pending_prefetch(work->partition->state.pending, planned->reservation.pair,
+                        planned->reservation.partition);
+}
+
 /* Reserves all memory that applying the items will need; if there is none nothing is changed.  The
  * writer lock keeps all but a loader away from the table until the items are applied, so that a
  * settled pair stays settled. */
@@ -140,11 +159,13 @@ int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     work->may_settle = partition->role == OL_ROLE_ACTIVE && applies_at_once &&
                        work->producer_id < 0 && !work->has_tombstones;
     ol_commit_lock_table(work);
-    if (work->producer_id >= 0 && applies_at_once) {
+    bool is_pending = work->producer_id >= 0 && applies_at_once;
+    if (is_pending) {
         status =
             ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
     }
     for (size_t i = 0; i < work->count && status == OL_OK; i++) {
+        if (is_pending) prefetch_reserved(work, i + PREFETCH_DISTANCE);
         status = reserve_one(work, &work->planned[i], error);
     }
     ol_commit_unlock_table(work);
@@ -201,6 +222,7 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     int status = OL_OK;
     ol_commit_lock_table(work);
     for (size_t i = from; i < to && status == OL_OK; i++) {
+        if (work->producer_id >= 0) prefetch_pending(work, i + PREFETCH_DISTANCE);
         status = apply_one(work, &work->planned[i], base_offset + (int64_t)(i - from), error);
     }
     /* With the table still locked: a reader of both the state and the positions sees both before or

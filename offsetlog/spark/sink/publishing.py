@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,9 +103,10 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         abort_left_open(store)
         publication = _Publication(core, epochs.producer_of(epoch.query if epoch is not None else name), epoch)
         try:
-            for message in messages:
-                if message.rows is not None:
-                    publication.write(read_staged(file_system, message.rows), refusals)
+            with ThreadPoolExecutor(os.cpu_count() or 1, "offsetlog-publish") as pool:
+                for message in messages:
+                    if message.rows is not None:
+                        publication.write(read_staged(file_system, message.rows), refusals, pool)
             report = _report(options, refusals, name, publication.rows_in_all)
             publication.end(options)
         except BaseException as stopped:
@@ -196,11 +199,11 @@ class _Publication:
         self._ended: list[tuple[int, int, int]] = []
         self._done: dict[int, bool] = {}
 
-    def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals) -> None:
-        """Writes rows into the transactions; groups of which a row was refused are left out."""
+    def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals, pool: Executor) -> None:
+        """Writes rows into the transactions, on threads of a pool; groups of which a row was refused are left out."""
         for batch in refusals.left_in(batches):
             self.rows_in_all += batch.num_rows
-            self.rows += write_in_transaction(self._core, batch, self._producer_id, 0, self._lacks)
+            self.rows += write_in_transaction(self._core, batch, self._producer_id, 0, self._lacks, pool=pool)
             reached("written")
 
     def _lacks(self, number: int) -> bool:

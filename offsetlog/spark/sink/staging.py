@@ -133,7 +133,7 @@ class StagingPlace:
 def file_system_of(location: str) -> tuple[arrow_fs.FileSystem, str]:
     """Returns the file system of a directory or URI, and the path in it; raises ConfigError."""
     if "://" not in location and not location.startswith("file:"):
-        return arrow_fs.LocalFileSystem(), location.rstrip("/")
+        return arrow_fs.LocalFileSystem(use_mmap=True), location.rstrip("/")
     try:
         found, path = arrow_fs.FileSystem.from_uri(location)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as failure:
@@ -420,9 +420,9 @@ def checksum_of(file_system: arrow_fs.FileSystem, path: str) -> tuple[int, str]:
     hashed = xxhash.xxh3_128()
     size = 0
     with file_system.open_input_stream(path) as stream:
-        while data := stream.read(_COPY_BYTES):
+        while (data := stream.read_buffer(_COPY_BYTES)).size:
             hashed.update(data)
-            size += len(data)
+            size += data.size
     return size, hashed.hexdigest()
 
 
