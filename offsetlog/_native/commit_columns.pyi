@@ -5,9 +5,6 @@ from typing import Any
 from offsetlog._native.store_core import StoreCore
 from offsetlog.errors import OffsetLogError
 
-class Share:
-    def __call__(self) -> None: ...
-
 FLAWS: dict[int, tuple[type[OffsetLogError], str]]
 
 def commit_arrow(core: StoreCore, batch: Any, *, durability: str | None = None) -> int: ...

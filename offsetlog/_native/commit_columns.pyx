@@ -387,7 +387,7 @@ cdef struct producer:
     int16_t epoch
 
 
-cdef class Share:
+cdef class _Share:
     """The groups of a batch that one log partition has; calling it writes them, in a thread of any kind.
 
     Shares of one batch may be written side by side: each has its own rows and its own partition, and reads the order that all of them
@@ -536,12 +536,12 @@ cdef object write_batch(StoreCore core, batch, producer owner, object admit, obj
 cdef list shares_of(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit):
     # In the order of the sequence; log partitions that are not admitted have none.
     cdef list shares = []
-    cdef Share share
+    cdef _Share share
     cdef size_t group = 0
     cdef size_t run = 0
     cdef int32_t number
     while group < plan.groups.count:
-        share = Share.__new__(Share)
+        share = _Share.__new__(_Share)
         number = plan.log_partition[plan.sequence[group]]
         share.core = core
         share.owner = owner
@@ -563,7 +563,7 @@ cdef object write_all(StoreCore core, producer owner, const batch_columns *colum
                       list waits):
     cdef size_t group
     cdef size_t rows = 0
-    cdef Share share
+    cdef _Share share
     # Every directory is made before the first row is written.
     for group in range(plan.groups.count):
         core.ready(plan.log_partition[group])
@@ -579,7 +579,7 @@ cdef object write_all(StoreCore core, producer owner, const batch_columns *colum
             run_all(pool, shares)
     except Exception as failure:
         if owner.id < 0:
-            rows = sum([(<Share>each).rows for each in shares])
+            rows = sum([(<_Share>each).rows for each in shares])
             failure.add_note(f"{rows} of {columns.rows} rows, all of whole groups, were written before")
         raise
     for share in shares:
