@@ -28,10 +28,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import fs as arrow_fs
 
-from offsetlog.arguments import checked_path
 from offsetlog.errors import (
-    ArgumentTypeError,
-    ConfigError,
     CorruptionError,
     InvalidArgumentError,
     LimitError,
@@ -41,6 +38,7 @@ from offsetlog.errors import (
     TornTailError,
     UnsupportedVersionError,
 )
+from offsetlog.spark.location import Location
 from offsetlog.spark.positions import (
     SourceOffset,
     merged,
@@ -341,21 +339,11 @@ class _Directory(NamedTuple):
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], filesystem: arrow_fs.FileSystem | None) -> _Directory:
-        if not isinstance(path, str | os.PathLike):
-            raise ArgumentTypeError(f"the path must be a str or an os.PathLike of str, not {path!r:.80}")
-        plain = str(checked_path(path)) if not isinstance(path, str) else path
+        location = Location.of(path)
         if filesystem is not None:
-            return cls(filesystem, plain.rstrip("/") or "/")
-        local = re.match(r"file:(?://)?(?=/)", plain)
-        if local is not None:
-            plain = plain[local.end() :]
-        elif re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", plain):
-            try:
-                found, inside = arrow_fs.FileSystem.from_uri(plain)
-            except (pyarrow.ArrowException, ValueError, OSError) as error:
-                raise ConfigError(f"pyarrow knows no file system for it: {error}", path=plain) from error
-            return cls(found, inside.rstrip("/") or "/")
-        return cls(arrow_fs.LocalFileSystem(), str(checked_path(plain).absolute()))
+            return cls(filesystem, location.text.rstrip("/") or "/")
+        found, inside = location.file_system()
+        return cls(found, inside or "/")
 
     def join(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}"

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import offsetlog
-from offsetlog.arguments import checked_path
 from offsetlog.errors import (
     ActiveGroupError,
     ArgumentTypeError,
@@ -35,6 +34,7 @@ from offsetlog.errors import (
     OffsetLogError,
 )
 from offsetlog.spark import held_stores
+from offsetlog.spark.location import Location
 from offsetlog.store import Durability, OffsetStore
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -304,6 +304,16 @@ def is_bootstrap(text: str) -> bool:
     return all(_SERVER.fullmatch(server.strip()) for server in text.split(","))
 
 
+def _store_path(path: str | os.PathLike[str]) -> Path:
+    location = Location.of(path)
+    if location.here is None:
+        raise ConfigError(
+            f"{str(location)!r}: a store is a directory of this machine; to commit to one on a server, "
+            'name the server, as "host:port"'
+        )
+    return location.here
+
+
 def make_target(
     named: TargetLike,
     *,
@@ -316,7 +326,7 @@ def make_target(
 
     Raises:
         ArgumentTypeError: it is none of them.
-        ConfigError: as `KafkaTarget`.
+        ConfigError: as `KafkaTarget`; a URI that is no path of this machine.
     """
     if isinstance(named, Target):
         return named
@@ -327,7 +337,7 @@ def make_target(
     if isinstance(named, str) and named and is_bootstrap(named):
         return KafkaTarget({"bootstrap.servers": named}, timeout_seconds=timeout_seconds)
     if isinstance(named, str | os.PathLike):
-        return StoreTarget(checked_path(named), durability=durability, read_only=read_only, hold=hold)
+        return StoreTarget(_store_path(named), durability=durability, read_only=read_only, hold=hold)
     raise ArgumentTypeError(
         f'a store, a path, "host:port,..." or a dict of settings of confluent-kafka is wanted, not {named!r:.80}'
     )

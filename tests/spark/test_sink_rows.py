@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 
 import offsetlog
 from offsetlog import errors
+from offsetlog.spark.location import Location
 from offsetlog.spark.sink.options import OPTIONS, check_schema, checked_options
 from offsetlog.spark.sink.staging import (
     REFUSED_SCHEMA,
@@ -35,7 +36,6 @@ from offsetlog.spark.sink.staging import (
     StagingPlace,
     check,
     checksum_of,
-    file_system_of,
     read_staged,
     stage,
 )
@@ -168,7 +168,7 @@ def test_a_task_stages_one_file_of_its_own(tmp_path):
     files = sorted(path.name for path in (tmp_path / "q" / "3" / "run").iterdir())
     assert len(files) == 4
     assert not [name for name in files if name.endswith(".partial")]
-    file_system, _ = file_system_of(str(tmp_path))
+    file_system, _ = Location.of(tmp_path).file_system()
     for message in messages:
         assert (message.task, message.query, message.folder) == (0, None, str(tmp_path / "q" / "3" / "run"))
         assert message.rows is not None
@@ -209,7 +209,7 @@ def test_a_stream_without_a_name_is_refused(tmp_path):
 
 def test_a_staging_of_no_known_kind_is_refused():
     with pytest.raises(errors.ConfigError, match="nosuch"):
-        file_system_of("nosuch://somewhere/else")
+        Location.of("nosuch://somewhere/else").file_system()
 
 
 @pytest.mark.parametrize(
@@ -251,14 +251,14 @@ def test_another_number_of_log_partitions_is_refused_before_a_task_runs(tmp_path
 def test_options_are_read_as_spark_gives_them():
     every = {name.lower(): "1" for name in OPTIONS}
     every |= {
-        "path": "file:/a%20b/",
+        "path": "file:/a%20b c/",
         "clean": "false",
         "mode": "permissive",
         "durability": "process",
         "lockTimeoutSeconds": "0.5",
     }
     chosen = checked_options(every, stream=False, overwrite=False)
-    assert (chosen.path, chosen.mode, chosen.query_id, chosen.epoch) == ("/a b", "permissive", "1", 1)
+    assert (chosen.path, chosen.mode, chosen.query_id, chosen.epoch) == ("/a%20b c", "permissive", "1", 1)
     assert (chosen.partitions, chosen.durability, chosen.lock_timeout_seconds) == (1, "process", 0.5)
     assert chosen.keep_open_seconds == 1
     assert not chosen.clean

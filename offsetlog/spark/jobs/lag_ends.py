@@ -25,6 +25,7 @@ from offsetlog.errors import (
     MissingFileError,
     StorageError,
 )
+from offsetlog.spark.jobs.places import local_path
 
 SCHEMA = pa.schema(
     [
@@ -166,7 +167,7 @@ def of_directories(spark: SparkSession, directories: Iterable[str | os.PathLike[
     """
     # One time for all of them: of replicas the highest end counts, and not that of the directory seen last.
     fs, rows, now = FileSystem(), [], time.time_ns() // 1_000_000
-    for directory in map(Path, directories):
+    for directory in (local_path(each, "log directory of a broker") for each in directories):
         if not directory.is_dir():
             raise MissingFileError("there is no such directory", path=directory)
         try:

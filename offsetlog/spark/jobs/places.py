@@ -11,24 +11,14 @@ from offsetlog._native.files import FileSystem
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.directory.reading import find_partitions
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
+from offsetlog.spark.location import AnyPath, Location
 
-#: A path of this machine as a URI, the way Spark prints it too.
-_FILE = re.compile(r"file:(?://)?(?=/)")
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 #: Names in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
 _OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
 
 #: What a snapshot is written as.
 TableFormat = Literal["parquet", "delta", "iceberg"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
-
-AnyPath = str | os.PathLike[str]
-
-
-def here(path: AnyPath) -> Path | None:
-    """Returns a path as one of this machine; None for the address of something else."""
-    text = _FILE.sub("", os.fspath(path), count=1)
-    return None if _ADDRESS.match(text) else Path(text).absolute()
 
 
 def local_path(path: AnyPath, what: str) -> Path:
@@ -37,7 +27,7 @@ def local_path(path: AnyPath, what: str) -> Path:
     Raises:
         InvalidArgumentError: it is the address of something else.
     """
-    found = here(path)
+    found = Location.of(path).here
     if found is None:
         raise InvalidArgumentError(f"the {what} must be a directory that driver and executors share, not {path}")
     return found
@@ -51,7 +41,7 @@ def check_table_format(table_format: str) -> None:
 
 def check_log(path: AnyPath) -> None:
     """Raises, as `find_partitions`, where a path is no log; addresses are inspected when they are read."""
-    found = here(path)
+    found = Location.of(path).here
     if found is not None:
         find_partitions(found)
 
@@ -77,7 +67,7 @@ def store_path(path: AnyPath) -> Path:
     Raises:
         InvalidArgumentError: it is a file, a part of a log directory, or the address of something else.
     """
-    found = here(path)
+    found = Location.of(path).here
     if found is None:
         raise InvalidArgumentError(f"the target must be a directory of this machine, not {path}")
     LogDirectory(found, FileSystem()).check_is_none_of_its_parts()
@@ -86,17 +76,9 @@ def store_path(path: AnyPath) -> Path:
 
 def check_file(path: AnyPath) -> None:
     """Raises MissingFileError where there is nothing at a path of this machine; a pattern is left to Spark."""
-    found = here(path)
+    found = Location.of(path).here
     if found is not None and not found.exists() and not re.search(r"[*?\[{]", str(found)):
         raise MissingFileError("there is no such file or directory", path=path)
-
-
-def _parts(path: AnyPath) -> tuple[str, ...]:
-    found = here(path)
-    if found is not None:
-        return Path(os.path.realpath(found)).parts
-    scheme, _, rest = os.fspath(path).partition(":")
-    return scheme, *(part for part in rest.split("/") if part)
 
 
 def check_apart(target: AnyPath, *logs: AnyPath) -> None:
@@ -105,23 +87,23 @@ def check_apart(target: AnyPath, *logs: AnyPath) -> None:
     Raises:
         InvalidArgumentError: the target is one of the logs, in one, or above one.
     """
-    new = _parts(target)
+    new = Location.of(target).parts
     for log in logs:
-        old = _parts(log)
+        old = Location.of(log).parts
         if new[: len(old)] == old or old[: len(new)] == new:
             raise InvalidArgumentError(f"what is written must lie apart from the log {os.fspath(log)}", path=target)
 
 
 def check_new(target: AnyPath) -> None:
     """Raises ConfigError where there is something at a path of this machine."""
-    found = here(target)
+    found = Location.of(target).here
     if found is not None and os.path.lexists(found):
         raise ConfigError("there is something already", path=target)
 
 
 def check_replaceable(target: AnyPath) -> None:
     """Raises ConfigError where what is at a path of this machine is no table: Spark would remove all of it."""
-    found = here(target)
+    found = Location.of(target).here
     if found is None or not os.path.lexists(found):
         return
     if not found.is_dir():
@@ -145,7 +127,7 @@ def check_vacant(directory: AnyPath, overwrite: bool) -> None:
 
     So it does where it is none, even if it may be replaced.
     """
-    found = here(directory)
+    found = Location.of(directory).here
     if found is None or not found.exists():
         return
     if not found.is_dir():

@@ -40,7 +40,7 @@ from offsetlog.errors import (
 )
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import survey_of, target_of
-from offsetlog.spark.jobs.places import AnyPath, check_rewrite, local_path
+from offsetlog.spark.jobs.places import check_rewrite, local_path
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,
@@ -55,6 +55,7 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
     close_partition,
 )
 from offsetlog.spark.jobs.tasks.surveying import Survey
+from offsetlog.spark.location import AnyPath
 from offsetlog.spark.scan.completeness import find_losses
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import open_source

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
-import pyarrow as pa
 import pyarrow.fs
 
 from offsetlog._native.arrow_files import ArrowFileSystem
@@ -24,7 +23,8 @@ from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.scan import skim
 from offsetlog.directory.listing import PROPERTIES, TOPIC
 from offsetlog.directory.segments import SEGMENT, TRIES, settled, swapped_too_fast
-from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError, StorageError
+from offsetlog.errors import InvalidArgumentError, MissingFileError, StorageError
+from offsetlog.spark.location import Location
 from offsetlog.spark.scan.options import OFFSET_MAX
 
 #: A file of a segment that takes the place of others, until it has its own name.
@@ -32,8 +32,6 @@ _SWAP = ".swap"
 _NUMBERED = re.compile(r"\d{20}\.")
 #: How often files are tried that went while they were looked at; in all a second.
 ATTEMPTS = 12
-
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,20 +219,13 @@ def resolve(path: str) -> tuple[Files, str]:
     """Returns the file system of a path or URI, and the path on it.
 
     Raises:
-        ConfigError: pyarrow knows no file system of that scheme, or the URI is none.
-        StorageError: it cannot be reached.
+        ConfigError, StorageError: as `Location.of` and `Location.file_system`.
     """
-    if not _URI.match(path):
-        return Files(), os.path.abspath(path)
-    try:
-        arrow, found = pyarrow.fs.FileSystem.from_uri(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
-        raise ConfigError(f"path={path!r}: {failure}") from None
-    except OSError as failure:
-        _failed(failure, path)
-    if isinstance(arrow, pyarrow.fs.LocalFileSystem):
-        return Files(), os.path.abspath(found)
-    return Files(arrow), found.rstrip("/")
+    location = Location.of(path)
+    if location.path is not None:
+        return Files(), location.path
+    arrow, found = location.file_system()
+    return Files(arrow), found
 
 
 def attempts() -> Iterator[int]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from pyarrow import fs as arrow_fs
 
-from offsetlog.spark.sink.options import STAGING_NAME, SinkOptions
-from offsetlog.spark.sink.staging import file_system_of
+from offsetlog.spark.location import Location
+from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
 def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: int | None) -> None:
@@ -28,7 +28,7 @@ def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: i
         runs: directories below the staging, of one epoch.
         done: the epoch, where it is published: then what older epochs and older runs of it left is deleted as well.
     """
-    file_system, root = file_system_of(options.staging_location)
+    file_system, root = Location.of(options.staging_location).file_system()
     with contextlib.suppress(OSError):
         if done is not None:
             _remove_left(file_system, f"{root}/{query}", runs, done, root)
@@ -38,7 +38,7 @@ def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: i
         for folder in {f"{root}/{run.rsplit('/', 1)[0]}" for run in runs}:
             _remove_empty(file_system, folder)
         _remove_empty(file_system, f"{root}/{query}")
-        if options.staging_location == f"{options.path}/{STAGING_NAME}":
+        if options.staging_location == default_staging(options.path):
             _remove_empty(file_system, root)
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql.types import (
     ByteType,
@@ -23,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.spark.location import Location
 from offsetlog.spark.sink.staging import OPTIONAL, QUERY_ID, REQUIRED, StagingPlace
 
 STAGING_NAME = ".offsetlog-staging"
@@ -106,10 +106,11 @@ def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool
     for name in given:
         if name not in known and not (stream and name in _SPARKS_OWN):
             raise ConfigError(f"there is no option {name!r} of a write; known are {', '.join(OPTIONS)}")
-    path = _local_path(given.get("path"))
+    path = _store_path(given.get("path"))
     query_id = given.get("queryid")
     if query_id is not None and (not QUERY_ID.fullmatch(query_id) or query_id.strip(".") == ""):
         raise ConfigError(f"queryId {query_id!r} is not 1 to 200 of the characters A-Z a-z 0-9 . _ -")
+    report = given.get("report")
     epoch = _number(given, "epoch", 0, 2**62)
     if stream and epoch is not None:
         raise ConfigError("epoch is for batch writes; a stream counts its own")
@@ -124,21 +125,28 @@ def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool
         durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
         lock_timeout_seconds=_seconds(given, "lockTimeoutSeconds", "60"),
         keep_open_seconds=_seconds(given, "keepOpenSeconds", "10"),
-        staging_location=given.get("staginglocation") or f"{path}/{STAGING_NAME}",
-        report=given.get("report"),
+        staging_location=given.get("staginglocation") or default_staging(path),
+        report=_on_the_driver("report", report, "a report is written by the driver") if report else None,
         clean=_choice(given, "clean", ("true", "false")) == "true",
     )
 
 
-def _local_path(path: str | None) -> str:
+def default_staging(path: str) -> str:
+    """Returns where a write to a store stages that names no other place: in the store's directory."""
+    return f"{path.rstrip('/')}/{STAGING_NAME}"
+
+
+def _store_path(path: str | None) -> str:
     if not path:
         raise ConfigError("where the store is: give a path, as in save(path) or option('path', ...)")
-    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path):
-        return path.rstrip("/") or "/"
-    parts = urlparse(path)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise ConfigError(f"path {path!r}: a store is opened by the driver, in a directory of its own machine")
-    return unquote(parts.path).rstrip("/") or "/"
+    return _on_the_driver("path", path, "a store is opened by the driver")
+
+
+def _on_the_driver(name: str, path: str, why: str) -> str:
+    location = Location.of(path)
+    if location.path is None:
+        raise ConfigError(f"{name} {str(location)!r}: {why}, in a directory of its own machine")
+    return location.path
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

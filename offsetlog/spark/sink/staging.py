@@ -22,6 +22,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.spark.location import Location
 
 #: Groups whose names begin so hold what the sink knows about its queries; nobody else writes to them.
 RESERVED_PREFIX = "__offsetlog_spark"
@@ -130,17 +131,6 @@ class StagingPlace:
     run: str | None
 
 
-def file_system_of(location: str) -> tuple[arrow_fs.FileSystem, str]:
-    """Returns the file system of a directory or URI, and the path in it; raises ConfigError."""
-    if "://" not in location and not location.startswith("file:"):
-        return arrow_fs.LocalFileSystem(use_mmap=True), location.rstrip("/")
-    try:
-        found, path = arrow_fs.FileSystem.from_uri(location)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as failure:
-        raise ConfigError(f"stagingLocation {location!r} is of no file system known here: {failure}") from failure
-    return found, path.rstrip("/")
-
-
 # ------------------------------------------------------------------------------------------------------------- staging
 
 
@@ -222,7 +212,7 @@ def stage(
     task = context.partitionId() if context is not None else 0
     attempt = context.taskAttemptId() if context is not None else 0
     spark_query, of_run = _identity(place, context)
-    file_system, root = file_system_of(place.location)
+    file_system, root = Location.of(place.location).file_system()
     folder = f"{root}/{of_run}"
     name = f"{folder}/{task:05d}-{attempt}-{uuid.uuid4().hex}"
     sound: _HashedFile | None = None
