@@ -29,6 +29,7 @@ EXECUTORS = {"spark.scan", "spark.sink.staging", "spark.jobs.tasks"}
 ON_EXECUTORS = {
     *VALUES,
     *EXECUTORS,
+    "spark.in_effect",
     "spark.location",
     # Of the driver, as it plans what executors read: it opens logs, and no store.
     "directory.completeness",
@@ -86,7 +87,8 @@ RULE: dict[str, set[str]] = {
     **dict.fromkeys(EXECUTORS, ON_EXECUTORS),
     # Where a path or URI leads is asked on the driver and on executors, and before Spark is there.
     "spark.location": {*VALUES, "arguments"},
-    "spark": {*STORE, *EXECUTORS, "", "spark.location"},
+    "spark.in_effect": set(),
+    "spark": {*STORE, *EXECUTORS, "", "spark.in_effect", "spark.location"},
     "cli": EVERYTHING,
     "__main__": EVERYTHING,
     # These two are programs: what spark-submit is given, and the former place of the commands.

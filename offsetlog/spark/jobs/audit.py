@@ -23,7 +23,7 @@ from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.audit_coverage import Coverage, coverage
 from offsetlog.spark.jobs.audit_text import LAST_MS
 from offsetlog.spark.jobs.completeness import problems_of
-from offsetlog.spark.jobs.effects import POSITION, payload_bytes, when, with_effects
+from offsetlog.spark.jobs.effects import POSITION, commit_records, payload_bytes, when, with_effects
 from offsetlog.spark.jobs.session import read_view
 
 #: What the tables are made of; `bytes` and `effective_at` are added where they are not there.
@@ -102,11 +102,8 @@ def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
 
 def commits_of(records: DataFrame) -> DataFrame:
     """Returns the offset commits of the view "records" as the view "commits" has them, with the exact `bytes`."""
-    commits = records.where(fn.col("kind") == "offset_commit").withColumn(
-        "bytes", (fn.octet_length("key") + fn.coalesce(fn.octet_length("value"), fn.lit(0))).cast("bigint")
-    )
-    kind = fn.when(fn.col("value").isNull(), "delete").otherwise("commit")
-    return commits.withColumn("kind", kind).select(*COLUMNS, "bytes")
+    size = (fn.octet_length("key") + fn.coalesce(fn.octet_length("value"), fn.lit(0))).cast("bigint")
+    return commit_records(records).withColumn("bytes", size).select(*COLUMNS, "bytes")
 
 
 def prepared(commits: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Which records of offset commits counted, from when on, and what they weigh: columns that several jobs add.
+"""Which records counted, from when on, which count now, and what they weigh: columns and rows that several jobs use.
 
 A position is (log partition, group, topic, partition): log offsets compare only within one partition of the log.
 """
@@ -8,33 +8,78 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from offsetlog.spark.in_effect import NEVER, counts_from, in_effect_from
+
 #: What a position is, in the views of commits.
 POSITION = ["log_partition", "group", "topic", "partition"]
+
+#: Kinds of the view "records" that are no record of a group.
+NOT_OF_A_GROUP = ("offset_commit", "marker", "unknown", "undecodable")
+
+
+def commit_records(records: DataFrame) -> DataFrame:
+    """Returns the rows of the view "records" that commit or delete a position; their `kind` is that of "commits"."""
+    kind = fn.when(fn.col("value").isNull(), "delete").otherwise("commit")
+    return records.where(fn.col("kind") == "offset_commit").withColumn("kind", kind)
 
 
 def with_effects(commits: DataFrame) -> DataFrame:
     """Returns commits with `effective_at`, the log offset from which on each counted, null where it never did.
 
-    That is its own offset for what is no part of a transaction and for every tombstone, else the end of its
-    transaction; unless something newer of the same position came before that end, or the transaction was aborted or is
-    open.  The same as `HistoryEntry.effective_at`.  Commits that have the column already are returned as they are.
+    The rule is that of `in_effect`.  Commits that have the column already are returned as they are.
 
     Args:
         commits: rows of the view "commits", of whole positions: kind, outcome, marker_offset, log_offset and POSITION.
     """
     if "effective_at" in commits.columns:
         return commits
-    ends = (
-        fn.when((fn.col("kind") == "delete") | (fn.col("outcome") == "plain"), fn.col("log_offset"))
-        .when(fn.col("outcome") == "committed", fn.col("marker_offset"))
-        .cast("bigint")
-    )
+    counts = counts_from(
+        fn.col("kind") == "delete",
+        lambda outcome: fn.col("outcome") == outcome,
+        fn.col("log_offset"),
+        fn.coalesce("marker_offset", fn.lit(NEVER)),
+        _choose,
+    ).cast("bigint")
     # Told from the end: of a frame that begins at its row Spark goes through all of it again for every row.
     following = Window.partitionBy(*POSITION).orderBy(fn.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
-    newer = fn.min("_ends").over(following)
-    overtaken = fn.coalesce(newer <= fn.col("_ends"), fn.lit(False))
+    least_of_later = fn.coalesce(fn.min("_counts").over(following), fn.lit(NEVER))
+    effective_at = fn.nullif(in_effect_from(fn.col("_counts"), least_of_later, _choose), fn.lit(NEVER))
+    return commits.withColumn("_counts", counts).withColumn("effective_at", effective_at).drop("_counts")
+
+
+def _choose(condition: Column, yes: Column | int, no: Column | int) -> Column:
+    return fn.when(condition, yes).otherwise(no)
+
+
+def pending(commits: DataFrame) -> DataFrame:
+    """Returns the rows of the view "commits" that open transactions hold: what their COMMIT would bring.
+
+    Of each producer and position the latest value; a tombstone erases what stands before it, in whatever transaction
+    it is itself.
+    """
+    latest = (
+        commits.where("kind = 'commit' and outcome = 'open'")
+        .groupBy(*POSITION, "producer_id")
+        .agg(fn.max_by(fn.struct(*commits.columns), "log_offset").alias("latest"))
+        .select("latest.*")
+    )
+    erased = commits.where("kind = 'delete'").groupBy(*POSITION).agg(fn.max("log_offset").alias("erased_at"))
     return (
-        commits.withColumn("_ends", ends).withColumn("effective_at", fn.when(~overtaken, fn.col("_ends"))).drop("_ends")
+        latest.join(erased, POSITION, "left")
+        .where("erased_at is null or erased_at < log_offset")
+        .select(*commits.columns)
+    )
+
+
+def group_records(records: DataFrame) -> DataFrame:
+    """Returns the rows of the view "records" that groups consist of: the latest of each key, unless a tombstone."""
+    return (
+        records.where(~fn.col("kind").isin(*NOT_OF_A_GROUP) & fn.col("group").isNotNull())
+        .groupBy("log_partition", "key")
+        .agg(fn.max_by(fn.struct(*[name for name in records.columns if name != "key"]), "log_offset").alias("latest"))
+        .select("key", "latest.*")
+        .where("value is not null")
+        .select(*records.columns)
     )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import InvalidArgumentError
-from offsetlog.spark.jobs.effects import POSITION, with_effects
+from offsetlog.spark.jobs.effects import POSITION, commit_records, with_effects
 from offsetlog.spark.jobs.session import read_view
 
 #: Of the view "records", for `committed_at`.
@@ -155,10 +155,7 @@ def effect_times(records: DataFrame) -> DataFrame:
     """
     so_far = Window.partitionBy("log_partition").orderBy("log_offset").rowsBetween(Window.unboundedPreceding, 0)
     clock = records.select("log_partition", "log_offset", fn.max("timestamp").over(so_far).alias("effect_time"))
-    commits = records.where(fn.col("kind") == "offset_commit").withColumn(
-        "kind", fn.when(fn.col("value").isNull(), "delete").otherwise("commit")
-    )
-    effects = with_effects(commits.drop("value")).where(fn.col("effective_at").isNotNull())
+    effects = with_effects(commit_records(records).drop("value")).where(fn.col("effective_at").isNotNull())
     return effects.join(clock.withColumnRenamed("log_offset", "effective_at"), ["log_partition", "effective_at"])
 
 

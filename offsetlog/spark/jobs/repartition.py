@@ -38,7 +38,7 @@ from offsetlog.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
-from offsetlog.spark.jobs import state
+from offsetlog.spark.jobs import effects
 from offsetlog.spark.jobs.columns import survey_of, target_of
 from offsetlog.spark.jobs.places import check_rewrite, local_path
 from offsetlog.spark.jobs.session import read_view
@@ -169,8 +169,8 @@ def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, parti
     """
     place = ["log_partition", "log_offset"]
     committed = offsets.select(*place).withColumn("counts", fn.lit("committed"))
-    held = state.pending(commits).select(*place).withColumn("counts", fn.lit("held"))
-    groups = state.group_records(records.select("group", "kind", "key", "value", *place)).select(*place)
+    held = effects.pending(commits).select(*place).withColumn("counts", fn.lit("held"))
+    groups = effects.group_records(records.select("group", "kind", "key", "value", *place)).select(*place)
     unknown = records.where("kind in ('unknown', 'undecodable')").select(*place)
     other = groups.unionByName(unknown).withColumn("counts", fn.lit("other"))
     counting = committed.unionByName(held).unionByName(other)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from offsetlog.spark.jobs import state
+from offsetlog.spark.jobs import effects
 from offsetlog.spark.jobs.columns import group_record_hash, position_hash
 from offsetlog.spark.jobs.places import log_directory
 from offsetlog.spark.jobs.repartition import survey
@@ -69,8 +69,8 @@ def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical
         physical: with the log offsets.
     """
     positions = offsets.withColumn("hash", position_hash(pending=False, physical=physical))
-    groups = state.group_records(records.select(*RECORD_COLUMNS))
-    held = state.pending(commits).withColumn("hash", position_hash(pending=True, physical=physical))
+    groups = effects.group_records(records.select(*RECORD_COLUMNS))
+    held = effects.pending(commits).withColumn("hash", position_hash(pending=True, physical=physical))
     return (
         _summed(positions, "positions")
         .unionByName(_summed(groups.withColumn("hash", group_record_hash(physical=physical)), "group_records"))

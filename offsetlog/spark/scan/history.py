@@ -1,7 +1,4 @@
-"""When each record of a position took effect, for columns of records instead of one position at a time.
-
-Source: docs/format/loading.md §6.4.
-"""
+"""When each record of a position took effect, for columns of records instead of one position at a time."""
 
 from __future__ import annotations
 
@@ -12,17 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetlog.spark.in_effect import NEVER, counts_from, in_effect_from
+
 #: What `effective_offsets` looks at.
 NEEDED = ("group", "topic", "partition", "log_offset", "kind", "outcome", "marker_offset")
-
-_NEVER = np.iinfo(np.int64).max
 
 
 def effective_offsets(table: Any) -> Any:
     """Returns the column effective_at: the log offset from which on a record was the position, null for never.
 
-    A record counts from its own offset on, one of a transaction from its COMMIT on, unless by then something counted
-    that stands behind it.
+    The rule is that of `in_effect`.
 
     Args:
         table: pyarrow.Table with the columns NEEDED, every record of each key in it, in log order.
@@ -30,24 +26,25 @@ def effective_offsets(table: Any) -> Any:
     count = table.num_rows
     if count == 0:
         return pa.array([], pa.int64())
-    offsets = _integers(table.column("log_offset"))
-    markers = _integers(table.column("marker_offset"))
-    at_once = _equals(table, "kind", "delete") | _equals(table, "outcome", "plain")
-    committed = _equals(table, "outcome", "committed") & ~at_once
-    candidates = np.where(at_once, offsets, np.where(committed, markers, _NEVER))
-    superseded = _least_behind(_key_numbers(table), candidates)
-    effective = np.where(committed & (superseded <= markers), _NEVER, candidates)
-    return pa.array(effective, pa.int64(), mask=effective == _NEVER)
+    counts = counts_from(
+        equals(table.column("kind"), "delete"),
+        lambda outcome: equals(table.column("outcome"), outcome),
+        _integers(table.column("log_offset")),
+        _integers(table.column("marker_offset")),
+        np.where,
+    )
+    effective = in_effect_from(counts, _least_of_later(_key_numbers(table), counts), np.where)
+    return pa.array(effective, pa.int64(), mask=effective == NEVER)
 
 
 def _integers(column: Any) -> npt.NDArray[np.int64]:
-    filled = pc.fill_null(column, -1)
+    filled = pc.fill_null(column, NEVER)
     return np.asarray(filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled, dtype=np.int64)
 
 
-def _equals(table: Any, name: str, text: str) -> npt.NDArray[np.bool_]:
-    told = pc.fill_null(pc.equal(table.column(name), text), False)
-    return np.asarray(told, dtype=np.bool_)
+def equals(column: Any, text: str) -> npt.NDArray[np.bool_]:
+    """Returns for each row of an Arrow column of strings whether it is this one; null is not."""
+    return np.asarray(pc.fill_null(pc.equal(column, text), False), dtype=np.bool_)
 
 
 def _key_numbers(table: Any) -> npt.NDArray[np.int64]:
@@ -61,12 +58,12 @@ def _key_numbers(table: Any) -> npt.NDArray[np.int64]:
     return numbers
 
 
-def _least_behind(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """For each row, the least value of the rows behind it that have its key."""
+def _least_of_later(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """For each row, the least value of the later rows that have its key; NEVER where there is none."""
     count = len(keys)
     order = np.argsort(keys, kind="stable")
     grouped = keys[order]
-    known, ranks = np.unique(np.append(values, _NEVER), return_inverse=True)
+    known, ranks = np.unique(np.append(values, NEVER), return_inverse=True)
     ranks = ranks.reshape(-1)[:count][order]
     # Going backwards each key lies below the one before, so that a running minimum begins anew with it.
     fall = (int(grouped[-1]) - grouped) * (len(known) + 1)

@@ -14,12 +14,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from offsetlog.directory.listing import TOPIC
 from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
+from offsetlog.spark.in_effect import is_undone
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
 from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
+from offsetlog.spark.scan.history import equals
 from offsetlog.spark.scan.open_transactions import OpenTransactions
 from offsetlog.spark.scan.options import EARLIEST, LATEST, OFFSET_MAX, ReadOptions
 from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_range
@@ -404,15 +408,11 @@ def _length(split: Split, begun: int) -> int:
 
 
 def _committed(batch: Any) -> Any:
-    """Leaves out what was aborted; a tombstone takes effect at once, also in a transaction.
-
-    Source: docs/format/loading.md §6.4.
-    """
-    import pyarrow.compute as pc
-
+    """Leaves out what an abort undid."""
     value = "offset" if "value_version" not in batch.schema.names else "value_version"
-    kept = pc.or_(pc.not_equal(batch.column("outcome"), "aborted"), pc.is_null(batch.column(value)))
-    return batch.filter(kept)
+    is_delete = np.asarray(batch.column(value).is_null())
+    undone = is_undone(is_delete, lambda outcome: equals(batch.column("outcome"), outcome))
+    return batch.filter(pa.array(~undone))
 
 
 def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
