@@ -5,6 +5,7 @@ Only chooses; what reads is in `offsetlog.spark.scan`, what writes in `offsetlog
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -68,10 +69,14 @@ def register(spark: SparkSession) -> None:
 
     Spark plans a Python source in a process that knows nothing of the session, so that the number travels with the
     class.  A session of Spark Connect does not give it: then the cores of the machine that plans count.
+
+    Raises:
+        ConfigError: as `check_planner`.
     """
     context = getattr(spark, "sparkContext", None)
     source = OffsetlogDataSource
     if context is not None:
+        check_planner(context.pythonExec)
         parallelism = max(context.defaultParallelism, 1)
 
         class PlannedDataSource(OffsetlogDataSource):
@@ -86,3 +91,20 @@ def register(spark: SparkSession) -> None:
         # PySpark 4.0 refuses a name that it found by itself; later ones replace it.
         if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def check_planner(python: str) -> None:
+    """Refuses a Python of the workers that the driver does not have: Spark plans with it, on the driver.
+
+    Args:
+        python: the program that `PYSPARK_PYTHON` names; one without a slash is looked for on the path by the system.
+
+    Raises:
+        ConfigError: there is no such program.
+    """
+    if "/" not in python or os.access(python, os.X_OK):
+        return
+    way = "put it there, or name one that both have"
+    if not os.path.isabs(python):
+        way = f"unpack the archive that the workers get, so that there is {os.path.abspath(python)}, or start elsewhere"
+    raise ConfigError(f"PYSPARK_PYTHON is {python}, with which Spark plans on the driver, too, where it is not: {way}")

@@ -15,4 +15,4 @@ spark-submit: give it the file offsetlog/spark/__main__.py, then JOB and its arg
 #: Where the modules of the commands are.
 PACKAGE = "offsetlog.cli.spark"
 #: Their names, in the order in which they are listed.
-COMMANDS = ("audit", "lag", "compact_report", "repartition", "snapshot", "diff", "verify", "migrate")
+COMMANDS = ("audit", "lag", "compact_report", "repartition", "snapshot", "diff", "verify", "migrate", "pack")

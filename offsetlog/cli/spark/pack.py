@@ -1,0 +1,63 @@
+"""`offsetlog spark pack`: an archive of what executors need."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.output import Format, Output, bytes_text
+from offsetlog.errors import ConfigError
+
+HELP = """Write an archive of offsetlog and what it depends on, for the executors of a cluster.
+
+Spark unpacks it on each executor. It holds no interpreter: its bin/python starts the machine's own Python, which must
+be of the same minor version, machine and libc as this one; that is checked, and the executor's standard error says
+what does not fit. PySpark is not in it, since executors have Spark's own. Only packages of this environment are packed,
+and nothing is downloaded.
+
+\b
+Exit codes: 0 done, 2 refused, or it could not be written.
+
+\b
+Examples:
+  offsetlog spark pack environment.tar.gz
+  offsetlog spark pack environment.tar.gz --with pandas --overwrite
+"""
+
+
+def command(
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="The new archive, NAME.tar.gz.", show_default=False)],
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME",
+            help="A further installed package, with what it depends on. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the archive that is there.")] = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Writes the archive and prints what is in it; returns the exit code."""
+    try:
+        from offsetlog.spark.packing import pack
+    except ModuleNotFoundError as missing:
+        if missing.name != "packaging":
+            raise
+        raise ConfigError("pack needs the package packaging: pip install 'offsetlog[spark]'") from None
+    packed = pack(output, also or (), overwrite=overwrite)
+    printed = Output(form)
+    if printed.is_json:
+        printed.object(asdict(packed))
+        return 0
+    names = ", ".join(f"{name} {version}" for name, version in packed.packages.items())
+    libc = f", and glibc {packed.libc} or newer" if packed.libc else ""
+    printed.line(f"{output}: {bytes_text(packed.size)}, {bytes_text(packed.unpacked_size)} unpacked: {names}")
+    printed.line(f"each worker needs Python {packed.python} ({packed.abi}){libc}")
+    printed.line(f"--conf spark.archives={output}#environment with PYSPARK_PYTHON=./environment/bin/python uses it")
+    return 0

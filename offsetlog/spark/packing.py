@@ -1,0 +1,333 @@
+"""An archive of what executors need to run offsetlog: the packages, and a launcher that finds a Python for them.
+
+The C extensions cannot travel by `--py-files`.  The archive is unpacked by Spark on each executor (`spark.archives`)
+and holds no interpreter: `bin/python` starts the worker's own, of the same minor version, after it has checked that it
+can load the extensions.  An environment of `venv` holds a link in that place, which can check nothing; an image, or an
+environment of conda, brings an interpreter along.
+
+    bin/python, bin/python3                 the launcher
+    bin/check_python.py                     the check
+    lib/python3.11/site-packages/           offsetlog, its dependencies, and what else was asked for
+    offsetlog-pack.json                     what is in it, and for which interpreters
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import re
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+import offsetlog
+from offsetlog.errors import ConfigError, MissingFileError, StorageError
+
+#: What executors run besides offsetlog and what it depends on: `migrate` reads ZooKeeper in tasks.
+ALSO = ("kazoo",)
+#: These come with Spark, in the version that runs.
+OF_SPARK = frozenset({"pyspark", "pyspark-client", "pyspark-connect", "py4j"})
+#: Names that Spark unpacks as what is written here.
+SUFFIXES = (".tar.gz", ".tgz")
+
+_NOT_RUN = frozenset({".pyx", ".pxd", ".c", ".cc", ".cpp", ".h", ".hh", ".hpp", ".a", ".o", ".pyc"})
+_GLIBC = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})\b")
+#: The least that any extension needs; a wheel for Linux has no older one.
+_GLIBC_LEAST = (2, 17)
+#: Every file gets this time, so that the same packages give the same archive: 1980, the first that zip knows.
+_TIME = 315_532_800
+_COMPRESSION = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What `pack` wrote.
+
+    Attributes:
+        path: of the archive.
+        size: of the archive, in bytes.
+        unpacked_size: of the files in it, in bytes.
+        python: the minor version, as "3.11".
+        abi: of the extensions, as CPython names it: interpreter, version, machine and libc.
+        libc: the oldest glibc that they run with, as "2.28"; None for another libc.
+        packages: name -> version.
+    """
+
+    path: str
+    size: int
+    unpacked_size: int
+    python: str
+    abi: str
+    libc: str | None
+    packages: dict[str, str]
+
+
+def pack(output: str | os.PathLike[str], also: Iterable[str] = (), *, overwrite: bool = False) -> Packed:
+    """Writes an archive of offsetlog, what it depends on, and further packages of this environment.
+
+    It appears under its name when it is whole.
+
+    Args:
+        output: the new file, on this machine; `.tar.gz` or `.tgz`.
+        also: names of installed packages, which go with all that they depend on.
+        overwrite: replaces a file that is there.
+
+    Raises:
+        ConfigError: there is something already, the name ends otherwise, or a package is not installed, or only as a
+            link to its sources.
+        MissingFileError: there is no such directory to write to.
+        StorageError: it cannot be written.
+
+    It can be called from any thread.
+    """
+    target = Path(output)
+    _check_target(target, overwrite=overwrite)
+    found = closure(["offsetlog", *(name for name in ALSO if _is_installed(name)), *also])
+    files = dict(sorted(_files(found.values()).items()))
+    libc = None if "linux-gnu" not in _abi() else needed_glibc(files.values())
+    versions = {name: each.version for name, each in sorted(found.items())}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    libc_text = None if libc is None else ".".join(map(str, libc))
+    about = {"python": python, "abi": _abi(), "libc": libc_text, "packages": versions}
+    own = _own_files(python, _abi(), libc, about)
+    try:
+        size = _write(target, own, files, f"lib/python{python}/site-packages", overwrite=overwrite)
+        unpacked = sum(path.stat().st_size for path in files.values()) + sum(len(text) for text in own.values())
+    except OSError as failure:
+        if isinstance(failure, FileExistsError):
+            raise ConfigError("there is something already", path=target) from failure
+        raise StorageError(f"it cannot be written: {failure}", errno=failure.errno, path=target) from failure
+    return Packed(str(target), size, unpacked, python, _abi(), libc_text, versions)
+
+
+def _abi() -> str:
+    return str(sysconfig.get_config_var("SOABI"))
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    if not target.name.endswith(SUFFIXES):
+        raise ConfigError(f"the name must end in {' or '.join(SUFFIXES)}, by which Spark unpacks it", path=target)
+    if not target.parent.is_dir():
+        raise MissingFileError("there is no such directory to write to", path=target.parent)
+    if target.is_dir() and not target.is_symlink():
+        raise ConfigError("it is a directory", path=target)
+    if not overwrite and os.path.lexists(target):
+        raise ConfigError("there is something already; --overwrite replaces it", path=target)
+
+
+# ---------------------------------------------------------------------------------------------------- which packages
+
+
+def _is_installed(name: str) -> bool:
+    return any(True for _ in metadata.distributions(name=name))
+
+
+def closure(names: Iterable[str]) -> dict[str, metadata.Distribution]:
+    """Returns packages of this environment with all that they depend on, by canonical name, without Spark's own.
+
+    Raises ConfigError where one is not installed, or a name is none.
+    """
+    found: dict[str, metadata.Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    waiting = [(_requirement(name), "it is asked for") for name in names]
+    while waiting:
+        wanted, why = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in OF_SPARK:
+            continue
+        try:
+            each = found.setdefault(name, metadata.distribution(name))
+        except metadata.PackageNotFoundError:
+            raise ConfigError(f"the package {name} is not installed here, and {why}") from None
+        # The dependencies of the package itself, and those of each extra.
+        for extra in {"", *wanted.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, extra))
+            waiting += [(needed, f"{name} needs it") for needed in _needed(each, extra)]
+    return found
+
+
+def _requirement(name: str) -> Requirement:
+    try:
+        return Requirement(name)
+    except InvalidRequirement as failure:
+        raise ConfigError(f"{name!r} is no name of a package: {failure}") from None
+
+
+def _needed(package: metadata.Distribution, extra: str) -> Iterator[Requirement]:
+    for text in package.requires or []:
+        needed = Requirement(text)
+        if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+            yield needed
+
+
+# ------------------------------------------------------------------------------------------------------- their files
+
+
+def _files(packages: Iterable[metadata.Distribution]) -> dict[str, Path]:
+    """Returns the files of packages by their path in site-packages."""
+    files: dict[str, Path] = {}
+    for each in packages:
+        name = canonicalize_name(each.metadata["Name"])
+        if name == "offsetlog":
+            files |= _offsetlog_files()
+        elif _is_linked(each):
+            raise ConfigError(
+                f"the package {name} is installed as a link to its sources (pip install --editable): install it "
+                "as a whole"
+            )
+        # A package of the system's may say nothing of its files; what lies outside of site-packages are scripts.
+        listed = [str(path) for path in each.files or []]
+        for path in listed:
+            if _runs(Path(path)) and not path.startswith(("..", "/", "__editable__")):
+                place = Path(str(each.locate_file(path)))
+                if place.is_file():
+                    files[path] = place
+        if not listed and name != "offsetlog":
+            raise ConfigError(f"the package {name} has no list of its files; install it with pip")
+    return files
+
+
+def _offsetlog_files() -> dict[str, Path]:
+    # As it runs here: a link to its sources has no list of them.
+    root = Path(offsetlog.__file__).parent
+    files = {f"offsetlog/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file() and _runs(path)}
+    # PySpark looks for the data source by a top-level name.
+    finder = root / "spark" / "discovery"
+    return files | {str(path.relative_to(finder)): path for path in finder.rglob("*.py")}
+
+
+def _is_linked(package: metadata.Distribution) -> bool:
+    url = json.loads(package.read_text("direct_url.json") or "{}")
+    return bool(url.get("dir_info", {}).get("editable"))
+
+
+def _runs(path: Path) -> bool:
+    return path.suffix not in _NOT_RUN and "__pycache__" not in path.parts
+
+
+def needed_glibc(paths: Iterable[Path]) -> tuple[int, int]:
+    """Returns the oldest glibc with which the shared objects among some files can be loaded."""
+    least = _GLIBC_LEAST
+    for path in paths:
+        if ".so" in path.suffixes:
+            with path.open("rb") as file:
+                rest = b""
+                while data := file.read(1 << 20):
+                    least = max([least, *((int(one), int(two)) for one, two in _GLIBC.findall(rest + data))])
+                    rest = data[-16:]
+    return least
+
+
+# -------------------------------------------------------------------------------------------------------- the archive
+
+_LAUNCHER = """\
+#!/bin/sh
+# Starts a Python of this machine with the packages beside this file: the first that fits.
+# OFFSETLOG_PYTHON names one that is not on the path.
+if [ -n "$OFFSETLOG_PACK_CHECKS" ]; then echo "it is the launcher itself"; exit 1; fi
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
+for python in ${{OFFSETLOG_PYTHON:+"$OFFSETLOG_PYTHON"}} python{python} /usr/bin/python{python} \\
+    /usr/local/bin/python{python} python3 python
+do
+    command -v "$python" >/dev/null 2>&1 || continue
+    if reason=$(OFFSETLOG_PACK_CHECKS=1 "$python" -I -S -B "$here/check_python.py" 2>&1)
+    then
+        PYTHONPATH="$here/../lib/python{python}/site-packages${{PYTHONPATH:+:$PYTHONPATH}}"
+        export PYTHONPATH
+        exec "$python" "$@"
+    fi
+    refused="$refused; $python: $reason"
+done
+echo "offsetlog: no Python here fits the archive, which needs {needs}${{refused:-; there is none}}" >&2
+exit 1
+"""
+
+_CHECK = """\
+# Ends with an error where this Python cannot load the extensions of the archive.
+import os
+import sys
+import sysconfig
+
+abi = sysconfig.get_config_var("SOABI")
+if abi != {abi!r}:
+    sys.exit("it is of " + str(abi))
+try:
+    libc = os.confstr("CS_GNU_LIBC_VERSION")
+except (AttributeError, OSError, ValueError):
+    libc = None
+needed = {libc!r}
+if needed and libc and tuple(int(part) for part in libc.split()[-1].split(".")[:2]) < needed:
+    sys.exit("it has " + libc)
+"""
+
+
+def _own_files(python: str, abi: str, libc: tuple[int, int] | None, about: Mapping[str, object]) -> dict[str, bytes]:
+    needs = f"Python {python} ({abi})" + (f" and glibc {libc[0]}.{libc[1]} or newer" if libc else "")
+    return {
+        "bin/python": _LAUNCHER.format(python=python, needs=needs).encode(),
+        "bin/check_python.py": _CHECK.format(abi=abi, libc=libc).encode(),
+        "offsetlog-pack.json": (json.dumps(about, indent=2) + "\n").encode(),
+    }
+
+
+def _write(target: Path, own: Mapping[str, bytes], files: Mapping[str, Path], folder: str, *, overwrite: bool) -> int:
+    """Writes the archive beside its name and gives it that name; returns its size."""
+    number, partial = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            with (
+                gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=_TIME) as packed,
+                tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
+            ):
+                for name, text in own.items():
+                    archive.addfile(_entry(name, len(text), executable=name == "bin/python"), io.BytesIO(text))
+                archive.addfile(_link("bin/python3", "python"))
+                for name, path in files.items():
+                    _add(archive, f"{folder}/{name}", path)
+            file.flush()
+            os.fsync(file.fileno())
+            size = os.fstat(file.fileno()).st_size
+        # mkstemp lets nobody else read it; what a cluster fetches is read by others.
+        os.chmod(partial, 0o666 & ~_umask())
+        if overwrite:
+            os.replace(partial, target)
+        else:
+            os.link(partial, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+    return size
+
+
+def _umask() -> int:
+    # There is no other way to ask; /proc has it without setting it.
+    with open("/proc/self/status") as status:
+        return next((int(line.split()[1], 8) for line in status if line.startswith("Umask:")), 0o022)
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+    with path.open("rb") as file:
+        archive.addfile(_entry(name, os.fstat(file.fileno()).st_size, executable=False), file)
+
+
+def _entry(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = size, _TIME, 0o755 if executable else 0o644
+    return entry
+
+
+def _link(name: str, target: str) -> tarfile.TarInfo:
+    entry = _entry(name, 0, executable=True)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    return entry
