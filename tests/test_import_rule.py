@@ -31,6 +31,7 @@ ON_EXECUTORS = {
     *EXECUTORS,
     "spark.in_effect",
     "spark.location",
+    "spark.machine",
     # Of the driver, as it plans what executors read: it opens logs, and no store.
     "directory.completeness",
     "directory.listing",
@@ -88,7 +89,8 @@ RULE: dict[str, set[str]] = {
     # Where a path or URI leads is asked on the driver and on executors, and before Spark is there.
     "spark.location": {*VALUES, "arguments"},
     "spark.in_effect": set(),
-    "spark": {*STORE, *EXECUTORS, "", "spark.in_effect", "spark.location"},
+    "spark.machine": set(),
+    "spark": {*STORE, *EXECUTORS, "", "spark.in_effect", "spark.location", "spark.machine"},
     "cli": EVERYTHING,
     "__main__": EVERYTHING,
     # These two are programs: what spark-submit is given, and the former place of the commands.

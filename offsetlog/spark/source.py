@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from offsetlog.errors import ConfigError
+from offsetlog.spark.machine import is_one_machine
 from offsetlog.spark.scan.batch import BatchReader, make_reader
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import RefusedStreamReader, StreamReader, make_stream_reader
@@ -28,9 +29,11 @@ class OffsetlogDataSource(DataSource):
 
     Attributes:
         default_parallelism: of the cluster; 0 where `register` did not set it.
+        one_machine: False where `register` found that executors may be on other machines than the driver.
     """
 
     default_parallelism = 0
+    one_machine = True
 
     @classmethod
     def name(cls) -> str:
@@ -57,18 +60,24 @@ class OffsetlogDataSource(DataSource):
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Returns the writer of a batch; raises as `offsetlog.spark.sink.writer.batch_writer`."""
         # Executors that only read do not load what writes.
-        return import_module("offsetlog.spark.sink.writer").batch_writer(self.options, schema, overwrite)
+        return import_module("offsetlog.spark.sink.writer").batch_writer(
+            self.options, schema, overwrite, self.one_machine
+        )
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802  (PySpark's name)
         """Returns the writer of a stream; raises as `offsetlog.spark.sink.writer.stream_writer`."""
-        return import_module("offsetlog.spark.sink.writer").stream_writer(self.options, schema, overwrite)
+        return import_module("offsetlog.spark.sink.writer").stream_writer(
+            self.options, schema, overwrite, self.one_machine
+        )
 
 
 def register(spark: SparkSession) -> None:
     """Makes `format("offsetlog")` of a session this data source, planned for the session's default parallelism.
 
     Spark plans a Python source in a process that knows nothing of the session, so that the number travels with the
-    class.  A session of Spark Connect does not give it: then the cores of the machine that plans count.
+    class, and whether executors may be on other machines, where a write has to name its staging.  A session of Spark
+    Connect gives neither: then the cores of the machine that plans count, and tasks refuse a staging that they do not
+    share with the driver.
 
     Raises:
         ConfigError: as `check_planner`.
@@ -77,12 +86,13 @@ def register(spark: SparkSession) -> None:
     source = OffsetlogDataSource
     if context is not None:
         check_planner(context.pythonExec)
-        parallelism = max(context.defaultParallelism, 1)
+        parallelism, is_local = max(context.defaultParallelism, 1), is_one_machine(context.master)
 
         class PlannedDataSource(OffsetlogDataSource):
             # A class that no module has is sent by its value, with the number in it.
             __doc__ = OffsetlogDataSource.__doc__
             default_parallelism = parallelism
+            one_machine = is_local
 
         source = PlannedDataSource
     try:

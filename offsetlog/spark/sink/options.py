@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.location import Location
+from offsetlog.spark.machine import refusal, this_machine
 from offsetlog.spark.sink.staging import OPTIONAL, QUERY_ID, REQUIRED, StagingPlace
 
 STAGING_NAME = ".offsetlog-staging"
@@ -73,6 +74,8 @@ class SinkOptions:
         staging_location: a directory or URI that driver and executors share.
         report: the directory for reports of what was refused; None: the store's.
         clean: whether logs are cleaned, and snapshots written, where that is due after publishing.
+        machine: the driver's (`this_machine`) where the staging is the default one, which tasks elsewhere refuse; None
+            where it was named.
     """
 
     path: str
@@ -86,16 +89,27 @@ class SinkOptions:
     staging_location: str
     report: str | None
     clean: bool
+    machine: str | None
 
     def place(self, job: str | None) -> StagingPlace:
         """Returns where tasks stage; `job` is a batch write's own name, None for a stream."""
         if job is None:
-            return StagingPlace(self.staging_location, self.query_id, None, None)
-        return StagingPlace(self.staging_location, self.query_id or job, self.epoch or 0, job)
+            return StagingPlace(self.staging_location, self.query_id, None, None, self.machine)
+        return StagingPlace(self.staging_location, self.query_id or job, self.epoch or 0, job, self.machine)
 
 
-def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool) -> SinkOptions:
-    """Returns the options of a write; raises ConfigError that names the one which is wrong."""
+def checked_options(
+    options: Mapping[str, str], *, stream: bool, overwrite: bool, one_machine: bool = True
+) -> SinkOptions:
+    """Returns the options of a write, on the driver; raises ConfigError that names the one which is wrong.
+
+    Args:
+        options: as Spark hands them on.
+        stream: whether it is a stream.
+        overwrite: whether the store is to be replaced, which is refused.
+        one_machine: whether executors are on the driver's machine, as far as the driver knows; otherwise a staging
+            must be named.
+    """
     if overwrite:
         raise ConfigError(
             "a store is only added to: take mode('append'), or outputMode('append') in a stream (another output mode: "
@@ -116,6 +130,9 @@ def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool
         raise ConfigError("epoch is for batch writes; a stream counts its own")
     if not stream and (query_id is None) != (epoch is None):
         raise ConfigError("queryId and epoch belong together in a batch write: which query, and which of its epochs")
+    staging = given.get("staginglocation")
+    if not staging and not one_machine:
+        raise ConfigError(refusal(default_staging(path)))
     return SinkOptions(
         path=path,
         mode=cast("Literal['failfast', 'permissive']", _choice(given, "mode", ("failfast", "permissive"))),
@@ -125,9 +142,10 @@ def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool
         durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
         lock_timeout_seconds=_seconds(given, "lockTimeoutSeconds", "60"),
         keep_open_seconds=_seconds(given, "keepOpenSeconds", "10"),
-        staging_location=given.get("staginglocation") or default_staging(path),
+        staging_location=staging or default_staging(path),
         report=_on_the_driver("report", report, "a report is written by the driver") if report else None,
         clean=_choice(given, "clean", ("true", "false")) == "true",
+        machine=None if staging else this_machine(),
     )
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.location import Location
+from offsetlog.spark.machine import refusal, this_machine
 
 #: Groups whose names begin so hold what the sink knows about its queries; nobody else writes to them.
 RESERVED_PREFIX = "__offsetlog_spark"
@@ -123,12 +124,14 @@ class StagingPlace:
         epoch: of a batch write; None: the stream's number of the batch, which a task knows.
         run: of a batch write; None: Spark's id of the run of the stream.  What is left of a run whose driver died must
             not get in the way of the next.
+        machine: the driver's, where only tasks on the same one may stage (`this_machine`); None: all may.
     """
 
     location: str
     query: str | None
     epoch: int | None
     run: str | None
+    machine: str | None = None
 
 
 # ------------------------------------------------------------------------------------------------------------- staging
@@ -204,10 +207,12 @@ def stage(
         The message for the driver.
 
     Raises:
-        ConfigError: the query has no name.
+        ConfigError: the query has no name, or the task runs on another machine than may stage there.
         InvalidArgumentError: a column cannot be read as what it is meant for.
         OSError: the staging cannot be written.
     """
+    if place.machine is not None and place.machine != this_machine():
+        raise ConfigError(refusal(place.location))
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
     attempt = context.taskAttemptId() if context is not None else 0

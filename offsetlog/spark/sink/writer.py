@@ -34,23 +34,33 @@ else:
 _METADATA_UNITS_MAX = StoreConfig().metadata_max_units
 
 
-def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+def batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, one_machine: bool = True
+) -> BatchWriter:
     """Returns the writer of `df.write.format("offsetlog")`.
 
+    Args:
+        options: of the write.
+        schema: of the rows.
+        overwrite: whether the store is to be replaced.
+        one_machine: as for `checked_options`.
+
     Raises:
-        ConfigError: an option is wrong, or the store is to be overwritten.
+        ConfigError: an option is wrong, or the store is to be overwritten, or executors do not see the staging.
         InvalidArgumentError: a column is missing, not known, or of another type.
         PartitionCountError: the store has another number of log partitions than `partitions` says.
     """
-    chosen = checked_options(options, stream=False, overwrite=overwrite)
+    chosen = checked_options(options, stream=False, overwrite=overwrite, one_machine=one_machine)
     check_schema(schema)
     _check_partitions(chosen)
     return BatchWriter(chosen)
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, one_machine: bool = True
+) -> StreamWriter:
     """Returns the writer of `df.writeStream.format("offsetlog")`; raises as `batch_writer`."""
-    chosen = checked_options(options, stream=True, overwrite=overwrite)
+    chosen = checked_options(options, stream=True, overwrite=overwrite, one_machine=one_machine)
     check_schema(schema)
     _check_partitions(chosen)
     return StreamWriter(chosen)
