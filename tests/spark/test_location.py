@@ -20,7 +20,7 @@ from offsetlog.spark.targets import StoreTarget, make_target
 
 PACKAGE = Path(__file__).parent.parent.parent / "offsetlog"
 
-#: A text -> the path on this machine that it names, where the working directory is /work; None for a URI.
+#: A text -> the path on this machine that it names, where the working directory is /here; None for a URI.
 PLACES = {
     "/data/log": "/data/log",
     "/data/log/": "/data/log",
@@ -32,19 +32,19 @@ PLACES = {
     "/data/ts=10%3A00": "/data/ts=10%3A00",
     "/data/s3://bucket": "/data/s3:/bucket",
     "/data/é?#": "/data/é?#",
-    "log": "/work/log",
-    "./log/": "/work/log",
+    "log": "/here/log",
+    "./log/": "/here/log",
     "../log": "/log",
-    ".": "/work",
-    "a:b": "/work/a:b",
-    "a:b/c": "/work/a:b/c",
-    "kafka:9092": "/work/kafka:9092",
-    "C:": "/work/C:",
-    "C:/data": "/work/C:/data",
-    "C:data": "/work/C:data",
-    "./s3:/x": "/work/s3:/x",
-    "./file:x": "/work/file:x",
-    "3s://x": "/work/3s:/x",
+    ".": "/here",
+    "a:b": "/here/a:b",
+    "a:b/c": "/here/a:b/c",
+    "kafka:9092": "/here/kafka:9092",
+    "C:": "/here/C:",
+    "C:/data": "/here/C:/data",
+    "C:data": "/here/C:data",
+    "./s3:/x": "/here/s3:/x",
+    "./file:x": "/here/file:x",
+    "3s://x": "/here/3s:/x",
     "file:/data/log": "/data/log",
     "file:///data/log/": "/data/log",
     "file:////data/log": "/data/log",
@@ -68,7 +68,7 @@ PLACES = {
 
 @pytest.fixture(autouse=True)
 def in_work(monkeypatch):
-    monkeypatch.setattr("os.getcwd", lambda: "/work")
+    monkeypatch.setattr("os.getcwd", lambda: "/here")
 
 
 @pytest.mark.parametrize(("text", "path"), PLACES.items(), ids=repr)
@@ -127,7 +127,7 @@ def test_what_is_no_text_is_no_place(given):
 
 def test_a_path_object_is_read_as_its_text():
     assert Location.of(Path("/data/log")) == Location.of("/data/log")
-    assert Location.of(Path("a:b")).path == "/work/a:b"
+    assert Location.of(Path("a:b")).path == "/here/a:b"
 
 
 def test_a_directory_with_a_colon_is_read(tmp_path, monkeypatch):

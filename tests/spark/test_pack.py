@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -213,6 +214,13 @@ def installed(site: Path, name: str, *, needs: tuple[str, ...] = (), editable: b
         (folder / "direct_url.json").write_text('{"dir_info": {"editable": true}, "url": "file:///src"}')
 
 
+def test_a_driver_in_the_cluster_gets_the_commands():
+    found = packing.closure(["offsetlog[cli]"])
+    assert {"offsetlog", "numpy", "pyarrow", "xxhash", "typer", "rich", "pygments"} <= set(found)
+    assert "pyspark" not in found
+    assert "typer" not in packing.closure(["offsetlog"])
+
+
 def test_packages_come_with_what_they_need(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     installed(tmp_path, "first", needs=("second[more]>=1", "never; python_version < '3'", "pyspark"))
@@ -329,9 +337,12 @@ def test_an_executor_runs_from_the_archive(tmp_path):
     program = [sys.executable, "-c", _ON_A_CLUSTER, str(archive), str(DATA)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=900, env=environment, cwd=tmp_path)
     lines = done.stdout.splitlines()
+    work = Path(pyspark.__file__).parent / "work"
     # Such a cluster keeps the directories of its executors beside Spark's jars.
     for application in (line.split()[1] for line in lines if line.startswith("application ")):
-        shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
+        shutil.rmtree(work / application, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        work.rmdir()
     assert done.returncode == 0, done.stderr[-4000:]
     (loaded,), rows = json.loads(lines[-1])
     assert loaded.endswith(f"/environment/{SITE}/offsetlog/__init__.py")
