@@ -225,5 +225,5 @@ def test_nobody_else_decides_it():
     assert wrong == []
 
 
-#: The names of a cluster's listeners, as SASL_SSL://host:9092.
-_NO_PLACE = {"targets.py"}
+#: The names of a cluster's listeners, as SASL_SSL://host:9092, and Spark's masters.
+_NO_PLACE = {"targets.py", "machine.py"}

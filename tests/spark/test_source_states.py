@@ -228,12 +228,17 @@ def test_a_least_number_of_pieces(log: Path, view: str) -> None:
 def test_the_session_gives_its_parallelism_to_the_source() -> None:
     registered: list[type[OffsetlogDataSource]] = []
     session: Any = SimpleNamespace(
-        sparkContext=SimpleNamespace(defaultParallelism=37), dataSource=SimpleNamespace(register=registered.append)
+        sparkContext=SimpleNamespace(defaultParallelism=37, pythonExec="python3", master="yarn"),
+        dataSource=SimpleNamespace(register=registered.append),
     )
     register(session)
     sent = cloudpickle.loads(cloudpickle.dumps(registered[0]))
     assert (sent.name(), sent.default_parallelism, sent.__doc__) == ("offsetlog", 37, OffsetlogDataSource.__doc__)
+    assert not sent.one_machine
     assert OffsetlogDataSource.default_parallelism == 0
+    session.sparkContext.pythonExec = "./none/bin/python"
+    with pytest.raises(errors.ConfigError, match="with which Spark plans on the driver"):
+        register(session)
     # Spark Connect has no context.
     register(SimpleNamespace(dataSource=session.dataSource))
     assert registered[1] is OffsetlogDataSource
