@@ -17,6 +17,7 @@ TIERS = ("gate", "ci", "long")
 #: The tier of a test that has no marker of its own, by its folder; "." is this one.
 TIER_OF_FOLDER = {
     "spark": "gate",
+    "spark_cluster": "long",
     "kafka": "ci",
     "devices": "ci",
     "installed": "gate",
@@ -69,11 +70,11 @@ def assign_tier(item: pytest.Item) -> None:
 def group_of(item: pytest.Item) -> str:
     """Returns the name of the tests that one worker runs together, for what their fixtures share.
 
-    That is a file, or all tests that need Kafka's templates, or those that need a Spark session. The many of the second
-    tier take two sessions: one for the jobs, and one for the data source.
+    That is a file, or all tests that need Kafka's templates, a cluster of Spark, or a Spark session. The many of the
+    second tier take two sessions: one for the jobs, and one for the data source.
     """
     folder = folder_of(item)
-    if folder == "kafka":
+    if folder in ("kafka", "spark_cluster"):
         return folder
     if "spark" not in getattr(item, "fixturenames", ()):
         return item.path.relative_to(HERE).as_posix()

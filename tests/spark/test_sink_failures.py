@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from depth import by_depth, first_seed
 
 import offsetlog
+from tests.spark.process_trees import family_of, kill
 from tests.spark.sink_stream import GROUPS, POSITIONS, write_source
 from tests.spark.sinks import commits_of, positions
 
@@ -45,26 +45,6 @@ def run_to_the_end(directory: Path, **settings: object) -> int:
     finally:
         kill(family_of(running.pid))
         running.wait()
-
-
-def family_of(pid: int) -> list[int]:
-    """The process and all that it has started, those that are started by them, and so on."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found = [pid]
-    for known in found:
-        found.extend(children.get(known, []))
-    return found
-
-
-def kill(pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def is_python(pid: int) -> bool:
