@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is not installed")
 
 from tests.spark_cluster.driver import Driver
-from tests.spark_cluster.standalone import StandaloneCluster
+from tests.spark_cluster.standalone import WORKERS, StandaloneCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,4 +49,5 @@ def running_driver(
 @pytest.fixture
 def driver(cluster: StandaloneCluster, running_driver: Driver) -> Driver:
     """That application, on all workers."""
+    running_driver.wait_for_executors(WORKERS)
     return running_driver

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, TypeVar
@@ -44,6 +45,13 @@ class Driver:
         """Returns what a function returns; raises DriverError where it raises."""
         return self.start(function, *arguments, **named).result()
 
+    def wait_for_executors(self, count: int, seconds: float = 120) -> None:
+        """Waits until the application has so many; raises AssertionError where it does not get them."""
+        deadline = time.monotonic() + seconds
+        while (found := self.run(_executor_count)) != count:
+            assert time.monotonic() < deadline, f"{found} executors, not {count}"
+            time.sleep(0.05)
+
     def close(self) -> None:
         """Ends the application and its processes."""
         family = family_of(self._pid)
@@ -74,6 +82,12 @@ def _call(function: Callable[..., T], arguments: tuple[Any, ...], named: dict[st
     except Exception as failure:
         # Those of Spark hold objects of the JVM, which cannot be sent.
         raise DriverError(f"{type(failure).__name__}: {failure}") from None
+
+
+def _executor_count(spark: SparkSession) -> int:
+    # The driver is one of those that hold blocks.
+    context: Any = spark.sparkContext._jsc
+    return int(context.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def _stop() -> None:
