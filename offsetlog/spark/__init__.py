@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offsetlog.spark.checkpoints import import_checkpoint, read_checkpoint
+    from offsetlog.spark.executor_planning import read_on_executors
     from offsetlog.spark.listener import OffsetCommitListener
     from offsetlog.spark.positions import source_topic, starting_offsets
     from offsetlog.spark.pruning import read_pruned, used_columns
@@ -21,6 +22,7 @@ __all__ = [
     "commit_batch",
     "import_checkpoint",
     "read_checkpoint",
+    "read_on_executors",
     "read_pruned",
     "register",
     "source_topic",
@@ -34,6 +36,7 @@ _MODULES = {
     "commit_batch": "offsetlog.spark.sink.writer",
     "import_checkpoint": "offsetlog.spark.checkpoints",
     "read_checkpoint": "offsetlog.spark.checkpoints",
+    "read_on_executors": "offsetlog.spark.executor_planning",
     "read_pruned": "offsetlog.spark.pruning",
     "register": "offsetlog.spark.source",
     "source_topic": "offsetlog.spark.positions",

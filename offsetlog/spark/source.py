@@ -82,11 +82,11 @@ def register(spark: SparkSession) -> None:
     Raises:
         ConfigError: as `check_planner`.
     """
-    context = getattr(spark, "sparkContext", None)
     source = OffsetlogDataSource
+    context = getattr(spark, "sparkContext", None)
     if context is not None:
         check_planner(context.pythonExec)
-        parallelism, is_local = max(context.defaultParallelism, 1), is_one_machine(context.master)
+        parallelism, is_local = parallelism_of(spark), is_one_machine(context.master)
 
         class PlannedDataSource(OffsetlogDataSource):
             # A class that no module has is sent by its value, with the number in it.
@@ -118,3 +118,9 @@ def check_planner(python: str) -> None:
     if not os.path.isabs(python):
         way = f"unpack the archive that the workers get, so that there is {os.path.abspath(python)}, or start elsewhere"
     raise ConfigError(f"PYSPARK_PYTHON is {python}, with which Spark plans on the driver, too, where it is not: {way}")
+
+
+def parallelism_of(spark: SparkSession) -> int:
+    """Returns the default parallelism of a session; 0 where a session of Spark Connect does not give it."""
+    context = getattr(spark, "sparkContext", None)
+    return 0 if context is None else max(context.defaultParallelism, 1)

@@ -11,9 +11,10 @@ pytest.importorskip("typer")
 
 import offsetlog
 from offsetlog import errors
-from offsetlog.cli.spark import audit, compact_report, lag
+from offsetlog.cli.spark import audit, compact_report, lag, snapshot, verify
 from offsetlog.cli.spark.session import failure_of, own_failures
 from offsetlog.spark.jobs.places import check_vacant
+from offsetlog.spark.scan.reach import DRIVER_PLANS
 
 
 def started(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,7 +94,17 @@ def test_paths_are_looked_at_before_spark_starts(tmp_path, monkeypatch, command)
         command.command(str(log), output_directory=str(tmp_path / "full"), **given)
 
 
-def test_a_report_that_cannot_be_written_is_told_before_the_audit(tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", [audit, compact_report, lag, snapshot, verify])
+def test_a_job_for_a_cluster_says_that_the_driver_plans(tmp_path, command):
+    given = {"bootstrap": "127.0.0.1:1"} if command is lag else {}
+    given |= {"target": str(tmp_path / "out")} if command is snapshot else {}
+    for master, is_said in ((None, False), ("local[2]", False), ("spark://host:7077", True)):
+        with pytest.raises(errors.MissingFileError) as caught:
+            command.command(str(tmp_path / "none"), master=master, **given)
+        assert (DRIVER_PLANS in str(caught.value)) == is_said
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_audit(tmp_path, monkeypatch):
     (tmp_path / "there.html").touch()
     offsetlog.open(tmp_path / "log", partitions=1).close()
     log = str(tmp_path / "log")

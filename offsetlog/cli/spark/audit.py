@@ -23,7 +23,7 @@ from offsetlog.cli.spark.options import (
     Permissive,
     Settings,
 )
-from offsetlog.cli.spark.session import report_incomplete, spark_for
+from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_paths
@@ -127,7 +127,8 @@ def command(
 ) -> int:
     """Runs the audit; returns the exit code."""
     stall_ms, until_ms = parse_duration(stall), _until(until)
-    check_paths(path, output_directory, overwrite)
+    with checked_on_driver(master):
+        check_paths(path, output_directory, overwrite)
     if report is not None:
         _check_report(report, overwrite)
     options = {

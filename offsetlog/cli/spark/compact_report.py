@@ -19,7 +19,7 @@ from offsetlog.cli.spark.options import (
     Permissive,
     Settings,
 )
-from offsetlog.cli.spark.session import report_incomplete, spark_for
+from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.spark.jobs.places import check_paths
 
 HELP = """Tell what of a log is alive, what is dead, and what a clean would free.
@@ -70,7 +70,8 @@ def command(
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the report; returns the exit code."""
-    check_paths(path, output_directory, overwrite)
+    with checked_on_driver(master):
+        check_paths(path, output_directory, overwrite)
     with spark_for("compact-report", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import compact_report as job
         from offsetlog.spark.jobs.completeness import mark

@@ -20,7 +20,7 @@ from offsetlog.cli.spark.options import (
     Settings,
     moment_option,
 )
-from offsetlog.cli.spark.session import report_incomplete, spark_for
+from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_log, check_target
 
@@ -93,7 +93,8 @@ def command(
     first, second = moment_option(at), moment_option(to)
     logs = [path] if other is None else [path, other]
     for each in logs:
-        check_log(each)
+        with checked_on_driver(master):
+            check_log(each)
     if output is not None:
         check_target(output, *logs, overwrite=overwrite)
     with spark_for("diff", master, driver_memory, settings) as spark:

@@ -21,7 +21,7 @@ from offsetlog.cli.spark.options import (
     Permissive,
     Settings,
 )
-from offsetlog.cli.spark.session import report_incomplete, spark_for
+from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs.places import check_paths
@@ -138,7 +138,8 @@ def command(
     step_ms = None if every is None else parse_duration(every)
     if (times is not None or step_ms is not None) and ends is None:
         raise ConfigError("--at and --every need --ends: a cluster and its logs tell only the present ends")
-    check_paths(path, output_directory, overwrite, *(logs or []))
+    with checked_on_driver(master):
+        check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import lag as job
         from offsetlog.spark.jobs.completeness import mark, problems_of

@@ -10,7 +10,7 @@ import typer
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Permissive, Settings
-from offsetlog.cli.spark.session import report_incomplete, spark_for
+from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_rewrite
@@ -59,7 +59,8 @@ def command(
     if keep not in ("history", "state"):
         raise InvalidArgumentError(f"--keep is history or state, not {keep!r}")
     # What is wrong is told before a Spark has started.
-    check_rewrite(path, target)
+    with checked_on_driver(master):
+        check_rewrite(path, target)
     with spark_for("repartition", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import repartition
 

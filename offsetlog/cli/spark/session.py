@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from offsetlog import errors
 from offsetlog.cli.output import complain
 from offsetlog.cli.spark.options import parse_settings
-from offsetlog.errors import ConfigError, OffsetLogError
+from offsetlog.errors import ConfigError, MissingFileError, OffsetLogError
+from offsetlog.spark.scan.reach import not_on_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,21 @@ def spark_for(
     finally:
         if not was_there:
             spark.stop()
+
+
+@contextlib.contextmanager
+def checked_on_driver(master: str | None) -> Iterator[None]:
+    """Says of a log that is not there, where the job is for a cluster, that the driver has to see it.
+
+    Raises:
+        MissingFileError: with the ways to read it; what else the checks of paths raise.
+    """
+    try:
+        yield
+    except MissingFileError as failure:
+        if master is None or master.startswith("local"):
+            raise
+        raise not_on_driver(failure) from None
 
 
 #: How many problems of a log are named.

@@ -18,7 +18,7 @@ from offsetlog.cli.spark.options import (
     Settings,
     moment_option,
 )
-from offsetlog.cli.spark.session import report_incomplete, spark_for
+from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_format, check_target
 
 HELP = """Write the committed positions as of a time to a table that everybody reads.
@@ -55,7 +55,8 @@ def command(
     """Writes the table; returns the exit code."""
     moment = moment_option(at)
     check_table_format(table_format)
-    check_log(path)
+    with checked_on_driver(master):
+        check_log(path)
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
     with spark_for("snapshot", master, driver_memory, settings) as spark:

@@ -10,7 +10,7 @@ from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Permissive, Settings
-from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.spark.session import checked_on_driver, spark_for
 from offsetlog.spark.jobs.places import log_directory
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
@@ -48,7 +48,8 @@ def command(
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the digests; returns the exit code."""
-    log_directory(path, "directory")
+    with checked_on_driver(master):
+        log_directory(path, "directory")
     with spark_for("verify", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import verify
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from offsetlog.spark.jobs.session import view_of
 from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.options import parse
-from offsetlog.spark.scan.plan import open_source
+from offsetlog.spark.scan.plan import open_on_driver
 
 #: Beside tables that were made of a log that was not whole; what begins so is no data to Spark.
 MARK = "_incomplete.json"
@@ -41,7 +41,7 @@ def problems_of(
     given = {name: str(value) for name, value in options.items() if value is not None}
     if not permissive:
         read = parse({"path": os.fspath(path), "view": "offsets", **given})
-        ask(open_source(read), read)
+        ask(open_on_driver(read), read)
         return ()
     found = view_of(spark, path, "records", mode="permissive", columns="log_partition", **given)
     rows = found.where("problem is not null").limit(PROBLEMS_MAX).collect()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +13,17 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from offsetlog.errors import CorruptionError, OffsetLogError
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.options import ReadOptions
-from offsetlog.spark.scan.plan import KEYED_BY_TASK, Split, Task, open_source, plan, problem_of, tasks_of
+from offsetlog.spark.scan.plan import (
+    KEYED_BY_TASK,
+    Source,
+    Split,
+    Task,
+    open_on_driver,
+    open_source,
+    plan,
+    problem_of,
+    tasks_of,
+)
 from offsetlog.spark.scan.runs import Found, RunReader
 from offsetlog.spark.scan.states import BucketReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
@@ -27,16 +39,8 @@ class BatchReader(DataSourceReader):
         self._files = files
 
     def partitions(self) -> list[InputPartition]:
-        """Returns the tasks; raises as `open_source`, `plan` and `completeness.ask`."""
-        source = open_source(self._read, self._files)
-        # Executors import this module, and nothing that knows the files of a store.
-        from offsetlog.spark.scan.completeness import ask
-
-        losses = ask(source, self._read)
-        problems = tuple((_number_of(each), problem_of(each)) for each in losses)
-        told = [Task((), problems)] if problems else []
-        # An empty list would be one partition of no kind to Spark.
-        return [*told, *tasks_of(plan(source, self._read), self._read)] or [Task(())]
+        """Returns the tasks; raises as `open_on_driver`, `plan` and `completeness.ask`."""
+        return [*_tasks_for(open_on_driver(self._read, self._files), self._read)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the batches of a task.
@@ -52,6 +56,51 @@ class BatchReader(DataSourceReader):
             files = self._files or resolve(self._read.path)[0]
             for split in partition.splits:
                 yield from read_split(files, split, self._read, self._schema)
+
+
+class PlannedReader(BatchReader):
+    """Reads tasks that were planned before, on an executor.  What goes to executors is without them."""
+
+    def __init__(self, read: ReadOptions, schema: Any, tasks: Sequence[Task]) -> None:
+        """Takes what `BatchReader` does, and the tasks."""
+        super().__init__(read, schema)
+        self._tasks = tasks
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tasks": ()}
+
+    def partitions(self) -> list[InputPartition]:
+        """Returns the tasks."""
+        return [*self._tasks]
+
+
+@dataclass(frozen=True)
+class PlanOnExecutor:
+    """A function for one task of Spark: it plans a read where the log is seen.
+
+    Attributes:
+        read: what is asked for.
+    """
+
+    read: ReadOptions
+
+    def __call__(self) -> bytes:
+        """Returns a pickle of the tasks, or of the OffsetLogError that planning ended with."""
+        try:
+            return pickle.dumps(_tasks_for(open_source(self.read), self.read))
+        except OffsetLogError as failure:
+            return pickle.dumps(failure)
+
+
+def _tasks_for(source: Source, read: ReadOptions) -> list[Task]:
+    """Returns the tasks of a read, with what is missing as problems; raises as `plan` and `completeness.ask`."""
+    # Executors import this module to read, and then nothing that knows the files of a store.
+    from offsetlog.spark.scan.completeness import ask
+
+    problems = tuple((_number_of(each), problem_of(each)) for each in ask(source, read))
+    told = [Task((), problems)] if problems else []
+    # An empty list would be one partition of no kind to Spark.
+    return [*told, *tasks_of(plan(source, read), read)] or [Task(())]
 
 
 def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> Iterator[Any]:

@@ -27,6 +27,7 @@ from offsetlog.spark.scan.files import (
     resolve,
 )
 from offsetlog.spark.scan.options import OFFSET_MAX, Moment, ReadOptions, bound_of, moment_of, parallelism
+from offsetlog.spark.scan.reach import not_on_driver
 
 #: Views of which a task needs all records of a key.
 KEYED_BY_TASK = frozenset({"offsets", "groups", "history"})
@@ -136,6 +137,20 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
     return Source(
         files, path, tuple(each for each in chosen if filtered is None or each.number in filtered), len(chosen)
     )
+
+
+def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
+    """Looks at what the options name, as `open_source`, where the driver does: a missing log may be elsewhere.
+
+    Raises:
+        ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `open_source`.
+    """
+    try:
+        return open_source(read, files)
+    except MissingFileError as failure:
+        if files is not None or resolve(read.path)[0].arrow is not None:
+            raise
+        raise not_on_driver(failure) from None
 
 
 def plan(source: Source, read: ReadOptions) -> list[Split]:

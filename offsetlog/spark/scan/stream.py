@@ -26,7 +26,7 @@ from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attemp
 from offsetlog.spark.scan.history import equals
 from offsetlog.spark.scan.open_transactions import OpenTransactions
 from offsetlog.spark.scan.options import EARLIEST, LATEST, OFFSET_MAX, ReadOptions
-from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_range
+from offsetlog.spark.scan.plan import Split, open_on_driver, problem_of, split_range
 from offsetlog.spark.scan.runs import RunReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
 
@@ -222,7 +222,7 @@ class StreamReader(DataSourceStreamReader):
         self._problems = ()
         losses = [
             each
-            for each in find_losses(open_source(self._read, self._files), self._read)
+            for each in find_losses(open_on_driver(self._read, self._files), self._read)
             if each.log_partition is None or (each.lost_below or OFFSET_MAX) > starts.get(each.log_partition, 0)
         ]
         if losses and not self._read.permissive:
@@ -279,7 +279,7 @@ class StreamReader(DataSourceStreamReader):
         return self._files if self._files is not None else resolve(self._read.path)[0]
 
     def _listings(self) -> Iterator[tuple[int, PartitionListing]]:
-        for listing in open_source(self._read, self._files).listings:
+        for listing in open_on_driver(self._read, self._files).listings:
             if listing.directory is None:
                 raise ConfigError(f"path={self._read.path!r}: a stream follows a directory, not a single segment")
             yield listing.number, listing

@@ -1,0 +1,79 @@
+"""Reads of a log that executors see and the driver does not: an executor plans them in a task."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+
+from offsetlog.errors import ConfigError, OffsetLogError
+from offsetlog.spark.scan.batch import PlannedReader, PlanOnExecutor
+from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.plan import Task
+from offsetlog.spark.scan.views import asked_schema
+from offsetlog.spark.source import OffsetlogDataSource, parallelism_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAME = "offsetlog_planned"
+#: Between a registration and the load that takes it no other may come.
+_REGISTERING = threading.Lock()
+
+
+def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **options: object) -> DataFrame:
+    """Returns a view of a log that only the executors see, as `spark.read.format("offsetlog")` does of others.
+
+    One task plans, now, on any executor; all executors must see the same log at the path.  Each run of the DataFrame
+    reads what was there then.  A witness that is missing is logged on that executor.
+
+    >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
+
+    Args:
+        spark: the session.
+        path: of the log, as the executors reach it.
+        options: of the source, all but `pushdown`; None leaves one out.
+
+    Raises:
+        ConfigError: an option is not known, wrong, or `pushdown`, for which Spark asks the driver's plan.
+        MissingFileError, InvalidArgumentError, StorageError: the executor that planned does not see the log.
+        DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
+        PythonException: the task failed otherwise, as where its Python has no offsetlog.
+
+    It can be called from any thread that may use the session.
+    """
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    read = replace(parse({**given, "path": os.fspath(path)}), default_parallelism=parallelism_of(spark))
+    if read.pushdown:
+        raise ConfigError("pushdown=true: an executor plans without Spark's filters; give group, topic or partitions")
+    planning = fn.udf(PlanOnExecutor(read), "binary", useArrow=False)
+    (row,) = spark.range(0, 1, 1, 1).select(planning().alias("planned")).collect()
+    planned: list[Task] | OffsetLogError = pickle.loads(row["planned"])
+    if isinstance(planned, OffsetLogError):
+        raise planned
+    with _REGISTERING:
+        spark.dataSource.register(_source_of(planned))
+        return spark.read.format(_NAME).options(**given).load(os.fspath(path))
+
+
+def _source_of(tasks: Sequence[Task]) -> type[OffsetlogDataSource]:
+    planned = tuple(tasks)
+
+    class PlannedDataSource(OffsetlogDataSource):
+        # A class that no module has is sent by its value, with the tasks in it.
+        __doc__ = OffsetlogDataSource.__doc__
+
+        @classmethod
+        def name(cls) -> str:
+            return _NAME
+
+        def reader(self, schema: Any) -> PlannedReader:
+            read = parse(self.options)
+            return PlannedReader(read, asked_schema(read, schema), planned)
+
+    return PlannedDataSource
