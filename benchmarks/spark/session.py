@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,13 @@ def _children(parent: int) -> list[int]:
 
 def worker_peak_mib() -> float:
     """The largest resident set that a Python worker of this process's Spark has had."""
+    return peak_mib_of(_children(os.getpid()))
+
+
+def peak_mib_of(processes: Iterable[int]) -> float:
+    """The largest resident set that a Python worker among processes has had."""
     peak = 0
-    for process in _children(os.getpid()):
+    for process in processes:
         try:
             command = Path(f"/proc/{process}/cmdline").read_bytes()
             status: dict[str, Any] = dict(
