@@ -30,6 +30,11 @@ JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 SETTINGS = {
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.executor.cores": str(CORES),
+    # A session begins when all cores are there; the source divides a log by them.
+    "spark.cores.max": str(WORKERS * CORES),
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    # 200 tasks for each shuffle take minutes on two cores, however small the log is.
+    "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
