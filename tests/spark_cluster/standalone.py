@@ -173,6 +173,10 @@ class StandaloneCluster:
         for worker in self._workers.values():
             yield from worker.family()[1:]
 
+    def executors(self) -> set[int]:
+        """The JVMs among those."""
+        return {pid for pid in self.executor_pids() if (Path("/proc") / str(pid) / "comm").read_text() == "java\n"}
+
     def close(self) -> None:
         """Kills all of it."""
         for each in (*self._workers.values(), self._master):
