@@ -5,6 +5,7 @@
 #   make test        the gate: C tests under sanitizers, fuzz smoke, and the tests of the first tier, at most 10 minutes
 #   make test-ci     the tests of the second tier, which .ci/run runs after those
 #   make test-long   every test of all tiers at full depth; an hour or more
+#   make packages    fetches the Java packages that tests run: a server of S3, Hadoop and Kafka for Spark, Delta, Iceberg
 #   make test-times  writes docs/test-times.md: what each file of tests costs
 #   make lint types  ruff; mypy
 #   make wheel-test  builds sdist and wheel, and tests over the installed wheel what packing can change
@@ -33,7 +34,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline test library-c test-c test-fuzz fuzz test-python test-ci test-long test-times test-sanitized test-tsan wheel-test lint types bench lock build clean
+.PHONY: run pipeline test library-c test-c test-fuzz fuzz test-python test-ci test-long packages test-times test-sanitized test-tsan wheel-test lint types bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -123,7 +124,8 @@ test-times: build
 
 test-long: export OFFSETLOG_DEPTH := long
 test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
-test-long: build
+test-long: export OFFSETLOG_REQUIRE_PACKAGES := 1
+test-long: build packages
 	@OFFSETLOG_SOAK_SECONDS=300 $(PY) -m pytest -q -m ci tests/server/test_soak.py
 	@$(MAKE) -s -C tests/c -j$(JOBS)
 	@OFFSETLOG_DEPTH=gate $(MAKE) -s test-tsan
@@ -131,6 +133,9 @@ test-long: build
 	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz -j$(JOBS)
 	@$(MAKE) -s test-sanitized TESTS=tests/server/test_mutated_frames.py
 	@$(call TIER,$(ONE_MORE))
+
+packages: $(VENV)/.made
+	@$(PY) tests/maven_packages.py
 
 lint: $(VENV)/.made
 	@$(PY) -m ruff check .

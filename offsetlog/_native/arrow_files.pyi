@@ -6,6 +6,8 @@ from offsetlog._native.files import FileSystem
 
 READ_AHEAD_BYTES: int
 
+def failure_text(failure: BaseException) -> str: ...
+
 @disjoint_base
 class ArrowFileSystem(FileSystem):
     # A pyarrow.fs.FileSystem, which has no types.

@@ -1,6 +1,7 @@
 """The file port over a file system of pyarrow: S3, HDFS, or whatever executors share; for reading only."""
 
 import os
+import re
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
@@ -29,6 +30,15 @@ from offsetlog._native.status cimport keep_interrupt
 
 #: How much is read at a time: a request to an object store costs tens of milliseconds, whatever its size.
 READ_AHEAD_BYTES = 8 << 20
+
+#: What signs a request, in a URL: Azure's errors hold it.
+_SIGNED = re.compile(r"(?i)\b(sig|signature|x-amz-(?:signature|credential|security-token))=[^&\s'\"]+")
+
+
+def failure_text(failure):
+    """Returns the text of a failure of a file system in one line, without the signature of a URL in it."""
+    lines = (line.strip() for line in (str(failure) or type(failure).__name__).splitlines())
+    return _SIGNED.sub(r"\1=***", " ".join(line for line in lines if line))
 
 
 cdef struct arrow_port:
@@ -72,7 +82,7 @@ cdef int _failed(object failure, str path, ol_error *error) noexcept:
     elif isinstance(failure, MemoryError):
         status = OL_NO_MEMORY
     try:
-        text = (str(failure) or type(failure).__name__).encode("utf-8", "replace")
+        text = failure_text(failure).encode("utf-8", "replace")
         name = os.fsencode(path)
         ol_fail(error, status, "%s", <const char *>text)
         ol_error_at(error, <const char *>name, -1)

@@ -387,17 +387,34 @@ cdef struct producer:
     int16_t epoch
 
 
+cdef class _Order:
+    """The columns of a batch and the order in which their rows are written, which shares of it have in common."""
+
+    cdef batch_columns columns
+    cdef order_plan plan
+    cdef list kept              # what the columns borrow from
+    cdef bint stopped           # shares end before their next piece
+
+    def __cinit__(self):
+        memset(&self.columns, 0, sizeof(self.columns))
+        memset(&self.plan, 0, sizeof(self.plan))
+        self.kept = []
+        self.stopped = False
+
+    def __dealloc__(self):
+        free_plan(&self.plan)
+
+
 cdef class _Share:
     """The groups of a batch that one log partition has; calling it writes them, in a thread of any kind.
 
-    Shares of one batch may be written side by side: each has its own rows and its own partition, and reads the order that all of them
-    have in common, which must outlive the call.
+    Shares of one batch may be written side by side: each has its own rows and its own partition, and only reads the order.
     """
 
     cdef StoreCore core
     cdef producer owner
-    cdef const batch_columns *batch
-    cdef const order_plan *plan
+    cdef _Order order
+    cdef const order_plan *plan     # of the order
     cdef int32_t number
     cdef size_t group           # of the sequence: the next one
     cdef size_t group_end
@@ -430,10 +447,10 @@ cdef class _Share:
         cdef size_t group
         cdef size_t end
         cdef size_t rows
-        while self.group < self.group_end:
+        while self.group < self.group_end and not self.order.stopped:
             group = self.group
             end = end_of_piece(self.plan, &group, self.group_end)
-            rows = fill_piece(scratch, self.batch, self.plan, self.run, end)
+            rows = fill_piece(scratch, &self.order.columns, self.plan, self.run, end)
             check(ol_partition_commit_rows(partition.handle, scratch.runs, end - self.run, scratch.rows, rows, self.owner.id,
                                            self.owner.epoch, &self.result, &error), &error)
             self.group = group
@@ -494,9 +511,8 @@ cdef object write_batch(StoreCore core, batch, producer owner, object admit, obj
     # Puts the rows in order and writes them; returns how many were written.
     import pyarrow
 
-    cdef batch_columns columns
-    cdef order_plan plan
-    cdef list kept = []
+    cdef _Order order = _Order.__new__(_Order)
+    cdef order_plan *plan = &order.plan
     cdef size_t distinct = 0
     cdef size_t row = 0
     cdef flaw found
@@ -510,31 +526,27 @@ cdef object write_batch(StoreCore core, batch, producer owner, object admit, obj
         return 0
     if table.num_rows > INT32_MAX:
         raise InvalidArgumentError(f"{table.num_rows} rows are more than one call takes")
-    memset(&columns, 0, sizeof(columns))
-    memset(&plan, 0, sizeof(plan))
-    columns.rows = <size_t>table.num_rows
-    take_columns(pyarrow, table, &columns, kept, &distinct)
+    order.columns.rows = <size_t>table.num_rows
+    take_columns(pyarrow, table, &order.columns, order.kept, &distinct)
     plan.groups.seed = int.from_bytes(os.urandom(8), "little")
-    try:
-        plan.map = <int32_t *>malloc((distinct + 1) * sizeof(int32_t))
-        if plan.map == NULL:
-            raise MemoryError()
-        memset(plan.map, 0xFF, (distinct + 1) * sizeof(int32_t))
-        with nogil:
-            found = check_rows(&columns, core.metadata_units_max, &row)
-            if found == FLAW_NONE:
-                found = find_runs(&plan, &columns, &row)
-            if found == FLAW_NONE:
-                found = sort_runs(&plan, count)
-        if found != FLAW_NONE:
-            raise_flaw(found, row)
-        return write_all(core, owner, &columns, &plan, admit, pool, waits)
-    finally:
-        free_plan(&plan)
+    plan.map = <int32_t *>malloc((distinct + 1) * sizeof(int32_t))
+    if plan.map == NULL:
+        raise MemoryError()
+    memset(plan.map, 0xFF, (distinct + 1) * sizeof(int32_t))
+    with nogil:
+        found = check_rows(&order.columns, core.metadata_units_max, &row)
+        if found == FLAW_NONE:
+            found = find_runs(plan, &order.columns, &row)
+        if found == FLAW_NONE:
+            found = sort_runs(plan, count)
+    if found != FLAW_NONE:
+        raise_flaw(found, row)
+    return write_all(core, owner, order, admit, pool, waits)
 
 
-cdef list shares_of(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit):
+cdef list shares_of(StoreCore core, producer owner, _Order order, object admit):
     # In the order of the sequence; log partitions that are not admitted have none.
+    cdef const order_plan *plan = &order.plan
     cdef list shares = []
     cdef _Share share
     cdef size_t group = 0
@@ -545,7 +557,7 @@ cdef list shares_of(StoreCore core, producer owner, const batch_columns *columns
         number = plan.log_partition[plan.sequence[group]]
         share.core = core
         share.owner = owner
-        share.batch = columns
+        share.order = order
         share.plan = plan
         share.number = number
         share.group = group
@@ -559,28 +571,27 @@ cdef list shares_of(StoreCore core, producer owner, const batch_columns *columns
     return shares
 
 
-cdef object write_all(StoreCore core, producer owner, const batch_columns *columns, const order_plan *plan, object admit, object pool,
-                      list waits):
+cdef object write_all(StoreCore core, producer owner, _Order order, object admit, object pool, list waits):
     cdef size_t group
     cdef size_t rows = 0
     cdef _Share share
     # Every directory is made before the first row is written.
-    for group in range(plan.groups.count):
-        core.ready(plan.log_partition[group])
+    for group in range(order.plan.groups.count):
+        core.ready(order.plan.log_partition[group])
     # So many rows will need fresh pages: whoever makes them ahead may have fallen asleep.
     if core.preparer != NULL:
         ol_preallocator_kick(core.preparer)
-    shares = shares_of(core, owner, columns, plan, admit)
+    shares = shares_of(core, owner, order, admit)
     try:
-        if pool is None or len(shares) < 2 or columns.rows < PIECE_ROWS:
+        if pool is None or len(shares) < 2 or order.columns.rows < PIECE_ROWS:
             for share in shares:
                 share()
         else:
-            run_all(pool, shares)
+            run_all(pool, shares, order)
     except Exception as failure:
         if owner.id < 0:
             rows = sum([(<_Share>each).rows for each in shares])
-            failure.add_note(f"{rows} of {columns.rows} rows, all of whole groups, were written before")
+            failure.add_note(f"{rows} of {order.columns.rows} rows, all of whole groups, were written before")
         raise
     for share in shares:
         waits.append((share.number, share.result.end_offset, share.result.term))
@@ -588,16 +599,33 @@ cdef object write_all(StoreCore core, producer owner, const batch_columns *colum
     return rows
 
 
-cdef object run_all(object pool, list shares):
-    # Every share has ended when this returns or raises, since all of them read memory of the caller.
-    from concurrent.futures import wait
-
+cdef object run_all(object pool, list shares, _Order order):
+    # Every share has ended when this returns or raises: its rows go into transactions that the caller then ends.
     futures = []
     try:
         for share in shares[1:]:
             futures.append(pool.submit(share))
         shares[0]()
+    except BaseException:
+        order.stopped = True
+        raise
     finally:
-        wait(futures)
+        wait_for_all(futures, order)
     for future in futures:
         future.result()
+
+
+cdef object wait_for_all(list futures, _Order order):
+    # An interrupt ends the shares early, and is raised when they have ended.
+    from concurrent.futures import wait
+
+    interrupt = None
+    while True:
+        try:
+            wait(futures)
+            break
+        except BaseException as failure:
+            interrupt = interrupt or failure
+            order.stopped = True
+    if interrupt is not None:
+        raise interrupt

@@ -13,10 +13,12 @@ from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.spark.scan.batch import PlannedReader, PlanOnExecutor
+from offsetlog.spark.scan.hadoop_settings import HadoopSettings
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import asked_schema
-from offsetlog.spark.source import OffsetlogDataSource, parallelism_of
+from offsetlog.spark.session_settings import default_parallelism_of, hadoop_settings_of
+from offsetlog.spark.source import OffsetlogDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +50,9 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     It can be called from any thread that may use the session.
     """
     given = {name: str(value) for name, value in options.items() if value is not None}
-    read = replace(parse({**given, "path": os.fspath(path)}), default_parallelism=parallelism_of(spark))
+    settings = hadoop_settings_of(spark)
+    asked = parse({**settings, **given, "path": os.fspath(path)})
+    read = replace(asked, default_parallelism=default_parallelism_of(spark))
     if read.pushdown:
         raise ConfigError("pushdown=true: an executor plans without Spark's filters; give group, topic or partitions")
     planning = fn.udf(PlanOnExecutor(read), "binary", useArrow=False)
@@ -57,23 +61,24 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     if isinstance(planned, OffsetLogError):
         raise planned
     with _REGISTERING:
-        spark.dataSource.register(_source_of(planned))
+        spark.dataSource.register(_source_of(planned, settings))
         return spark.read.format(_NAME).options(**given).load(os.fspath(path))
 
 
-def _source_of(tasks: Sequence[Task]) -> type[OffsetlogDataSource]:
+def _source_of(tasks: Sequence[Task], settings: HadoopSettings) -> type[OffsetlogDataSource]:
     planned = tuple(tasks)
 
     class PlannedDataSource(OffsetlogDataSource):
         # A class that no module has is sent by its value, with the tasks in it.
         __doc__ = OffsetlogDataSource.__doc__
+        hadoop = settings
 
         @classmethod
         def name(cls) -> str:
             return _NAME
 
         def reader(self, schema: Any) -> PlannedReader:
-            read = parse(self.options)
+            read = parse(self._given)
             return PlannedReader(read, asked_schema(read, schema), planned)
 
     return PlannedDataSource

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from offsetlog.arguments import checked_path
-from offsetlog.errors import ConfigError, StorageError
+from offsetlog.errors import ConfigError
 
 AnyPath = str | os.PathLike[str]
 
@@ -26,6 +27,9 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE = re.compile(r"file:", re.IGNORECASE)
 _LOCAL_FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 _PASSWORD = re.compile(r"(?<=://)[^/@\s']*:[^/@\s']*@")
+#: Keys that pyarrow takes before the host; Amazon's may hold a slash.
+_KEYS = re.compile(r"(?<=://)[^@]*:.*@")
+_WITH_KEYS = re.compile(r"(?:s3[an]?|gs|abfss?)://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Location:
 
     def __str__(self) -> str:
         """Returns the text without a password in it."""
-        return _PASSWORD.sub("***@", self.text)
+        return shown(self.text)
 
     @property
     def here(self) -> Path | None:
@@ -78,41 +82,28 @@ class Location:
         scheme, _, rest = self.text.partition(":")
         return scheme.lower(), *(part for part in rest.split("/") if part)
 
-    def file_system(self, *, mapped: bool = False) -> tuple[Any, str]:
+    def file_system(self, settings: Mapping[str, str] | None = None) -> tuple[Any, str]:
         """Returns pyarrow's file system for it, and the path on that, without a slash at its end.
 
         Args:
-            mapped: whether files of this machine are mapped to be read: only those that nobody cuts short.
+            settings: Hadoop's, by name in small letters, for `s3a://` and `abfss://`.
 
         Raises:
-            ConfigError: pyarrow knows no file system of that scheme, or the URI is none of that scheme.
+            ConfigError: there is no file system of that scheme here, a setting cannot be, or the URI is none.
             StorageError: the file system cannot be reached.
         """
-        # Only where it is needed: commands look at their paths before they load it.
-        import pyarrow as pa
-        from pyarrow import fs as arrow_fs
-
+        # Only where it is needed: commands look at their paths before they load pyarrow.
         if self.path is not None:
-            return arrow_fs.LocalFileSystem(use_mmap=mapped), self.path
-        try:
-            found, path = arrow_fs.FileSystem.from_uri(_encoded(self.text))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as failure:
-            why = _PASSWORD.sub("***@", str(failure))
-            raise ConfigError(f"path={str(self)!r}: pyarrow knows no file system for it: {why}") from None
-        except OSError as failure:
-            why = _PASSWORD.sub("***@", str(failure))
-            raise StorageError(f"it cannot be reached: {why}", errno=failure.errno, path=str(self)) from None
-        return found, path.rstrip("/")
+            return import_module("pyarrow.fs").LocalFileSystem(), self.path
+        found: tuple[Any, str] = import_module("offsetlog.spark.scan.uri_files").open_uri(self.text, settings or {})
+        return found
+
+
+def shown(uri: str) -> str:
+    """Returns a path or URI as it may be shown: without keys or a password that stand in it."""
+    return _PASSWORD.sub("***@", _KEYS.sub("***@", uri) if _WITH_KEYS.match(uri) else uri)
 
 
 def _absolute(path: str) -> str:
     # POSIX keeps two slashes at the beginning, for which Linux has no use.
     return "/" + os.path.abspath(path).lstrip("/")
-
-
-def _encoded(uri: str) -> str:
-    """Returns a URI whose path pyarrow decodes to what it is here; what follows a "?" is settings of pyarrow's."""
-    place, mark, settings = uri.partition("?")
-    scheme, _, rest = place.partition(":/")
-    authority, slash, path = rest[1:].partition("/") if rest.startswith("/") else ("", "", rest)
-    return f"{scheme}:/{'/' if rest.startswith('/') else ''}{authority}{slash}{quote(path)}{mark}{settings}"

@@ -51,6 +51,8 @@ def test_what_an_executor_raised_is_raised_again():
 def test_what_spark_says_is_one_line():
     assert str(failure_of("[UNRESOLVED_COLUMN] a column\n;\n'Project")) == "Spark: [UNRESOLVED_COLUMN] a column"
     assert str(failure_of("")) == "Spark: no reason given"
+    call = "An error occurred while calling o96.create.\n: java.lang.IncompatibleClassChangeError: a class\n\tat java"
+    assert str(failure_of(call)) == "Spark: java.lang.IncompatibleClassChangeError: a class"
     # A name that is none of our errors is none.
     assert type(failure_of("offsetlog.errors.Status: 1")) is errors.OffsetLogError
 

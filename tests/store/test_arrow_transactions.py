@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -96,6 +98,39 @@ def test_a_failure_in_one_log_partition_leaves_what_the_others_wrote_in_their_tr
     written = [row for row in rows if core.number_of(row[0]) != fenced]
     left = actual_state(store)
     assert {group: left[group] for group in expected_state(written)} == expected_state(written)
+    assert store.verify() == []
+
+
+class _Interrupted(ThreadPoolExecutor):
+    """A pool whose caller is interrupted while shares have not ended."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.ended: list[bool] = []
+        self.submitted = 0
+
+    def submit(self, call, *given, **named):
+        first = not self.submitted
+        self.submitted += 1
+
+        def late():
+            if first:
+                signal.raise_signal(signal.SIGINT)
+            time.sleep(0.05)  # long enough that a caller which does not wait would have gone on
+            call()
+            self.ended.append(True)
+
+        return super().submit(late)
+
+
+def test_an_interrupt_is_raised_when_every_thread_has_ended(store):
+    rows = random_rows(20_000, groups=200)
+    with _Interrupted() as pool:
+        with pytest.raises(KeyboardInterrupt):
+            write_in_transaction(store._open_core, batch(rows), PRODUCER, 0, admit_all, pool=pool)
+        assert len(pool.ended) == pool.submitted > 0
+    end(store, commit=False)
+    assert actual_state(store) == {}
     assert store.verify() == []
 
 

@@ -138,7 +138,7 @@ def command(
         "log partitions": log_partitions or "all",
         "rows of each table": f"{rows:,}",
     }
-    with spark_for("audit", master, driver_memory, settings) as spark:
+    with spark_for("audit", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import audit as job
         from offsetlog.spark.jobs.completeness import mark
         from offsetlog.spark.jobs.session import write_tables

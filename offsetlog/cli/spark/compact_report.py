@@ -72,7 +72,7 @@ def command(
     """Prints the report; returns the exit code."""
     with checked_on_driver(master):
         check_paths(path, output_directory, overwrite)
-    with spark_for("compact-report", master, driver_memory, settings) as spark:
+    with spark_for("compact-report", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import compact_report as job
         from offsetlog.spark.jobs.completeness import mark
         from offsetlog.spark.jobs.session import write_tables

@@ -97,7 +97,7 @@ def command(
             check_log(each)
     if output is not None:
         check_target(output, *logs, overwrite=overwrite)
-    with spark_for("diff", master, driver_memory, settings) as spark:
+    with spark_for("diff", master, driver_memory, settings, output) as spark:
         from offsetlog.spark.jobs import diff
         from offsetlog.spark.jobs.completeness import mark
 

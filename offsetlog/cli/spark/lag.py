@@ -140,7 +140,7 @@ def command(
         raise ConfigError("--at and --every need --ends: a cluster and its logs tell only the present ends")
     with checked_on_driver(master):
         check_paths(path, output_directory, overwrite, *(logs or []))
-    with spark_for("lag", master, driver_memory, settings) as spark:
+    with spark_for("lag", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import lag as job
         from offsetlog.spark.jobs.completeness import mark, problems_of
         from offsetlog.spark.jobs.session import write_tables

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def spark_for(
-    job: str, master: str | None, driver_memory: str | None, settings: list[str] | None
+    job: str,
+    master: str | None,
+    driver_memory: str | None,
+    settings: list[str] | None,
+    output: str | None = None,
 ) -> Iterator[SparkSession]:
     """Yields a session for a job, and stops it if it is new; failures of Spark become ours.
 
+    `output` is where Spark is going to write, if anywhere.
+
     Raises:
-        ConfigError: PySpark is not installed, or Spark does not start.
+        ConfigError: PySpark is not installed, or Spark does not start, or it cannot write to such a place.
         OffsetLogError: as the source raised it on an executor, or with the first line of what Spark
             says, and the exception of a Python worker.
     """
@@ -32,17 +38,18 @@ def spark_for(
     try:
         from pyspark.sql import SparkSession as Session
 
+        from offsetlog.spark.jobs.hadoop_files import check_writable
         from offsetlog.spark.jobs.session import session_for
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError(
-                "the jobs need PySpark, which is not installed: pip install 'offsetlog[spark]'"
-            ) from None
+            raise ConfigError("the jobs need PySpark, which is not installed: pip install 'offsetlog[spark]'") from None
         raise
     was_there = Session.getActiveSession() is not None
     spark = session_for(job, master=master, driver_memory=driver_memory, settings=parsed)
     try:
         with own_failures():
+            if output is not None:
+                check_writable(spark, output)
             yield spark
     finally:
         if not was_there:
@@ -78,6 +85,8 @@ def report_incomplete(problems: Sequence[str]) -> int:
 
 
 _OURS = re.compile(r"^(?:[\w.]+: )*offsetlog\.errors\.(\w+): (.*)$", re.MULTILINE)
+#: How Py4J begins, before it gives the exception of Java's.
+_CALL = re.compile(r"An error occurred while calling [\w.$]+\.")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -102,7 +111,8 @@ def failure_of(text: str) -> OffsetLogError:
         kind: Any = getattr(errors, name, OffsetLogError)
         if isinstance(kind, type) and issubclass(kind, OffsetLogError):
             return kind(message.strip())
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if not _CALL.fullmatch(line)), "no reason given").removeprefix(": ")
     parts = ("Spark:", first.removesuffix(_TRACEBACK).strip(), _cause_of(text))
     return OffsetLogError(" ".join(part for part in parts if part))
 

@@ -22,6 +22,7 @@ from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.tasks.clean_surveying import SPARK_SCHEMA, CleanSurveying
 from offsetlog.spark.scan.files import choose, list_partitions, resolve
 from offsetlog.spark.scan.options import parse_partitions
+from offsetlog.spark.session_settings import hadoop_settings_of
 
 #: What becomes of a record that goes, by name.
 GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
@@ -70,7 +71,7 @@ def surveys(
         InvalidArgumentError: it is a single segment.
         PythonException: a task failed; its text has the CorruptionError, StorageError or CapacityError.
     """
-    files, found = resolve(os.fspath(path))
+    files, found = resolve(os.fspath(path), hadoop_settings_of(spark))
     wanted = None if partitions is None else parse_partitions(partitions)
     rows = []
     for each in choose(list_partitions(files, found), wanted, found):

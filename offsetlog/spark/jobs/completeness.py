@@ -10,9 +10,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from offsetlog.spark.jobs.session import view_of
+from offsetlog.spark.location import shown
 from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import open_on_driver
+from offsetlog.spark.session_settings import hadoop_settings_of
 
 #: Beside tables that were made of a log that was not whole; what begins so is no data to Spark.
 MARK = "_incomplete.json"
@@ -40,7 +42,7 @@ def problems_of(
     """
     given = {name: str(value) for name, value in options.items() if value is not None}
     if not permissive:
-        read = parse({"path": os.fspath(path), "view": "offsets", **given})
+        read = parse({"path": os.fspath(path), "view": "offsets", **given, **hadoop_settings_of(spark)})
         ask(open_on_driver(read), read)
         return ()
     found = view_of(spark, path, "records", mode="permissive", columns="log_partition", **given)
@@ -75,7 +77,7 @@ def mark(spark: SparkSession, directory: str, path: str | os.PathLike[str], prob
         problems: what is missing or damaged in it.
     """
     if problems:
-        text = json.dumps({"source": os.fspath(path), "incomplete": list(problems)}, indent=2)
+        text = json.dumps({"source": shown(os.fspath(path)), "incomplete": list(problems)}, indent=2)
         write_text(spark, directory, MARK, text + "\n")
         return
     left, system = _hadoop_file(spark, directory, MARK)

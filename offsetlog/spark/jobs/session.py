@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from offsetlog.errors import ConfigError
@@ -80,6 +82,8 @@ def session_for(
         raise ConfigError(f"Spark does not start: {str(failure).strip().partition(chr(10))[0]}") from failure
     if "spark.log.level" not in given | dict(settings or {}):
         spark.sparkContext.setLogLevel("ERROR")
+        # It prints each failure of a query as JSON with all frames of Java, before it is raised.
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     register(spark)
     return spark
 

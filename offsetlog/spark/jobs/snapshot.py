@@ -15,9 +15,11 @@ from pyspark.sql import functions as fn
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.columns import position_hash
 from offsetlog.spark.jobs.completeness import problems_of, write_text
+from offsetlog.spark.jobs.hadoop_files import check_writable
 from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_format, check_target
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
+from offsetlog.spark.location import Location, shown
 
 #: Beside the files of a Parquet table; what begins so is no data to Spark, nor to others that read such tables.
 NOTE = "_snapshot.json"
@@ -123,13 +125,19 @@ _WRITERS: dict[str, Callable[[DataFrame, str, str], None]] = {
 }
 
 
+def _whole(target: str) -> str:
+    # Delta's SQL takes only whole paths, unlike its reader and writer.
+    found = Location.of(target).here
+    return target if found is None else str(found)
+
+
 def _tell(spark: SparkSession, target: str, told: Snapshot) -> None:
     """Notes with the table what it is; of a directory of Parquet it says as well that all of it is there."""
     text = json.dumps(asdict(told), indent=2)
     if told.format == "parquet":
         write_text(spark, target, NOTE, text + "\n")
         return
-    name = target if told.format == "iceberg" else f"delta.`{target}`"
+    name = target if told.format == "iceberg" else f"delta.`{_whole(target).replace('`', '``')}`"
     value = json.dumps(asdict(told)).replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('offsetlog.snapshot' = '{value}')")
 
@@ -156,7 +164,8 @@ def run(
         permissive: goes on where something is missing or damaged, and notes it with the table.
 
     Raises:
-        ConfigError: the format's package is missing, or there is something at a `target` of this machine;
+        ConfigError: the format's package, or that of the target's file system, is missing, or there is something at a
+            `target` of this machine;
             of other places and of Iceberg's tables Spark says so.
         InvalidArgumentError: `target` is in the log, or it or what holds it would be replaced.
         MissingFileError: there is no log at `path`.
@@ -166,6 +175,7 @@ def run(
     check_log(path)
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
+        check_writable(spark, target)
     incomplete = problems_of(spark, path, permissive=permissive, at=at)
     offsets = _arranged(read_view(spark, path, "offsets", permissive=permissive, at=at))
     _WRITERS[table_format](offsets, target, "overwrite" if overwrite else "errorifexists")
@@ -180,6 +190,6 @@ def run(
         # Without a file a directory of Parquet has no columns, and nobody can read it.
         offsets.limit(0).coalesce(1).write.mode("append").parquet(target)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    told = Snapshot(os.fspath(path), at, taken_at, table_format, rows, positions, parts, incomplete)
+    told = Snapshot(shown(os.fspath(path)), at, taken_at, table_format, rows, positions, parts, incomplete)
     _tell(spark, target, told)
     return told

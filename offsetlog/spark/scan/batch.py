@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
         if isinstance(partition, Task):
             for number, text in partition.problems:
                 yield problem_batch(self._schema, number, text)
-            files = self._files or resolve(self._read.path)[0]
+            files = self._files or resolve(self._read.path, self._read.hadoop)[0]
             for split in partition.splits:
                 yield from read_split(files, split, self._read, self._schema)
 

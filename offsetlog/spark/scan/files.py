@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -24,8 +24,9 @@ from offsetlog._native.scan import skim
 from offsetlog.directory.listing import PROPERTIES, TOPIC
 from offsetlog.directory.segments import SEGMENT, TRIES, settled, swapped_too_fast
 from offsetlog.errors import InvalidArgumentError, MissingFileError, StorageError
-from offsetlog.spark.location import Location
+from offsetlog.spark.location import Location, shown
 from offsetlog.spark.scan.options import OFFSET_MAX
+from offsetlog.spark.scan.uri_files import NO_SETTINGS, storage_text
 
 #: A file of a segment that takes the place of others, until it has its own name.
 _SWAP = ".swap"
@@ -112,30 +113,26 @@ class PartitionListing:
         return sum(segment.size for segment in self.segments)
 
 
-def _failed(failure: OSError, path: str) -> NoReturn:
-    if isinstance(failure, FileNotFoundError):
-        raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path) from failure
-    raise StorageError(f"it cannot be read: {failure}", errno=failure.errno, path=path) from failure
-
-
 class Files:
     """A file system that is only read.  Goes to executors as it is; safe from any thread.
 
     Attributes:
         arrow: pyarrow's file system, None for local files.
+        uri: what it was found by, for messages; empty where it was not.
         left_behind: swaps that nobody was at work on for some time: they are not waited for again.
     """
 
-    def __init__(self, arrow: Any | None = None) -> None:
+    def __init__(self, arrow: Any | None = None, uri: str = "") -> None:
         self.arrow = arrow
+        self.uri = shown(uri)
         self._native: FileSystem | None = None
         self.left_behind: set[Entry] = set()
 
     def __getstate__(self) -> Any:
-        return self.arrow
+        return self.arrow, self.uri
 
-    def __setstate__(self, arrow: Any) -> None:
-        self.arrow = arrow
+    def __setstate__(self, state: Any) -> None:
+        self.arrow, self.uri = state
         self._native = None
         self.left_behind = set()
 
@@ -145,6 +142,13 @@ class Files:
         if self._native is None:
             self._native = FileSystem() if self.arrow is None else ArrowFileSystem(self.arrow)
         return self._native
+
+    def _failed(self, failure: OSError, path: str) -> NoReturn:
+        # Azure's errors hold the signatures of URLs, which a traceback would show.
+        cause = failure if self.arrow is None else None
+        if isinstance(failure, FileNotFoundError):
+            raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path) from cause
+        raise StorageError(storage_text(failure, self.uri), errno=failure.errno, path=path) from cause
 
     def entry(self, path: str) -> Entry:
         """Tells what is at a path.
@@ -158,7 +162,7 @@ class Files:
                 return _local_entry(path, os.stat(path))
             info = self.arrow.get_file_info(path)
         except OSError as failure:
-            _failed(failure, path)
+            self._failed(failure, path)
         if info.type == pyarrow.fs.FileType.NotFound:
             raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path)
         return _arrow_entry(info)
@@ -178,7 +182,7 @@ class Files:
                         continue  # it has gone since, as files of a log at work do
             return sorted(found, key=lambda entry: entry.path)
         except OSError as failure:
-            _failed(failure, path)
+            self._failed(failure, path)
 
     def read_at(self, path: str, position: int, size: int) -> bytes:
         """Returns bytes of a file, fewer where it ends before; raises as `entry`."""
@@ -192,7 +196,7 @@ class Files:
                 content: bytes = file.read(size)
                 return content
         except OSError as failure:
-            _failed(failure, path)
+            self._failed(failure, path)
 
     def read_aid(self, path: str) -> bytes:
         """Returns the bytes of a file that only makes reading faster (an index); none where it cannot be read."""
@@ -215,8 +219,8 @@ def _arrow_entry(info: Any) -> Entry:
     return Entry(info.path, info.type == pyarrow.fs.FileType.File, max(info.size or 0, 0), (0, info.mtime_ns or 0))
 
 
-def resolve(path: str) -> tuple[Files, str]:
-    """Returns the file system of a path or URI, and the path on it.
+def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files, str]:
+    """Returns the file system of a path or URI, by Hadoop's settings, and the path on it.
 
     Raises:
         ConfigError, StorageError: as `Location.of` and `Location.file_system`.
@@ -224,8 +228,8 @@ def resolve(path: str) -> tuple[Files, str]:
     location = Location.of(path)
     if location.path is not None:
         return Files(), location.path
-    arrow, found = location.file_system()
-    return Files(arrow), found
+    arrow, found = location.file_system(settings)
+    return Files(arrow, path), found
 
 
 def attempts() -> Iterator[int]:

@@ -6,13 +6,14 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from pyspark import SparkContext
 
 from offsetlog.errors import ConfigError
+from offsetlog.spark.scan.hadoop_settings import HadoopSettings, is_setting
 
 VIEWS = ("commits", "history", "offsets", "groups", "records", "batches")
 #: Those that a stream has: of records, each of which comes once.
@@ -82,6 +83,7 @@ class ReadOptions:
         offsets_per_trigger: of a stream: how many records it takes at a time at most; 0 takes all.
         fail_on_data_loss: of a stream: whether records that are gone end it.
         committed_only: of a stream: whether it waits for the end of transactions and leaves out what was aborted.
+        hadoop: Hadoop's settings for the file system of the path; secrets are among them, and they are not shown.
     """
 
     path: str
@@ -105,20 +107,22 @@ class ReadOptions:
     offsets_per_trigger: int = 0
     fail_on_data_loss: bool = True
     committed_only: bool = False
+    hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
 
 def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
     """Returns a reader's options.
 
     Args:
-        options: as Spark has them; the case of names does not matter.
+        options: as Spark has them, with Hadoop's settings of file systems (`fs.s3a.*`, `fs.azure.*`) among them; the
+            case of names does not matter.
         streaming: whether they are those of a stream; None where only the columns are asked for, of either.
 
     Raises:
         ConfigError: an option is not known, its value cannot be, or two contradict each other.
     """
     names = {True: STREAM_NAMES, False: BATCH_NAMES, None: tuple(dict.fromkeys((*BATCH_NAMES, *STREAM_NAMES)))}
-    given = _known(options, names[streaming])
+    given = _known({name: value for name, value in options.items() if not is_setting(name)}, names[streaming])
     if not given.get("path"):
         raise ConfigError('the path is missing: load("/path/of/the/log/directory")')
     view = _choice(given, "view", VIEWS, "commits")
@@ -145,6 +149,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
         fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
         committed_only=_choice(given, "isolationLevel", ("read_uncommitted", "read_committed"), "read_uncommitted")
         == "read_committed",
+        hadoop=HadoopSettings.of(options),
     )
     _check_fits_view(read, given)
     _check_range(read, given)

@@ -131,7 +131,7 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
     Raises:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `resolve` and `list_partitions`.
     """
-    files, path = resolve(read.path) if files is None else (files, read.path)
+    files, path = resolve(read.path, read.hadoop) if files is None else (files, read.path)
     chosen = choose(list_partitions(files, path), read.partitions, path)
     filtered = read.filtered_partitions
     return Source(

@@ -276,7 +276,7 @@ class StreamReader(DataSourceStreamReader):
     # ------------------------------------------------------------------------------------------------ what is there
 
     def _source_files(self) -> Files:
-        return self._files if self._files is not None else resolve(self._read.path)[0]
+        return self._files if self._files is not None else resolve(self._read.path, self._read.hadoop)[0]
 
     def _listings(self) -> Iterator[tuple[int, PartitionListing]]:
         for listing in open_on_driver(self._read, self._files).listings:

@@ -28,7 +28,7 @@ def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: i
         runs: directories below the staging, of one epoch.
         done: the epoch, where it is published: then what older epochs and older runs of it left is deleted as well.
     """
-    file_system, root = Location.of(options.staging_location).file_system()
+    file_system, root = Location.of(options.staging_location).file_system(options.hadoop)
     with contextlib.suppress(OSError):
         if done is not None:
             _remove_left(file_system, f"{root}/{query}", runs, done, root)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from pyspark.sql.types import (
@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.location import Location
 from offsetlog.spark.machine import refusal, this_machine
+from offsetlog.spark.scan.hadoop_settings import HadoopSettings, is_setting
 from offsetlog.spark.sink.staging import OPTIONAL, QUERY_ID, REQUIRED, StagingPlace
 
 STAGING_NAME = ".offsetlog-staging"
@@ -76,6 +77,7 @@ class SinkOptions:
         clean: whether logs are cleaned, and snapshots written, where that is due after publishing.
         machine: the driver's (`this_machine`) where the staging is the default one, which tasks elsewhere refuse; None
             where it was named.
+        hadoop: Hadoop's settings for the file system of the staging; secrets are among them, and they are not shown.
     """
 
     path: str
@@ -90,12 +92,15 @@ class SinkOptions:
     report: str | None
     clean: bool
     machine: str | None
+    hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
     def place(self, job: str | None) -> StagingPlace:
         """Returns where tasks stage; `job` is a batch write's own name, None for a stream."""
         if job is None:
-            return StagingPlace(self.staging_location, self.query_id, None, None, self.machine)
-        return StagingPlace(self.staging_location, self.query_id or job, self.epoch or 0, job, self.machine)
+            return StagingPlace(self.staging_location, self.query_id, None, None, self.machine, self.hadoop)
+        return StagingPlace(
+            self.staging_location, self.query_id or job, self.epoch or 0, job, self.machine, self.hadoop
+        )
 
 
 def checked_options(
@@ -115,7 +120,7 @@ def checked_options(
             "a store is only added to: take mode('append'), or outputMode('append') in a stream (another output mode: "
             "foreachBatch with offsetlog.spark.sink.writer.commit_batch)"
         )
-    given = {name.lower(): value for name, value in options.items()}
+    given = {name.lower(): value for name, value in options.items() if not is_setting(name)}
     known = {name.lower() for name in OPTIONS}
     for name in given:
         if name not in known and not (stream and name in _SPARKS_OWN):
@@ -146,6 +151,7 @@ def checked_options(
         report=_on_the_driver("report", report, "a report is written by the driver") if report else None,
         clean=_choice(given, "clean", ("true", "false")) == "true",
         machine=None if staging else this_machine(),
+        hadoop=HadoopSettings.of(options),
     )
 
 
@@ -194,14 +200,14 @@ def check_schema(schema: StructType) -> None:
     """Refuses a DataFrame of other columns; raises InvalidArgumentError that names the column, and the known ones."""
     known = f"known are {', '.join(REQUIRED)} (required), {', '.join(OPTIONAL)}"
     names = schema.fieldNames()
-    for field in schema.fields:
-        if field.name not in _TYPES:
-            raise InvalidArgumentError(f"there is no column {field.name!r} of a commit; {known}")
-        if names.count(field.name) > 1:
-            raise InvalidArgumentError(f"column {field.name!r} is there {names.count(field.name)} times")
-        types, meant = _TYPES[field.name]
-        if not isinstance(field.dataType, types):
-            raise InvalidArgumentError(f"column {field.name!r} is {field.dataType.simpleString()}, not {meant}")
+    for column in schema.fields:
+        if column.name not in _TYPES:
+            raise InvalidArgumentError(f"there is no column {column.name!r} of a commit; {known}")
+        if names.count(column.name) > 1:
+            raise InvalidArgumentError(f"column {column.name!r} is there {names.count(column.name)} times")
+        types, meant = _TYPES[column.name]
+        if not isinstance(column.dataType, types):
+            raise InvalidArgumentError(f"column {column.name!r} is {column.dataType.simpleString()}, not {meant}")
     for name in REQUIRED:
         if name not in names:
             raise InvalidArgumentError(f"column {name!r} is missing; {known}")

@@ -84,7 +84,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
     messages = sorted(messages, key=lambda message: message.task)
     if all(message.folder is None for message in messages):
         return Published(0)
-    file_system, _ = Location.of(options.staging_location).file_system(mapped=True)
+    file_system, _ = Location.of(options.staging_location).file_system(options.hadoop)
     failure = refusal_error(messages) if options.mode == "failfast" else None
     if failure is not None:
         if options.report is not None:

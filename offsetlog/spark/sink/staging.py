@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +21,11 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.datasource import WriterCommitMessage
 
-from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError, StorageError
 from offsetlog.spark.location import Location
 from offsetlog.spark.machine import refusal, this_machine
+from offsetlog.spark.scan.hadoop_settings import HadoopSettings
+from offsetlog.spark.scan.uri_files import storage_text
 
 #: Groups whose names begin so hold what the sink knows about its queries; nobody else writes to them.
 RESERVED_PREFIX = "__offsetlog_spark"
@@ -125,6 +127,7 @@ class StagingPlace:
         run: of a batch write; None: Spark's id of the run of the stream.  What is left of a run whose driver died must
             not get in the way of the next.
         machine: the driver's, where only tasks on the same one may stage (`this_machine`); None: all may.
+        hadoop: Hadoop's settings for the file system of the location, which are not shown.
     """
 
     location: str
@@ -132,6 +135,7 @@ class StagingPlace:
     epoch: int | None
     run: str | None
     machine: str | None = None
+    hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- staging
@@ -209,7 +213,7 @@ def stage(
     Raises:
         ConfigError: the query has no name, or the task runs on another machine than may stage there.
         InvalidArgumentError: a column cannot be read as what it is meant for.
-        OSError: the staging cannot be written.
+        StorageError: the staging cannot be written.
     """
     if place.machine is not None and place.machine != this_machine():
         raise ConfigError(refusal(place.location))
@@ -217,7 +221,7 @@ def stage(
     task = context.partitionId() if context is not None else 0
     attempt = context.taskAttemptId() if context is not None else 0
     spark_query, of_run = _identity(place, context)
-    file_system, root = Location.of(place.location).file_system()
+    file_system, root = Location.of(place.location).file_system(place.hadoop)
     folder = f"{root}/{of_run}"
     name = f"{folder}/{task:05d}-{attempt}-{uuid.uuid4().hex}"
     sound: _HashedFile | None = None
@@ -237,10 +241,13 @@ def stage(
                 refused.add(bad)
         staged = sound.finish() if sound is not None else None
         staged_refused = refused.finish() if refused is not None else None
-    except BaseException:
+    except BaseException as failure:
         for file in (sound, refused):
             if file is not None:
                 file.abandon()
+        if isinstance(failure, OSError) and not isinstance(failure, OffsetLogError):
+            text = storage_text(failure, place.location, "written")
+            raise StorageError(text, errno=failure.errno, path=name) from None
         raise
     used = folder if staged is not None or staged_refused is not None else None
     return StagedMessage(task, spark_query, used, staged, staged_refused, first)

@@ -1,0 +1,327 @@
+"""Spark's Hadoop settings for `s3a://` and `abfss://`, as the arguments of pyarrow's file systems.
+
+Pure: nothing is opened here, and the environment is not read.  A setting that would change what is read and that
+pyarrow cannot follow is refused, so that a log is never read in another way than Spark reads it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from offsetlog.errors import ConfigError
+
+#: What the names of all settings that may count begin with.
+PREFIXES = ("fs.s3a.", "fs.azure.")
+
+_S3_NAMES = frozenset({
+    "access.key", "assumed.role.arn", "assumed.role.externalid", "assumed.role.session.name",
+    "aws.credentials.provider", "connection.ssl.enabled", "encryption.algorithm", "endpoint", "endpoint.region",
+    "path.style.access", "proxy.host", "proxy.password", "proxy.port", "proxy.ssl.enabled", "proxy.username",
+    "secret.key", "server-side-encryption-algorithm", "session.token",
+})  # fmt: skip
+_AZURE_NAMES = (
+    "fs.azure.abfs.endpoint", "fs.azure.account.auth.type", "fs.azure.account.key", "fs.azure.account.oauth",
+    "fs.azure.sas.",
+)  # fmt: skip
+
+#: Providers of credentials, by the name of their class: where pyarrow finds the same ones.
+_KEYS = frozenset({"SimpleAWSCredentialsProvider", "BasicAWSCredentialsProvider"})
+_KEYS_OF_A_SESSION = frozenset({"TemporaryAWSCredentialsProvider"})
+_NO_KEYS = frozenset({"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"})
+_ROLE = frozenset({"AssumedRoleCredentialProvider"})
+_OF_THE_MACHINE = frozenset({
+    "ContainerCredentialsProvider", "DefaultAWSCredentialsProviderChain", "DefaultCredentialsProvider",
+    "EC2ContainerCredentialsProviderWrapper", "EnvironmentVariableCredentialsProvider",
+    "IAMInstanceCredentialsProvider", "InstanceProfileCredentialsProvider",
+    "ProfileCredentialsProvider", "ProfileAWSCredentialsProvider",
+    "WebIdentityTokenCredentialsProvider", "WebIdentityTokenFileCredentialsProvider",
+})  # fmt: skip
+_PROVIDERS = _KEYS | _KEYS_OF_A_SESSION | _NO_KEYS | _ROLE | _OF_THE_MACHINE
+
+_AWS_HOST = re.compile(r"(?:https?://)?s3(?:[.-](?:dualstack\.)?([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
+_ABFS = re.compile(r"abfss?://[^/@:]+@[^/@]+(?:/|$)")
+
+
+class HadoopSettings(dict[str, str]):
+    """Settings of Hadoop by name, in small letters.  Shows names only: values may be secrets.
+
+    Nobody changes one after it was made; so it may be used from any thread.
+    """
+
+    def __repr__(self) -> str:
+        return f"HadoopSettings({', '.join(sorted(self))})"
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> HadoopSettings:
+        """Returns those of many settings that count for a file system here, the rest left out."""
+        lower = {name.lower(): value for name, value in settings.items()}
+        return cls({name: value for name, value in lower.items() if _counts(name)})
+
+
+def is_setting(name: str) -> bool:
+    """Tells whether the name of an option, in any case, is that of a setting of a file system."""
+    return name.lower().startswith(PREFIXES)
+
+
+def _counts(name: str) -> bool:
+    if name.startswith("fs.s3a.bucket."):
+        return any(name.endswith(f".{each}") for each in _S3_NAMES)
+    if name.startswith("fs.s3a."):
+        return name.removeprefix("fs.s3a.") in _S3_NAMES
+    return name.startswith(_AZURE_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """What a URI names, for one of pyarrow's file systems.
+
+    Attributes:
+        kind: "S3FileSystem" or "AzureFileSystem", of pyarrow.fs.
+        container: the bucket or the container.
+        path: the path on the file system, which begins with the container.
+        arguments: of the file system; secrets are among them, and it is not shown.
+    """
+
+    kind: str
+    container: str
+    path: str
+    arguments: dict[str, Any] = field(repr=False)
+
+
+def is_mapped(uri: str) -> bool:
+    """Tells whether a URI is one that Hadoop's settings count for."""
+    return uri.lower().startswith("s3a://") or _ABFS.match(uri.lower()) is not None
+
+
+def object_store_of(uri: str, settings: Mapping[str, str]) -> ObjectStore:
+    """Returns what a URI (`is_mapped`) names by Hadoop's settings.
+
+    Args:
+        uri: `s3a://BUCKET/PATH`, or `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH`.
+        settings: by name, in small letters, as `HadoopSettings` has them.
+
+    Raises:
+        ConfigError: the URI is none, a setting cannot be, or pyarrow cannot follow it.  No value of a setting that
+            may be a secret is in its text.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme.lower() == "s3a":
+        return _s3_location(parts, settings)
+    return _azure_location(parts, settings)
+
+
+# ------------------------------------------------------------------------------------------------------------------- S3
+
+
+def _s3_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectStore:
+    if "@" in parts.netloc:
+        raise ConfigError("an s3a:// URI holds no credentials: give fs.s3a.access.key and fs.s3a.secret.key")
+    bucket = parts.netloc
+    if not bucket:
+        raise ConfigError(f"the URI {parts.geturl()!r} names no bucket: s3a://BUCKET/PATH")
+    of_bucket = _S3Settings(settings, bucket)
+    _refuse_encryption(of_bucket)
+    arguments = {**_s3_endpoint(of_bucket), **_s3_credentials(of_bucket), **_s3_proxy(of_bucket)}
+    return ObjectStore("S3FileSystem", bucket, f"{bucket}{parts.path}".rstrip("/"), arguments)
+
+
+class _S3Settings:
+    """The settings of one bucket: its own come before those of all."""
+
+    def __init__(self, settings: Mapping[str, str], bucket: str) -> None:
+        self._settings = settings
+        self._prefixes = (f"fs.s3a.bucket.{bucket.lower()}.", "fs.s3a.")
+
+    def text(self, name: str) -> str:
+        """Returns a setting, "" for none."""
+        return self._settings.get(self.full_name(name), "").strip()
+
+    def full_name(self, name: str) -> str:
+        """Returns the name under which a setting is given, for a message."""
+        names = [prefix + name for prefix in self._prefixes]
+        return next((each for each in names if self._settings.get(each, "").strip()), names[-1])
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.text(name).lower()
+        if value not in ("", "true", "false"):
+            raise ConfigError(f"{self.full_name(name)}={value!r} is neither true nor false")
+        return default if value == "" else value == "true"
+
+
+def _refuse_encryption(settings: _S3Settings) -> None:
+    for name in ("encryption.algorithm", "server-side-encryption-algorithm"):
+        algorithm = settings.text(name).upper()
+        if algorithm.startswith("CSE") or algorithm == "SSE-C":
+            raise ConfigError(
+                f"{settings.full_name(name)}={algorithm!r}: pyarrow cannot decrypt with keys of the reader; copy the "
+                "log to a place without them"
+            )
+
+
+def _s3_endpoint(settings: _S3Settings) -> dict[str, Any]:
+    endpoint, region = settings.text("endpoint"), settings.text("endpoint.region")
+    found: dict[str, Any] = {"region": region} if region else {}
+    amazons = _AWS_HOST.fullmatch(endpoint.lower())
+    if amazons is not None and amazons[1]:
+        found.setdefault("region", amazons[1])
+    is_secure = settings.flag("connection.ssl.enabled", default=True)
+    is_in_path = settings.flag("path.style.access", default=False)
+    if not endpoint or amazons is not None:
+        return found if is_secure else {**found, "scheme": "http"}
+    scheme, _, host = endpoint.rpartition("://")
+    host = host.rstrip("/")
+    if scheme not in ("", "http", "https") or not host or "/" in host or "@" in host:
+        raise ConfigError(f"{settings.full_name('endpoint')} is no HOST:PORT and no http(s)://HOST:PORT")
+    found |= {"endpoint_override": host, "scheme": scheme or ("https" if is_secure else "http")}
+    if not is_in_path and not _is_address(host):
+        found["force_virtual_addressing"] = True
+    return found
+
+
+def _is_address(host: str) -> bool:
+    """Tells whether a bucket cannot stand before a host, as a name of its own."""
+    name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _s3_credentials(settings: _S3Settings) -> dict[str, Any]:
+    providers = _providers(settings)
+    key, secret, token = (settings.text(name) for name in ("access.key", "secret.key", "session.token"))
+    takes_keys = not providers or bool(providers & (_KEYS | _KEYS_OF_A_SESSION))
+    takes_token = not providers or bool(providers & _KEYS_OF_A_SESSION)
+    if providers & _ROLE:
+        return _role(settings)
+    if takes_keys and bool(key) != bool(secret):
+        missing = "secret.key" if key else "access.key"
+        raise ConfigError(f"fs.s3a.{missing} is missing: fs.s3a.access.key and fs.s3a.secret.key belong together")
+    if takes_keys and key:
+        return {"access_key": key, "secret_key": secret, **({"session_token": token} if token and takes_token else {})}
+    if providers & _NO_KEYS and not providers & _OF_THE_MACHINE:
+        return {"anonymous": True}
+    return {}  # pyarrow asks the environment, the profile and the machine
+
+
+def _providers(settings: _S3Settings) -> frozenset[str]:
+    """Returns the last names of the classes that give credentials; none where Hadoop's own choice holds."""
+    named = [each for each in re.split(r"[,\s]+", settings.text("aws.credentials.provider")) if each]
+    found = {each.rpartition(".")[2] for each in named}
+    unknown = sorted(each for each in named if each.rpartition(".")[2] not in _PROVIDERS)
+    if unknown:
+        raise ConfigError(
+            f"{settings.full_name('aws.credentials.provider')} names {unknown[0]}, which is code for Java; give "
+            "fs.s3a.access.key and fs.s3a.secret.key, or one of " + ", ".join(sorted(_PROVIDERS))
+        )
+    return frozenset(found)
+
+
+def _role(settings: _S3Settings) -> dict[str, Any]:
+    arn = settings.text("assumed.role.arn")
+    if not arn:
+        raise ConfigError(f"{settings.full_name('assumed.role.arn')} is missing, the role to assume")
+    if settings.text("access.key"):
+        raise ConfigError(
+            f"{settings.full_name('assumed.role.arn')} with fs.s3a.access.key: pyarrow assumes a role with the "
+            "credentials of the environment only; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there"
+        )
+    optional = {"session_name": "assumed.role.session.name", "external_id": "assumed.role.externalid"}
+    given = {argument: settings.text(name) for argument, name in optional.items()}
+    return {"role_arn": arn, **{argument: value for argument, value in given.items() if value}}
+
+
+def _s3_proxy(settings: _S3Settings) -> dict[str, Any]:
+    host = settings.text("proxy.host")
+    if not host:
+        return {}
+    is_secure = settings.flag("proxy.ssl.enabled", default=False)
+    port = settings.text("proxy.port") or ("443" if is_secure else "80")
+    if not re.fullmatch(r"\d{1,5}", port):
+        raise ConfigError(f"{settings.full_name('proxy.port')}={port!r} is no port")
+    proxy: dict[str, Any] = {"scheme": "https" if is_secure else "http", "host": host, "port": int(port)}
+    for argument in ("username", "password"):
+        if settings.text(f"proxy.{argument}"):
+            proxy[argument] = settings.text(f"proxy.{argument}")
+    return {"proxy_options": proxy}
+
+
+# ---------------------------------------------------------------------------------------------------------------- Azure
+
+
+def _azure_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectStore:
+    container, _, host = parts.netloc.partition("@")
+    account, _, domain = host.lower().partition(".")
+    kind, _, zone = domain.partition(".")
+    if kind not in ("dfs", "blob") or not zone or not account:
+        raise ConfigError(f"{parts.geturl()!r} is no abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH")
+    arguments = {
+        "account_name": account,
+        **_azure_endpoint(settings, zone, is_secure=parts.scheme.lower() == "abfss"),
+        **_azure_credentials(settings, container.lower(), host.lower()),
+    }
+    return ObjectStore("AzureFileSystem", container, f"{container}{parts.path}".rstrip("/"), arguments)
+
+
+def _azure_endpoint(settings: Mapping[str, str], zone: str, *, is_secure: bool) -> dict[str, Any]:
+    services = ("blob", "dfs")
+    found: dict[str, Any] = {} if is_secure else {f"{service}_storage_scheme": "http" for service in services}
+    # An emulator; Hadoop takes one address for both services as well.
+    endpoint = settings.get("fs.azure.abfs.endpoint", "").strip()
+    if endpoint:
+        return {**found, **{f"{service}_storage_authority": endpoint for service in services}}
+    if zone != "core.windows.net":
+        return {**found, **{f"{service}_storage_authority": f".{service}.{zone}" for service in services}}
+    return found
+
+
+def _azure_credentials(settings: Mapping[str, str], container: str, host: str) -> dict[str, Any]:
+    def text(name: str, *of: str) -> str:
+        names = (f"fs.azure.{name}.{container}.{host}", *(f"fs.azure.{name}.{each}" for each in of), f"fs.azure.{name}")
+        return next((settings[each].strip() for each in names if settings.get(each, "").strip()), "")
+
+    key = text("account.key", host)
+    token = text("sas.fixed.token", host)
+    chosen = text("account.auth.type", host).lower() or ("sharedkey" if key else "sas" if token else "")
+    if chosen == "sharedkey":
+        if not key:
+            raise ConfigError(f"fs.azure.account.key.{host} is missing, the key of the account")
+        return {"account_key": key}
+    if chosen == "sas":
+        if not token:
+            raise ConfigError(f"fs.azure.sas.fixed.token.{host} is missing; a provider of tokens is code for Java")
+        # pyarrow puts it behind the URL as it is.
+        return {"sas_token": f"?{token.removeprefix('?')}"}
+    if chosen == "oauth":
+        names = ("provider.type", "client.id", "client.secret", "client.endpoint")
+        oauth = {name: text(f"account.oauth{'' if name == 'provider.type' else '2'}.{name}", host) for name in names}
+        return _azure_oauth(oauth, host)
+    if chosen:
+        raise ConfigError("fs.azure.account.auth.type is none of SharedKey, SAS and OAuth, which pyarrow can follow")
+    return {}  # pyarrow asks the environment and the machine
+
+
+def _azure_oauth(oauth: Mapping[str, str], host: str) -> dict[str, Any]:
+    provider = oauth["provider.type"].rpartition(".")[2]
+    if provider == "MsiTokenProvider":
+        return {"client_id": oauth["client.id"]} if oauth["client.id"] else {}
+    if provider == "WorkloadIdentityTokenProvider":
+        return {}
+    if provider != "ClientCredsTokenProvider":
+        raise ConfigError(
+            "fs.azure.account.oauth.provider.type is none of ClientCredsTokenProvider, MsiTokenProvider and "
+            "WorkloadIdentityTokenProvider, which pyarrow can follow"
+        )
+    tenant = re.fullmatch(r"https://[^/]+/([^/]+)/oauth2(?:/v2\.0)?/token/?", oauth["client.endpoint"])
+    if tenant is None:
+        raise ConfigError(f"fs.azure.account.oauth2.client.endpoint.{host} is no https://HOST/TENANT/oauth2/token")
+    for name in ("client.id", "client.secret"):
+        if not oauth[name]:
+            raise ConfigError(f"fs.azure.account.oauth2.{name}.{host} is missing")
+    return {"tenant_id": tenant[1], "client_id": oauth["client.id"], "client_secret": oauth["client.secret"]}

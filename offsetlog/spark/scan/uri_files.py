@@ -1,0 +1,120 @@
+"""The file system behind a URI, for whoever reads a log, stages rows or reads a checkpoint.
+
+`s3a://` and `abfss://` go by Hadoop's settings (`hadoop_settings`), everything else by what pyarrow makes of the
+URI and of the environment.  No text that is made here holds a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs
+
+from offsetlog._native.arrow_files import failure_text
+from offsetlog.errors import ConfigError, StorageError
+from offsetlog.spark.location import shown
+from offsetlog.spark.scan.hadoop_settings import HadoopSettings, ObjectStore, is_mapped, object_store_of
+
+NO_SETTINGS = HadoopSettings()
+
+#: Of the environment; the first that is set counts.
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_HDFS = re.compile(r"(?:hdfs|viewfs)://", re.IGNORECASE)
+
+_SET_HDFS = (
+    "pyarrow reads HDFS through Hadoop's libhdfs: set JAVA_HOME to a JDK, CLASSPATH to what `hadoop classpath --glob` "
+    "prints and ARROW_LIBHDFS_DIR to the directory of libhdfs.so, for the driver and for every executor"
+)
+_SET_S3 = (
+    "fs.s3a.endpoint, fs.s3a.endpoint.region, fs.s3a.access.key, fs.s3a.secret.key and fs.s3a.path.style.access say "
+    "where it is and who reads"
+)
+_SET_AZURE = "fs.azure.account.key.HOST, fs.azure.sas.fixed.token.HOST or fs.azure.account.oauth2.* say who reads"
+_WHERE = (
+    "they are taken from spark.hadoop.* by offsetlog.spark.register(spark), as the jobs do, or are options of the read "
+    "or write, or are in the environment of driver and executors as {}"
+)
+
+
+def what_to_set(uri: str) -> str:
+    """Returns what decides whether a URI can be read, for the end of a message; empty where nothing is known."""
+    lower = uri.lower()
+    if lower.startswith("s3a://"):
+        return f"{_SET_S3}; {_WHERE.format('AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY')}"
+    if is_mapped(uri):
+        return f"{_SET_AZURE}; {_WHERE.format('AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET')}"
+    return _SET_HDFS if _HDFS.match(uri) else ""
+
+
+def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, str]:
+    """Returns pyarrow's file system of a URI, and the path on it, without a slash at its end.
+
+    Args:
+        uri: of a directory or file.
+        settings: Hadoop's, by name in small letters.
+
+    Raises:
+        ConfigError: there is no file system of that scheme here, a setting cannot be, or the URI is none.
+        StorageError: the file system cannot be reached.
+    """
+    try:
+        if is_mapped(uri):
+            store = object_store_of(uri, settings)
+            return _opened(store), store.path
+        found, path = pyarrow.fs.FileSystem.from_uri(_encoded(uri))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError) as failure:
+        why = f"pyarrow knows no file system for it: {_text(failure, uri)}"
+        raise ConfigError(f"path={shown(uri)!r}: {why}") from None
+    except OSError as failure:
+        if _HDFS.match(uri):
+            raise ConfigError(f"path={uri!r}: {_text(failure, uri)}; {_SET_HDFS}") from None
+        raise StorageError(storage_text(failure, uri), errno=failure.errno, path=shown(uri)) from None
+    return found, path.rstrip("/")
+
+
+def storage_text(failure: OSError, uri: str, done: str = "read") -> str:
+    """Returns the message of an error for a file that cannot be read (or written), with what to set."""
+    ending = what_to_set(uri)
+    return f"it cannot be {done}: {_text(failure, uri)}{f'; {ending}' if ending else ''}"
+
+
+def _text(failure: Exception, uri: str) -> str:
+    return failure_text(failure).replace(uri, shown(uri))
+
+
+def _encoded(uri: str) -> str:
+    """Returns a URI whose path pyarrow decodes to what it is here; what follows a "?" is settings of pyarrow's."""
+    place, mark, settings = uri.partition("?")
+    scheme, _, rest = place.partition(":/")
+    authority, slash, path = rest[1:].partition("/") if rest.startswith("/") else ("", "", rest)
+    return f"{scheme}:/{'/' if rest.startswith('/') else ''}{authority}{slash}{quote(path)}{mark}{settings}"
+
+
+def _opened(store: ObjectStore) -> Any:
+    kind = getattr(pyarrow.fs, store.kind, None)
+    if kind is None:
+        raise ConfigError(f"this pyarrow {pa.__version__} was built without {store.kind}; install one that has it")
+    arguments = dict(store.arguments)
+    if store.kind == "S3FileSystem" and not {"endpoint_override", "region"} & set(arguments):
+        arguments |= _of_environment() or _of_amazon(store.container)
+    return kind(**arguments)
+
+
+def _of_environment() -> dict[str, Any]:
+    """Returns where the environment says that buckets are, as Amazon's own libraries take it."""
+    url = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    scheme, _, host = url.rpartition("://")
+    return {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"} if host else {}
+
+
+def _of_amazon(bucket: str) -> dict[str, Any]:
+    """Returns the region of one of Amazon's buckets, which only Amazon knows, unless the environment names it."""
+    if any(os.environ.get(name) for name in _REGIONS):
+        return {}
+    return {"region": pyarrow.fs.resolve_s3_region(bucket)}
