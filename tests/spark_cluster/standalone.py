@@ -70,6 +70,8 @@ class _Daemon:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": JVM_FLAGS,
             "PYSPARK_PYTHON": sys.executable,
+            # What a killed executor leaves goes with the rest of the test's files.
+            "SPARK_LOCAL_DIRS": str(output.with_name("scratch")),
         }
         # It is of no use without this process, however that ends.
         command = [*prefix, "setpriv", "--pdeathsig", "KILL", str(_SPARK_CLASS), name, "--host", "127.0.0.1"]
