@@ -111,7 +111,7 @@ class OffsetCommitListener(StreamingQueryListener):
         timeout_seconds: how long a Kafka cluster may take for one answer.
         positions_max: how many positions may wait to be committed.
         failures_max: how many failures are remembered.
-        durability: what a commit to a store survives; None for the store's own.
+        durability: what a commit to a store survives; None for the store's own, "disk" at a path.
         hold: whether a store that is given as a path stays open, and locked, until `close`; with False it is opened for
             each round of commits.
 

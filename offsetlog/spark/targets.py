@@ -96,7 +96,7 @@ class StoreTarget(Target):
 
     Args:
         store: the store or its path.
-        durability: what a commit survives; None for the store's own.
+        durability: what a commit survives; None for the store's own, "disk" at a path, whichever process has it open.
         read_only: a path is opened to be read only.
         hold: whether a path stays open until `close` or until somebody asks for it; else it is closed by `release`.
     """
@@ -111,7 +111,8 @@ class StoreTarget(Target):
     ) -> None:
         self._path = None if isinstance(store, OffsetStore) else store
         self._store = store if isinstance(store, OffsetStore) else None
-        self._durability = durability
+        # Whoever opened the store at the path may have chosen otherwise, in this process or in another.
+        self._durability = durability if self._path is None or durability is not None else "disk"
         self._read_only = read_only
         self._hold = hold
         self._used = False

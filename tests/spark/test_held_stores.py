@@ -120,6 +120,17 @@ def test_a_child_made_by_fork_holds_nothing(tmp_path):
     assert positions(tmp_path) == {("g", "t", 0): 2}
 
 
+@pytest.mark.parametrize("asked", [None, "disk"])
+def test_a_commit_survives_what_its_asker_wants_whoever_holds_the_store(tmp_path, asked, monkeypatch):
+    monkeypatch.setattr(held_stores, "is_held", lambda path: False)  # as in another process
+    with use_store(Opening(tmp_path, 1, "process"), None) as store:
+        pass
+    StoreTarget(tmp_path, durability=asked).commit("g", {KEY: OffsetAndMetadata(1)})
+    assert not store.closed
+    facts = store._open_core.partition(0).log_facts()
+    assert (facts["end"], facts["flushed"]) == (1, 1)
+
+
 HOLDER = """
 import sys
 from pathlib import Path
