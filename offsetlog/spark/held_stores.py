@@ -73,8 +73,8 @@ def use_store(opening: Opening, keep_seconds: float | None = KEEP_SECONDS) -> It
         except InvalidArgumentError:
             held.keep(keep_seconds)
             raise
-        except BaseException:
-            held.close()
+        except BaseException as failure:
+            held.close_after(failure)
             raise
         held.keep(keep_seconds)
 
@@ -175,6 +175,13 @@ class _HeldStore:
         if store is not None:
             store.close()
 
+    def close_after(self, failure: BaseException) -> None:
+        """Closes the store after a failure, which stays the one that is seen where closing fails, too."""
+        try:
+            self.close()
+        except Exception as second:
+            failure.add_note(f"closing the store failed, too: {second}")
+
     def _serve(self, listening: lock_holder.LockHolder) -> None:
         while True:
             until = self._rests_until
@@ -209,9 +216,17 @@ class _HeldStore:
             if self.store is None:
                 raise ClosedError("the store is closed")
             self.store.commit(group, positions, durability=durability)
-        except OffsetLogError as failure:
-            return {"error": type(failure).__name__, "message": str(failure)}
+        except InvalidArgumentError as failure:
+            return _answer_of(failure)
+        except OffsetLogError as failure:  # as in `use_store`
+            self.close_after(failure)
+            return _answer_of(failure)
         return {}
+
+
+def _answer_of(failure: Exception) -> dict[str, str]:
+    message = "; ".join([str(failure), *getattr(failure, "__notes__", ())])
+    return {"error": type(failure).__name__, "message": message}
 
 
 def _read_commit(content: bytes) -> tuple[str, dict[TopicPartition, OffsetAndMetadata], Durability | None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog import OffsetAndMetadata, TopicPartition, errors
+from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition, errors
 from offsetlog.spark import held_stores
 from offsetlog.spark.held_stores import Opening, use_store
 from offsetlog.spark.targets import StoreTarget
@@ -118,6 +118,54 @@ def test_a_child_made_by_fork_holds_nothing(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not held_stores.is_held(tmp_path)
     assert positions(tmp_path) == {("g", "t", 0): 2}
+
+
+class FailedStore:
+    """A store of which the disk has failed: nothing is committed, and closing fails, or does not."""
+
+    closed = False
+
+    def __init__(self, store: OffsetStore, *, closes: bool) -> None:
+        self._store = store
+        self._closes = closes
+
+    def commit(self, *given, **named):
+        raise errors.StorageError("the disk failed")
+
+    def close(self) -> None:
+        self._store.close()
+        if not self._closes:
+            raise errors.StorageError("it cannot be closed")
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_store_that_fails_in_a_commit_of_another_process_is_opened_again(tmp_path, opened, closes):
+    held = hold_failed_store(tmp_path, closes=closes)
+    with pytest.raises(errors.StorageError, match="the disk failed") as failure:
+        held_stores.commit_elsewhere(tmp_path, "g", {KEY: OffsetAndMetadata(2)}, None)
+    assert ("it cannot be closed" in str(failure.value)) is not closes
+    until(lambda: held.mutex.acquire(blocking=False))
+    held.mutex.release()
+    assert not held_stores.is_held(tmp_path)
+    with use_store(Opening(tmp_path)) as store:
+        store.commit("g", {KEY: 2})
+    assert len(opened) == 2
+
+
+def test_the_first_failure_of_a_use_is_seen_where_closing_fails_too(tmp_path):
+    hold_failed_store(tmp_path, closes=False)
+    with pytest.raises(KeyError, match="first") as failure, use_store(Opening(tmp_path)):
+        raise KeyError("the first")
+    assert failure.value.__notes__ == ["closing the store failed, too: it cannot be closed"]
+    assert not held_stores.is_held(tmp_path)
+
+
+def hold_failed_store(path: Path, *, closes: bool) -> held_stores._HeldStore:
+    with use_store(Opening(path)) as store:
+        store.commit("g", {KEY: 1})
+    held = held_stores._held_at(path)
+    held.store = FailedStore(store, closes=closes)
+    return held
 
 
 @pytest.mark.parametrize("asked", [None, "disk"])
