@@ -30,6 +30,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     _fs: FileSystem | None = None,
     _background: bool = True,
     _by_partition: bool = False,
+    _lock_seconds: float | None = None,
 ) -> OffsetStore:
     """Opens the store in a directory, which is made when it is not there.
 
@@ -53,7 +54,9 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
             before the others; see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
 
     Raises:
-        LockedError: another process, or this one, has the directory open for writing.
+        LockedError: another process, or this one, has the directory open for writing.  One that
+            keeps it open only to be fast the next time (the sink on Spark) gives it up; that is
+            waited for as long as it says that it is at work.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
         MissingFileError: read-only, and there is no such directory, or none of the offsets topic in
             it.
@@ -82,6 +85,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         fs=_fs if _fs is not None else FileSystem(),
         background=_background,
         by_partition=_by_partition,
+        lock_seconds=_lock_seconds,
     )
     parts = open_store(given)
     store = OffsetStore.__new__(OffsetStore)

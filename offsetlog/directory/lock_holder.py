@@ -4,6 +4,9 @@ A process that keeps a store open only to be fast the next time must not keep ot
 listens on a Unix socket, and whoever finds the lock taken asks there before failing.  The socket is in Linux's abstract
 namespace, so that a killed process leaves nothing that has to be removed; its name is made of the device and the inode
 of the lock file.  Both sides deal with processes of their own user only, and messages are bounded.
+
+An answer may take as long as a use of what is locked.  Until then the holder says again and again that it is at work,
+and whoever asks waits for as long as that comes.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ import contextlib
 import os
 import socket
 import struct
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from offsetlog.errors import StorageError
@@ -20,26 +26,80 @@ from offsetlog.errors import StorageError
 RELEASE = b"release"
 RELEASED = b"released"
 
+#: Comes before the answer, any number of times: the holder is at work.
+WORKING = b"working"
+
 #: The longest message, in bytes.
 MESSAGE_BYTES_MAX = 64 << 20
 
 # How long a peer may take to send a message, in seconds.
 _PEER_SECONDS = 10.0
+# How often a holder says that it is at work, and how long one may be silent until it is taken for stuck, in seconds.
+_SAY_SECONDS = 1.0
+_SILENT_SECONDS = 30.0
+# A pause before a lock is tried once more of which the holder ended when it was asked.
+_AGAIN_SECONDS = 0.01
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
 
 
 class Request:
-    """A message of another process, which waits for its answer."""
+    """A message of another process, which waits for its answer.  Any thread may use it."""
 
     def __init__(self, peer: socket.socket, content: bytes) -> None:
         self.content = content
         self._peer = peer
+        self._sending = threading.Lock()
+        self._has_ended = False
 
     def answer(self, content: bytes) -> None:
         """Answers, and ends the connection; a peer that has gone is no error."""
-        with contextlib.suppress(OSError), self._peer:
+        with self._sending, contextlib.suppress(OSError), self._peer:
+            self._has_ended = True
+            self._peer.settimeout(_PEER_SECONDS)
             _send(self._peer, content)
+
+    def drop(self) -> None:
+        """Ends the connection without an answer."""
+        with self._sending:
+            self._end()
+
+    def say_working(self) -> bool:
+        """Says that the holder is at work; returns whether the asker waits still."""
+        with self._sending:
+            if not self._is_there():
+                return False
+            try:
+                self._peer.send(_LENGTH.pack(len(WORKING)) + WORKING, socket.MSG_NOSIGNAL)
+            except OSError:  # it has gone, or reads nothing
+                self._end()
+            return not self._has_ended
+
+    def is_waiting(self) -> bool:
+        """Whether there was no answer, and the asker is there."""
+        with self._sending:
+            return self._is_there()
+
+    def _is_there(self) -> bool:
+        if self._has_ended:
+            return False
+        try:
+            self._peer.settimeout(0)
+            if self._peer.recv(1, socket.MSG_PEEK) == b"":
+                self._end()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._end()
+        return not self._has_ended
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._peer.close()
+
+    def forget(self) -> None:
+        """Closes this process's copy of the connection, in a child made by fork."""
+        self._peer.close()
 
 
 class LockHolder:
@@ -74,13 +134,14 @@ class LockHolder:
             peer, _ = self._socket.accept()
         except TimeoutError:
             return None
-        try:
-            if _is_own_user(peer):
-                peer.settimeout(_PEER_SECONDS)
-                return Request(peer, _receive(peer))
-        except OSError:  # it sent no request
-            pass
-        peer.close()
+        with contextlib.ExitStack() as unless_received:
+            unless_received.enter_context(peer)
+            with contextlib.suppress(OSError):  # it sent no request
+                if _is_own_user(peer):
+                    peer.settimeout(_PEER_SECONDS)
+                    request = Request(peer, _receive(peer))
+                    unless_received.pop_all()
+                    return request
         return None
 
     def close(self) -> None:
@@ -95,27 +156,147 @@ class LockHolder:
         self._socket.close()
 
 
-def ask(lock_file: Path, content: bytes, timeout_seconds: float = _PEER_SECONDS) -> bytes | None:
-    """Sends a request to the holder of a lock.
+class Requests:
+    """The requests for a lock that is held, in the order in which they came.
+
+    A thread takes them in, and says to each asker that the holder is at work until there is an answer.
+
+    Args:
+        lock_file: the directory's lock, which is held.
+
+    Raises:
+        StorageError: another process listens for this lock file.
+        RuntimeError: no thread can be started.
+    """
+
+    def __init__(self, lock_file: Path) -> None:
+        self._holder = LockHolder(lock_file)
+        self._changed = threading.Condition()
+        self._waiting: list[Request] = []
+        self._closed = threading.Event()
+        try:
+            threading.Thread(target=self._take_in, name="offsetlog-lock-requests", daemon=True).start()
+        except BaseException:
+            self._holder.close()
+            raise
+
+    def _take_in(self) -> None:
+        while not self._closed.is_set():
+            try:
+                request = self._holder.wait(_SAY_SECONDS)
+            except Exception:
+                # It was closed; or there is no memory for a request, or no file: another may be smaller, or come later.
+                if not self._closed.is_set():
+                    time.sleep(_AGAIN_SECONDS)
+                request = None
+            with self._changed:
+                if request is not None and self._closed.is_set():
+                    request.drop()
+                elif request is not None:
+                    self._waiting.append(request)
+                    self._changed.notify_all()
+                self._waiting = [each for each in self._waiting if each.say_working()]
+
+    def next(self, timeout_seconds: float) -> Request | None:
+        """Returns the oldest request that waits, until it is answered; None after the timeout, or a `close`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed.is_set(), timeout_seconds)
+            self._waiting = [each for each in self._waiting if each.is_waiting()]
+            return self._waiting[0] if self._waiting else None
+
+    def close(self) -> None:
+        """Stops listening after the lock was given up, and tells those who asked for that; others may ask again."""
+        with self._changed:
+            self._closed.set()
+            waiting, self._waiting = self._waiting, []
+            self._changed.notify_all()
+        self._holder.close()
+        for request in waiting:
+            if request.content == RELEASE:
+                request.answer(RELEASED)
+            else:
+                request.drop()
+
+    def forget(self) -> None:
+        """Closes this process's copies of what is open, in a child made by fork."""
+        self._holder.forget()
+        for request in list(self._waiting):
+            request.forget()
+
+
+# The addresses of locks that are held for a use of this thread, which would wait for itself.
+_own_uses = threading.local()
+
+
+@contextlib.contextmanager
+def used_here(lock_file: Path) -> Iterator[None]:
+    """While what is locked is in use by this thread, it does not wait for its own answer."""
+    uses: set[bytes] = _own_uses.__dict__.setdefault("addresses", set())
+    address = _address(lock_file)
+    uses.add(address)
+    try:
+        yield
+    finally:
+        uses.discard(address)
+
+
+def ask(lock_file: Path, content: bytes, timeout_seconds: float | None = None) -> bytes | None:
+    """Sends a request to the holder of a lock, and waits for as long as that one says that it is at work.
 
     Args:
         lock_file: the lock.
         content: the request, at most MESSAGE_BYTES_MAX.
-        timeout_seconds: how long each step may take, the holder's work included.
+        timeout_seconds: how long the answer may take, the holder's work included; None: no limit.
 
     Returns:
         The answer; None where nobody listens, or the holder did not answer in time.
     """
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:
-            holder.settimeout(timeout_seconds)
-            holder.connect(_address(lock_file))
-            if not _is_own_user(holder):
-                return None
-            _send(holder, content)
-            return _receive(holder)
+        return _exchange(lock_file, content, timeout_seconds)
     except OSError:
         return None
+
+
+def release(lock_file: Path, timeout_seconds: float | None = None) -> bool:
+    """Asks the holder of a lock to give it up, and waits as `ask`.
+
+    Returns:
+        Whether it gave it up, or ended meanwhile; somebody else may have the lock since.
+    """
+    try:
+        return _exchange(lock_file, RELEASE, timeout_seconds) == RELEASED
+    except ConnectionRefusedError:  # nobody listens
+        return False
+    except ConnectionError:
+        time.sleep(_AGAIN_SECONDS)
+        return True
+    except OSError:
+        return False
+
+
+def _exchange(lock_file: Path, content: bytes, timeout_seconds: float | None) -> bytes | None:
+    end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    address = _address(lock_file)
+    if address in _own_uses.__dict__.get("addresses", ()):
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:
+        holder.settimeout(_seconds_left(end))
+        holder.connect(address)
+        if not _is_own_user(holder):
+            return None
+        _send(holder, content)
+        answer = WORKING
+        while answer == WORKING:
+            holder.settimeout(_seconds_left(end))
+            answer = _receive(holder)
+        return answer
+
+
+def _seconds_left(end: float | None) -> float:
+    left = _SILENT_SECONDS if end is None else min(end - time.monotonic(), _SILENT_SECONDS)
+    if left <= 0:
+        raise TimeoutError("no answer in time")
+    return left
 
 
 def _address(lock_file: Path) -> bytes:
@@ -124,9 +305,7 @@ def _address(lock_file: Path) -> bytes:
 
 
 def _is_own_user(peer: socket.socket) -> bool:
-    _, user, _ = _CREDENTIALS.unpack(
-        peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    )
+    _, user, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return bool(user == os.geteuid())
 
 

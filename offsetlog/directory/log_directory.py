@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -375,19 +376,29 @@ class LogDirectory:
 
     # -------------------------------------------------------------------------------------- writing
 
-    def lock(self) -> None:
+    def lock(self, wait_seconds: float | None = None) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
         A process that holds it only to be fast the next time is asked to give it up (`lock_holder`).
 
+        Args:
+            wait_seconds: how long that one may take, if it says that it is at work; None: no limit; 0: it is not asked.
+
         Raises:
             LockedError: somebody else needs it.
         """
-        with suppress(LockedError):
-            self._lock = self.fs.lock(self.path / LOCK)
-            return
-        lock_holder.ask(self.path / LOCK, lock_holder.RELEASE)
-        self._lock = self.fs.lock(self.path / LOCK)
+        end = None if wait_seconds is None else time.monotonic() + wait_seconds
+        may_be_free = True
+        while True:
+            try:
+                self._lock = self.fs.lock(self.path / LOCK)
+                return
+            except LockedError:
+                left = None if end is None else end - time.monotonic()
+                if not may_be_free or (left is not None and left <= 0):
+                    raise
+            # Where nobody was to be asked, its holder may have ended just then.
+            may_be_free = lock_holder.release(self.path / LOCK, left)
 
     def unlock(self) -> None:
         """Releases the lock; does nothing where it is not held."""

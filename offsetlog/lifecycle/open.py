@@ -36,6 +36,7 @@ class OpenArguments:
         background: whether threads work for the store.
         by_partition: whether the store is used partition by partition alone: the number of
             partitions stays unknown where nobody says it, and calls that need it are refused.
+        lock_seconds: how long a process that gives the lock up may take for that, None for no limit.
     """
 
     path: Path
@@ -50,6 +51,7 @@ class OpenArguments:
     fs: FileSystem
     background: bool
     by_partition: bool
+    lock_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
             given.cluster,
             wait=given.wait,
             by_partition=given.by_partition,
+            lock_seconds=given.lock_seconds,
         )
     except LockedError as failure:
         advice = "read_only=True opens the directory for reading all the same"

@@ -167,6 +167,7 @@ def open_writable(
     wait: bool = True,
     by_partition: bool = False,
     replication: ReplicaOptions | None = None,
+    lock_seconds: float | None = None,
 ) -> Opened:
     """Takes the lock and opens what is there for writing.
 
@@ -176,7 +177,7 @@ def open_writable(
     `partitions` it stays Kafka's, and the number unknown.
     """
     directory.create()
-    directory.lock()
+    directory.lock(lock_seconds)
     numbers = directory.partition_numbers()
     properties = directory.known_properties()
     count: int | None = None

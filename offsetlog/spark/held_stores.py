@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -33,8 +34,8 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 #: How long a store that nobody asks for rests before it is closed, in seconds.
 KEEP_SECONDS = 10.0
 
-# A commit that is handed over may wait for an epoch that is being published.
-_HAND_OVER_SECONDS = 60.0
+# How long the address of a holder that has given up the lock may be in use still, in seconds.
+_ADDRESS_SECONDS = 2.0
 
 # The longest that the thread of a resting store waits at a time: another use may have changed until when it rests.
 _LOOK_SECONDS = 5.0
@@ -53,7 +54,9 @@ class Opening:
 
 
 @contextlib.contextmanager
-def use_store(opening: Opening, keep_seconds: float | None = KEEP_SECONDS) -> Iterator[OffsetStore]:
+def use_store(
+    opening: Opening, keep_seconds: float | None = KEEP_SECONDS, lock_seconds: float | None = None
+) -> Iterator[OffsetStore]:
     """Gives the process's handle of a store, opened where it is not; other threads that want it wait.
 
     A failure other than an InvalidArgumentError closes the store, since its state may be unknown.
@@ -61,15 +64,17 @@ def use_store(opening: Opening, keep_seconds: float | None = KEEP_SECONDS) -> It
     Args:
         opening: how the store is opened.  One that is open in another way is closed first.
         keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.
+        lock_seconds: how long another process that holds the store may take to give it up; None: no limit.
 
     Raises:
         OffsetLogError: as `offsetlog.open`.
     """
     held = _held_at(opening.path)
     with held.mutex:
-        store = held.take(opening)
+        store = held.take(opening, lock_seconds)
         try:
-            yield store
+            with lock_holder.used_here(opening.path / LOCK):
+                yield store
         except InvalidArgumentError:
             held.keep(keep_seconds)
             raise
@@ -96,7 +101,7 @@ def let_go(path: str | os.PathLike[str]) -> None:
 def commit_elsewhere(
     path: str | os.PathLike[str], group: str, positions: Committed, durability: Durability | None
 ) -> bool:
-    """Commits through another process that holds the store, as `OffsetStore.commit`.
+    """Commits through another process that holds the store, as `OffsetStore.commit`; waits for its use under way.
 
     Returns:
         False where no process holds it, or its answer did not come; then the positions may be committed, which does no
@@ -109,7 +114,7 @@ def commit_elsewhere(
         return False
     rows = [[*key, *value[:5]] for key, value in positions.items()]
     request = {"commit": group, "positions": rows, "durability": durability}
-    answer = lock_holder.ask(Path(path) / LOCK, json.dumps(request).encode(), _HAND_OVER_SECONDS)
+    answer = lock_holder.ask(Path(path) / LOCK, json.dumps(request).encode())
     if answer is None:
         return False
     failure: dict[str, str] = json.loads(answer)
@@ -132,18 +137,22 @@ class _HeldStore:
     def __init__(self, path: Path) -> None:
         self.mutex = threading.Lock()
         self.store: OffsetStore | None = None
-        self.listening: lock_holder.LockHolder | None = None
+        self.requests: lock_holder.Requests | None = None
         self._path = path
         self._opening: Opening | None = None
         self._rests_until: float | None = None
 
-    def take(self, opening: Opening) -> OffsetStore:
+    def take(self, opening: Opening, lock_seconds: float | None) -> OffsetStore:
         """Returns the open store."""
         if self.store is not None and (self.store.closed or self._opening != opening):
             self.close()
         if self.store is None:
             self.store = open_store(
-                opening.path, opening.partitions, opening.durability, maintenance=opening.maintenance
+                opening.path,
+                opening.partitions,
+                opening.durability,
+                maintenance=opening.maintenance,
+                _lock_seconds=lock_seconds,
             )
             self._opening = opening
             self._rests_until = None
@@ -151,82 +160,115 @@ class _HeldStore:
         return self.store
 
     def _listen(self) -> None:
-        # From the beginning: who asks during the first use waits for its end.
-        with contextlib.suppress(StorageError):
-            self.listening = lock_holder.LockHolder(self._path / LOCK)
-            threading.Thread(
-                target=self._serve, args=(self.listening,), name="offsetlog-held-store", daemon=True
-            ).start()
+        # From the beginning: whoever asks during the first use waits for its end.  Without this it is closed after it.
+        try:
+            self.requests = _requests_for(self._path / LOCK)
+            threading.Thread(target=self._work, args=(self.requests,), name="offsetlog-held-store", daemon=True).start()
+        except Exception:
+            self._stop_listening()
+        except BaseException:
+            self.close()
+            raise
 
     def keep(self, seconds: float | None) -> None:
         """Lets the store rest for so long; it is closed now where nobody could ask for it."""
-        if self.listening is None or seconds == 0:
+        if self.requests is None or seconds == 0:
             self.close()
         else:
             self._rests_until = None if seconds is None else time.monotonic() + seconds
 
     def close(self) -> None:
-        """Closes the store, and ends the thread that answers requests for it."""
-        listening, self.listening = self.listening, None
+        """Closes the store, and only then ends the answers: whoever asks meanwhile waits, and gets it."""
+        try:
+            self._close_store()
+        finally:
+            self._stop_listening()
+
+    def close_after(self, failure: BaseException, request: lock_holder.Request | None = None) -> None:
+        """Closes the store after a failure, which stays the one that is seen where closing fails, too."""
+        try:
+            self._close_store()
+        except Exception as second:
+            failure.add_note(f"closing the store failed, too: {second}")
+        finally:
+            if request is not None:
+                request.answer(_answer_of(failure))
+            self._stop_listening()
+
+    def _close_store(self) -> None:
         store, self.store = self.store, None
         self._opening = None
-        if listening is not None:
-            listening.close()
         if store is not None:
             store.close()
 
-    def close_after(self, failure: BaseException) -> None:
-        """Closes the store after a failure, which stays the one that is seen where closing fails, too."""
-        try:
-            self.close()
-        except Exception as second:
-            failure.add_note(f"closing the store failed, too: {second}")
+    def _stop_listening(self) -> None:
+        requests, self.requests = self.requests, None
+        if requests is not None:
+            requests.close()
 
-    def _serve(self, listening: lock_holder.LockHolder) -> None:
-        while True:
-            until = self._rests_until
-            try:
-                left = _LOOK_SECONDS if until is None else until - time.monotonic()
-                request = listening.wait(min(max(left, 0.01), _LOOK_SECONDS))
-            except OSError:  # the store was closed
-                return
+    def _work(self, requests: lock_holder.Requests) -> None:
+        try:
+            while self.requests is requests:
+                self._work_once(requests)
+        finally:
+            # A store that nobody answers for would keep everybody out.
             with self.mutex:
-                if self.listening is not listening:  # the use that this waited for has failed
-                    return
-                if request is not None:
-                    self._answer(request)
-                elif self._rests_until is not None and time.monotonic() >= self._rests_until:
+                if self.requests is requests:
                     self._close_resting()
 
+    def _work_once(self, requests: lock_holder.Requests) -> None:
+        until = self._rests_until
+        left = _LOOK_SECONDS if until is None else until - time.monotonic()
+        request = requests.next(min(max(left, 0.01), _LOOK_SECONDS))
+        with self.mutex:
+            if self.requests is not requests:  # closed by the use that this waited for
+                return
+            if request is not None:
+                self._answer(request)
+            elif self._rests_until is not None and time.monotonic() >= self._rests_until:
+                self._close_resting()
+
     def _answer(self, request: lock_holder.Request) -> None:
+        if not request.is_waiting():  # who left may have done it otherwise by now
+            return
         if request.content == lock_holder.RELEASE:
             self._close_resting()
-            request.answer(lock_holder.RELEASED)
+            return
+        try:
+            self._commit(request.content)
+        except InvalidArgumentError as failure:
+            request.answer(_answer_of(failure))
+        except Exception as failure:  # as in `use_store`
+            self.close_after(failure, request)
         else:
-            request.answer(json.dumps(self._commit(request.content)).encode())
+            request.answer(b"{}")
 
     def _close_resting(self) -> None:
         # What fails here was written before, and is found by the next open.
         with contextlib.suppress(OffsetLogError):
             self.close()
 
-    def _commit(self, content: bytes) -> dict[str, str]:
+    def _commit(self, content: bytes) -> None:
+        group, positions, durability = _read_commit(content)
+        if self.store is None:
+            raise ClosedError("the store is closed")
+        self.store.commit(group, positions, durability=durability)
+
+
+def _requests_for(lock_file: Path) -> lock_holder.Requests:
+    end = time.monotonic() + _ADDRESS_SECONDS
+    while True:
         try:
-            group, positions, durability = _read_commit(content)
-            if self.store is None:
-                raise ClosedError("the store is closed")
-            self.store.commit(group, positions, durability=durability)
-        except InvalidArgumentError as failure:
-            return _answer_of(failure)
-        except OffsetLogError as failure:  # as in `use_store`
-            self.close_after(failure)
-            return _answer_of(failure)
-        return {}
+            return lock_holder.Requests(lock_file)
+        except StorageError as failure:
+            if failure.errno != errno.EADDRINUSE or time.monotonic() >= end:
+                raise
+        time.sleep(0.005)
 
 
-def _answer_of(failure: Exception) -> dict[str, str]:
+def _answer_of(failure: BaseException) -> bytes:
     message = "; ".join([str(failure), *getattr(failure, "__notes__", ())])
-    return {"error": type(failure).__name__, "message": message}
+    return json.dumps({"error": type(failure).__name__, "message": message}).encode()
 
 
 def _read_commit(content: bytes) -> tuple[str, dict[TopicPartition, OffsetAndMetadata], Durability | None]:
@@ -234,7 +276,7 @@ def _read_commit(content: bytes) -> tuple[str, dict[TopicPartition, OffsetAndMet
         asked: dict[str, Any] = json.loads(content)
         rows = [(TopicPartition(*row[:2]), OffsetAndMetadata(*row[2:])) for row in asked["positions"]]
         return asked["commit"], dict(rows), asked["durability"]
-    except (ValueError, TypeError, KeyError) as failure:
+    except (ValueError, TypeError, KeyError, RecursionError) as failure:
         raise InvalidArgumentError(f"a request that cannot be read: {failure!r}") from failure
 
 
@@ -259,8 +301,8 @@ def _close_all() -> None:
 
 def _forget_after_fork() -> None:
     for held in _held.values():
-        if held.listening is not None:
-            held.listening.forget()
+        if held.requests is not None:
+            held.requests.forget()
     _held.clear()
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import offsetlog
 from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition, errors
+from offsetlog._native.files import FileSystem
+from offsetlog.directory import lock_holder
+from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.errors import OffsetLogError
 from offsetlog.spark import held_stores
 from offsetlog.spark.held_stores import Opening, use_store
 from offsetlog.spark.targets import StoreTarget
@@ -140,12 +146,10 @@ class FailedStore:
 
 @pytest.mark.parametrize("closes", [True, False])
 def test_a_store_that_fails_in_a_commit_of_another_process_is_opened_again(tmp_path, opened, closes):
-    held = hold_failed_store(tmp_path, closes=closes)
+    hold_failed_store(tmp_path, closes=closes)
     with pytest.raises(errors.StorageError, match="the disk failed") as failure:
         held_stores.commit_elsewhere(tmp_path, "g", {KEY: OffsetAndMetadata(2)}, None)
     assert ("it cannot be closed" in str(failure.value)) is not closes
-    until(lambda: held.mutex.acquire(blocking=False))
-    held.mutex.release()
     assert not held_stores.is_held(tmp_path)
     with use_store(Opening(tmp_path)) as store:
         store.commit("g", {KEY: 2})
@@ -160,12 +164,161 @@ def test_the_first_failure_of_a_use_is_seen_where_closing_fails_too(tmp_path):
     assert not held_stores.is_held(tmp_path)
 
 
-def hold_failed_store(path: Path, *, closes: bool) -> held_stores._HeldStore:
+def hold_failed_store(path: Path, *, closes: bool) -> None:
     with use_store(Opening(path)) as store:
         store.commit("g", {KEY: 1})
-    held = held_stores._held_at(path)
-    held.store = FailedStore(store, closes=closes)
-    return held
+    held_stores._held_at(path).store = FailedStore(store, closes=closes)
+
+
+class SlowStore:
+    """A store that is closed when it may be."""
+
+    closed = False
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+        self.is_closing, self.may_close = threading.Event(), threading.Event()
+
+    def close(self) -> None:
+        self.is_closing.set()
+        assert self.may_close.wait(60)
+        self._store.close()
+
+
+class Opener(threading.Thread):
+    """Opens a store for writing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.failure: OffsetLogError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            offsetlog.open(self.path).close()
+        except OffsetLogError as failure:
+            self.failure = failure
+
+    def end(self) -> None:
+        self.join(60)
+        assert not self.is_alive()
+        assert self.failure is None
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The requests of which the asker was let know that the holder is at work, which happens often."""
+    found: list[bytes] = []
+
+    def counted(request: lock_holder.Request) -> bool:
+        found.append(request.content)
+        return say(request)
+
+    say = lock_holder.Request.say_working
+    monkeypatch.setattr(lock_holder.Request, "say_working", counted)
+    monkeypatch.setattr(lock_holder, "_SAY_SECONDS", 0.01)
+    return found
+
+
+def test_whoever_opens_a_store_that_is_being_closed_waits_for_it(tmp_path, said):
+    with use_store(Opening(tmp_path)) as store:
+        pass
+    slow = SlowStore(store)
+    held_stores._held_at(tmp_path).store = slow
+    closing = threading.Thread(target=held_stores.let_go, args=(tmp_path,))
+    closing.start()
+    assert slow.is_closing.wait(60)
+    opener = Opener(tmp_path)
+    until(lambda: len(said) > 3 or not opener.is_alive())
+    slow.may_close.set()
+    closing.join(60)
+    opener.end()
+
+
+def test_whoever_opens_a_store_in_use_waits_for_as_long_as_that_takes(tmp_path, said):
+    with use_store(Opening(tmp_path)):
+        opener = Opener(tmp_path)
+        until(lambda: len(said) > 20 or not opener.is_alive())
+        assert opener.is_alive()
+    opener.end()
+
+
+def test_a_publication_waits_for_a_store_in_use_elsewhere_as_long_as_it_may(tmp_path, said):
+    publish(tmp_path, 0, [("g", "t", 0, 1)], keepOpenSeconds="0")
+    directory = LogDirectory(tmp_path, FileSystem())
+    directory.lock()
+    at_work = lock_holder.Requests(tmp_path / ".lock")
+    for seconds in ("0", "0.05"):
+        with pytest.raises(errors.LockedError, match=f"has had for {seconds} s"):
+            publish(tmp_path, 1, [("g", "t", 0, 2)], lockTimeoutSeconds=seconds)
+    assert said
+    # Who has left is forgotten.
+    until(lambda: at_work.next(0) is None)
+    directory.unlock()
+    at_work.close()
+    assert publish(tmp_path, 1, [("g", "t", 0, 2)]) == 1
+
+
+def test_a_request_whose_asker_has_left_is_not_followed(tmp_path, said):
+    with use_store(Opening(tmp_path), None) as store:
+        with pytest.raises(errors.LockedError), ThreadPoolExecutor(1) as other:
+            other.submit(offsetlog.open, tmp_path, _lock_seconds=0.05).result()
+        commit = b'{"commit": "g", "positions": [["orders", 0, 1]], "durability": null}'
+        assert ask_elsewhere(tmp_path, commit, 0.05) is None
+        assert said
+    assert ask_elsewhere(tmp_path, b"{}", None) is not None  # all before were handled
+    assert held_stores.is_held(tmp_path)
+    assert not store.closed
+    assert store.fetch("g") == {}
+
+
+def ask_elsewhere(path: Path, content: bytes, seconds: float | None) -> bytes | None:
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(lock_holder.ask, path / ".lock", content, seconds).result()
+
+
+def test_a_thread_does_not_wait_for_its_own_use(tmp_path):
+    with use_store(Opening(tmp_path)), pytest.raises(errors.LockedError):
+        offsetlog.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b'{"commit": ["g"], "positions": [], "durability": null}', b"[1]", b"\xff"]
+)
+def test_no_request_ends_the_answers(tmp_path, content):
+    with use_store(Opening(tmp_path)):
+        pass
+    answer = lock_holder.ask(tmp_path / ".lock", content)
+    assert answer is not None
+    assert b'"error": ' in answer
+    assert held_stores.is_held(tmp_path)
+    offsetlog.open(tmp_path).close()
+    assert not held_stores.is_held(tmp_path)
+
+
+def test_a_store_whose_thread_dies_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    monkeypatch.setattr(held_stores._HeldStore, "_answer", lambda *given: 1 / 0)
+    with use_store(Opening(tmp_path), None):
+        pass
+    offsetlog.open(tmp_path).close()
+    assert not held_stores.is_held(tmp_path)
+
+
+@pytest.mark.parametrize("target", ["_work", "_take_in"])
+def test_a_store_without_a_thread_is_closed_after_its_use(tmp_path, monkeypatch, target):
+    def start(thread: threading.Thread) -> None:
+        if thread._target.__name__ == target:
+            raise RuntimeError("can't start new thread")
+        really_start(thread)
+
+    really_start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with use_store(Opening(tmp_path), None) as store:
+        assert not store.closed
+    assert not held_stores.is_held(tmp_path)
+    offsetlog.open(tmp_path).close()
 
 
 @pytest.mark.parametrize("asked", [None, "disk"])

@@ -11,7 +11,7 @@ import pytest
 
 from offsetlog import errors
 from offsetlog.directory import lock_holder
-from offsetlog.directory.lock_holder import LockHolder, ask
+from offsetlog.directory.lock_holder import LockHolder, Requests, ask
 
 
 @pytest.fixture
@@ -115,3 +115,53 @@ def test_a_wait_ends_after_its_time(lock_file):
     holder.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         holder.wait(0.01)
+
+
+def test_a_request_that_memory_does_not_hold_ends_no_answers(lock_file, monkeypatch):
+    def without_memory(peer: socket.socket) -> bytes:
+        monkeypatch.setattr(lock_holder, "_receive", receive)
+        raise MemoryError
+
+    receive = lock_holder._receive
+    requests = Requests(lock_file)
+    monkeypatch.setattr(lock_holder, "_receive", without_memory)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(60)
+        peer.connect(lock_holder._address(lock_file))
+        assert peer.recv(1) == b""
+    answered = threading.Thread(target=lambda: requests.next(60).answer(b"done"))
+    answered.start()
+    assert ask(lock_file, b"commit") == b"done"
+    answered.join(60)
+    requests.close()
+
+
+def test_a_holder_that_says_nothing_is_not_waited_for(lock_file, monkeypatch):
+    monkeypatch.setattr(lock_holder, "_SILENT_SECONDS", 0.05)
+    holder = LockHolder(lock_file)
+    assert ask(lock_file, b"commit") is None
+    assert not lock_holder.release(lock_file)
+    holder.close()
+
+
+def test_whoever_waits_for_a_lock_is_let_know_when_its_holder_ends(lock_file):
+    requests = Requests(lock_file)
+    asked: dict[bytes, object] = {}
+    askers = [
+        threading.Thread(target=lambda: asked.update(release=lock_holder.release(lock_file))),
+        threading.Thread(target=lambda: asked.update(commit=ask(lock_file, b"commit"))),
+    ]
+    for asker in askers:
+        asker.start()
+    first = requests.next(60)
+    assert first is not None
+    assert first.is_waiting()
+    while len(requests._waiting) < 2:
+        assert requests.next(60) is first
+    requests.close()
+    for asker in askers:
+        asker.join(60)
+    # A commit is its asker's to make now.
+    assert asked == {"release": True, "commit": None}
+    assert requests.next(60) is None
+    assert not lock_holder.release(lock_file)

@@ -134,7 +134,8 @@ def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
     with contextlib.ExitStack() as use:
         while True:
             try:
-                store = use.enter_context(use_store(opening, options.keep_open_seconds))
+                left = max(end - time.monotonic(), 0.0)
+                store = use.enter_context(use_store(opening, options.keep_open_seconds, left))
                 break
             except LockedError as failure:
                 left = end - time.monotonic()
