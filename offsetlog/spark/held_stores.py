@@ -45,7 +45,11 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The arguments of `offsetlog.open`, which tells what they mean."""
+    """The arguments of `offsetlog.open`, which says what they mean.
+
+    A store that is open already serves every use that asks for no other number of partitions: the durability is an
+    argument of each commit, and of two kinds of maintenance the one it was opened with goes on.
+    """
 
     path: Path
     partitions: int | None = None
@@ -62,8 +66,9 @@ def use_store(
     A failure other than an InvalidArgumentError closes the store, since its state may be unknown.
 
     Args:
-        opening: how the store is opened.  One that is open in another way is closed first.
-        keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.
+        opening: how the store is opened where it is not open.
+        keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.  One
+            that was opened with other maintenance rests for as long as its own uses say.
         lock_seconds: how long another process that holds the store may take to give it up; None: no limit.
 
     Raises:
@@ -76,12 +81,12 @@ def use_store(
             with lock_holder.used_here(opening.path / LOCK):
                 yield store
         except InvalidArgumentError:
-            held.keep(keep_seconds)
+            held.keep(keep_seconds, opening)
             raise
         except BaseException as failure:
             held.close_after(failure)
             raise
-        held.keep(keep_seconds)
+        held.keep(keep_seconds, opening)
 
 
 def is_held(path: str | os.PathLike[str]) -> bool:
@@ -144,7 +149,7 @@ class _HeldStore:
 
     def take(self, opening: Opening, lock_seconds: float | None) -> OffsetStore:
         """Returns the open store."""
-        if self.store is not None and (self.store.closed or self._opening != opening):
+        if self.store is not None and not _serves(self.store, opening):
             self.close()
         if self.store is None:
             self.store = open_store(
@@ -170,11 +175,12 @@ class _HeldStore:
             self.close()
             raise
 
-    def keep(self, seconds: float | None) -> None:
-        """Lets the store rest for so long; it is closed now where nobody could ask for it."""
+    def keep(self, seconds: float | None, opening: Opening) -> None:
+        """Lets the store rest for so long after a use; it is closed now where nobody could ask for it."""
         if self.requests is None or seconds == 0:
             self.close()
-        else:
+        # Otherwise a listener would keep a store open in which nothing is cleaned, or a sink close that of a listener.
+        elif self._opening is not None and self._opening.maintenance == opening.maintenance:
             self._rests_until = None if seconds is None else time.monotonic() + seconds
 
     def close(self) -> None:
@@ -253,6 +259,10 @@ class _HeldStore:
         if self.store is None:
             raise ClosedError("the store is closed")
         self.store.commit(group, positions, durability=durability)
+
+
+def _serves(store: OffsetStore, opening: Opening) -> bool:
+    return not store.closed and (opening.partitions is None or opening.partitions == store.partitions)
 
 
 def _requests_for(lock_file: Path) -> lock_holder.Requests:

@@ -21,6 +21,7 @@ from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.spark import held_stores
 from offsetlog.spark.held_stores import Opening, use_store
+from offsetlog.spark.sink.publishing import MAINTENANCE
 from offsetlog.spark.targets import StoreTarget
 from tests.spark.sinks import Row, commits_of, epoch_writer, positions, stage_tasks
 
@@ -102,13 +103,45 @@ def test_a_store_whose_use_failed_is_opened_again(tmp_path, opened):
     assert len(opened) == 2
 
 
-def test_a_store_that_is_opened_in_another_way_is_closed_before(tmp_path, opened):
-    with use_store(Opening(tmp_path)) as store:
+def test_uses_that_differ_in_what_they_can_do_without_share_a_store(tmp_path, opened):
+    with use_store(Opening(tmp_path, 4)) as store:
         pass
-    with use_store(Opening(tmp_path, durability="process")) as other:
-        assert other is not store
-        assert store.closed
-    assert len(opened) == 2
+    for other in (Opening(tmp_path), Opening(tmp_path, 4, "process", MAINTENANCE), Opening(tmp_path / ".")):
+        with use_store(other) as same:
+            assert same is store
+    with pytest.raises(errors.PartitionCountError), use_store(Opening(tmp_path, 5)):
+        pass
+    assert store.closed
+
+
+@pytest.mark.parametrize("durability", ["disk", "process"])
+@pytest.mark.parametrize("listener_first", [True, False])
+def test_a_sink_and_a_listener_of_one_process_share_a_store(tmp_path, opened, durability, listener_first):
+    target = StoreTarget(tmp_path)
+    if listener_first:
+        target.commit("g", {KEY: OffsetAndMetadata(0)})
+    for epoch in range(3):
+        publish(tmp_path, epoch, [("g", "t", 0, epoch)], durability=durability)
+        target.commit("g", {KEY: OffsetAndMetadata(epoch)})
+    assert opened == [tmp_path]
+    target.close()
+    assert positions(tmp_path) == {("g", "t", 0): 2, ("g", "orders", 0): 2}
+
+
+def test_a_store_rests_for_as_long_as_the_uses_say_for_which_it_was_opened(tmp_path):
+    held = held_stores._held_at(tmp_path)
+    target = StoreTarget(tmp_path)
+    target.commit("g", {KEY: OffsetAndMetadata(0)})
+    publish(tmp_path, 0, [("g", "t", 0, 0)])
+    assert held._rests_until is None
+    target.close()
+    # Nothing is cleaned in one that the sink has opened, once no epoch comes any more.
+    publish(tmp_path, 1, [("g", "t", 0, 1)], keepOpenSeconds="60")
+    until_then = held._rests_until
+    target.commit("g", {KEY: OffsetAndMetadata(1)})
+    assert held._rests_until == until_then
+    publish(tmp_path, 2, [("g", "t", 0, 2)], keepOpenSeconds="60")
+    assert held._rests_until > until_then
 
 
 def test_a_child_made_by_fork_holds_nothing(tmp_path):
@@ -248,7 +281,7 @@ def test_a_publication_waits_for_a_store_in_use_elsewhere_as_long_as_it_may(tmp_
     publish(tmp_path, 0, [("g", "t", 0, 1)], keepOpenSeconds="0")
     directory = LogDirectory(tmp_path, FileSystem())
     directory.lock()
-    at_work = lock_holder.Requests(tmp_path / ".lock")
+    at_work = held_stores._requests_for(tmp_path / ".lock")
     for seconds in ("0", "0.05"):
         with pytest.raises(errors.LockedError, match=f"has had for {seconds} s"):
             publish(tmp_path, 1, [("g", "t", 0, 2)], lockTimeoutSeconds=seconds)

@@ -116,7 +116,8 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         if epoch is not None:
             core.commit(FINISHED, {epoch.key: epoch.position()}, durability=options.durability)
             reached("finished")
-        if options.clean:
+        # A store that a listener of this process has opened does it by itself.
+        if options.clean and not store.maintenance.config.enabled:
             store.maintenance.look_after(core.attached())
             reached("cleaned")
     return Published(publication.rows, refusals.rows, len(refusals.groups), report=report)
