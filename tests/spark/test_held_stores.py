@@ -21,6 +21,8 @@ from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.spark import held_stores
 from offsetlog.spark.held_stores import Opening, use_store
+from offsetlog.spark.sink import writer
+from offsetlog.spark.sink.options import checked_options
 from offsetlog.spark.sink.publishing import MAINTENANCE
 from offsetlog.spark.targets import StoreTarget
 from tests.spark.sinks import Row, commits_of, epoch_writer, positions, stage_tasks
@@ -86,6 +88,19 @@ def test_a_store_rests_for_as_long_as_it_was_told(tmp_path):
     publish(tmp_path, 1, [("g", "t", 0, 2)], keepOpenSeconds="0.05")
     until(lambda: not held_stores.is_held(tmp_path))
     until((tmp_path / ".kafka_cleanshutdown").exists)
+
+
+def test_a_batch_write_without_an_epoch_closes_its_store(tmp_path):
+    for epoch, given, is_held in (
+        (0, {}, False),
+        (0, {"keepOpenSeconds": "60"}, True),
+        (1, {"queryId": "q", "epoch": "1"}, True),
+    ):
+        chosen = checked_options({"path": str(tmp_path), **given}, stream=False, overwrite=False)
+        made = writer.BatchWriter(chosen)
+        made.publish(stage_tasks(tmp_path, made._name, epoch, [[("g", "t", 0, 1)]], made._job))
+        assert held_stores.is_held(tmp_path) is is_held
+        assert (tmp_path / ".kafka_cleanshutdown").exists() is not is_held
 
 
 def test_a_store_whose_use_failed_is_opened_again(tmp_path, opened):

@@ -264,6 +264,7 @@ def test_options_are_read_as_spark_gives_them():
     assert not chosen.clean
     plain = checked_options({"path": "/data/", "checkpointlocation": "c"}, stream=True, overwrite=False)
     assert (plain.path, plain.staging_location, plain.report) == ("/data", "/data/.offsetlog-staging", None)
+    assert plain.keep_open_seconds == 10
     with pytest.raises(errors.ConfigError, match="only added to"):
         checked_options({"path": "p"}, stream=True, overwrite=True)
 

@@ -71,7 +71,8 @@ class SinkOptions:
         partitions: log partitions of a store that is not there yet.
         durability: what the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that somebody else has open.
-        keep_open_seconds: how long the store rests, open, after a write before it is closed.
+        keep_open_seconds: how long the store rests, open, after a write before it is closed; by default not at all
+            after a batch without an epoch, since nothing says that another follows.
         staging_location: a directory or URI that driver and executors share.
         report: the directory for reports of what was refused; None: the store's.
         clean: whether logs are cleaned, and snapshots written, where that is due after publishing.
@@ -146,7 +147,8 @@ def checked_options(
         partitions=_number(given, "partitions", 1, 100_000),
         durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
         lock_timeout_seconds=_seconds(given, "lockTimeoutSeconds", "60"),
-        keep_open_seconds=_seconds(given, "keepOpenSeconds", "10"),
+        # The process of a single write may be killed with its session, as soon as the write has returned.
+        keep_open_seconds=_seconds(given, "keepOpenSeconds", "10" if stream or epoch is not None else "0"),
         staging_location=staging or default_staging(path),
         report=_on_the_driver("report", report, "a report is written by the driver") if report else None,
         clean=_choice(given, "clean", ("true", "false")) == "true",
