@@ -25,7 +25,6 @@ from offsetlog._native.csrc cimport (
     ol_error,
     ol_file,
     ol_fs,
-    ol_group_records_count,
     ol_hash128,
     ol_log_size_bytes,
     ol_partition,
@@ -59,7 +58,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_unlock_state,
     ol_position_value,
     ol_state,
-    ol_table_count,
+    ol_state_memory_usage,
     ol_table_cursor,
     ol_table_get,
     ol_table_group_hash,
@@ -389,18 +388,19 @@ def file_offset(Partition partition not None):
 
 
 def tail(Partition partition not None):
-    """Returns how many bytes of log a load would read now, about; how many entries a snapshot would have, -1 where nothing is
-    loaded; and the bytes of the log.  Raises ClosedError."""
+    """Returns how many bytes of log a load would read now, about; how many a snapshot would have, about, -1 where
+    nothing is loaded; and the bytes of the log.  Raises ClosedError."""
     cdef const ol_state *state
     cdef ol_error error
-    cdef int64_t entries = -1
+    cdef int64_t snapshot_bytes = -1
     partition.enter()
     try:
         with nogil:
             if ol_partition_lock_applied(partition.handle, &state, &error) == OL_OK:
-                entries = <int64_t>(ol_table_count(state.table) + ol_group_records_count(state.group_records))
+                # It holds the table's arenas as they lie in memory.
+                snapshot_bytes = <int64_t>ol_state_memory_usage(state)
                 ol_partition_unlock_state(partition.handle)
-        return (ol_partition_snapshot_tail_bytes(partition.handle), entries,
+        return (ol_partition_snapshot_tail_bytes(partition.handle), snapshot_bytes,
                 ol_log_size_bytes(ol_partition_log(partition.handle)))
     finally:
         partition.leave()

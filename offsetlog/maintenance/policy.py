@@ -20,8 +20,6 @@ LIVE_TIMES_MAX = 2
 
 #: How much of a log one core replays in a second at least: batches of one record each.
 REPLAYED_BYTES_PER_SECOND = 300_000_000
-#: About what an entry takes in a snapshot.
-SNAPSHOT_ENTRY_BYTES = 36
 #: At most so many bytes of snapshots are written for each byte of a log.
 SNAPSHOT_TIMES_MAX = 2
 
@@ -367,19 +365,20 @@ class Tail(NamedTuple):
     Attributes:
         number: of the log partition.
         bytes: of the tail, about.
-        entries: that a snapshot would have now; -1 unknown, where nothing is loaded.
+        state_bytes: of the table, the records of groups and the values of open transactions, which a snapshot holds as
+            they lie in memory; -1 unknown, where nothing is loaded.
         log_bytes: of the whole log.
     """
 
     number: int
     bytes: int
-    entries: int = -1
+    state_bytes: int = -1
     log_bytes: int = 0
 
     @property
     def snapshot_bytes(self) -> int:
-        """About what a snapshot would take."""
-        return self.entries * SNAPSHOT_ENTRY_BYTES if self.entries >= 0 else self.log_bytes // 2
+        """About the size of a snapshot, rather more than less."""
+        return self.state_bytes if self.state_bytes >= 0 else self.log_bytes // 2
 
 
 def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:

@@ -271,8 +271,8 @@ REPLAYED = MaintenanceConfig().snapshot_replay_ms * policy.REPLAYED_BYTES_PER_SE
         ([Tail(0, REPLAYED // 2, 0), Tail(1, REPLAYED // 2 + 2, 0)], {1}),
         ([Tail(number, REPLAYED // 2, 0) for number in range(4)], {0, 1}),
         # A snapshot that is large beside what was written waits.
-        ([Tail(0, REPLAYED + 1, 2 * (REPLAYED + 1) // policy.SNAPSHOT_ENTRY_BYTES)], {0}),
-        ([Tail(0, REPLAYED + 1, 3 * REPLAYED // policy.SNAPSHOT_ENTRY_BYTES)], set()),
+        ([Tail(0, REPLAYED + 1, 2 * (REPLAYED + 1))], {0}),
+        ([Tail(0, REPLAYED + 1, 2 * (REPLAYED + 1) + 1)], set()),
         # Where nothing is loaded, the log says how large it may be.
         ([Tail(0, REPLAYED + 1, -1, 4 * REPLAYED)], {0}),
         ([Tail(0, REPLAYED + 1, -1, 5 * REPLAYED)], set()),
@@ -294,7 +294,7 @@ def test_a_number_of_bytes_is_that_of_each_log():
 def test_what_snapshots_leave_is_replayed_in_time(seed):
     draw = random.Random(seed)
     tails = [
-        Tail(number, int(REPLAYED * draw.random() ** 3), draw.randrange(2_000_000))
+        Tail(number, int(REPLAYED * draw.random() ** 3), draw.randrange(72_000_000))
         for number in range(draw.randrange(60))
     ]
     due = policy.snapshots_due(tails, CONFIG)

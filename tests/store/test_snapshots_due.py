@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from offsetlog import MaintenanceConfig
-from offsetlog.maintenance import scheduler
+import random
+from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition
+from offsetlog._native import snapshot as native_snapshot
+from offsetlog.maintenance import policy, scheduler
+from offsetlog.maintenance.policy import Tail
+
+from .expiry_reference import classic_value
 from .test_maintenance import feed, opened, snapshot_offset, until
+from .test_retention import NOW, Log
 
 
 def test_a_snapshot_is_written_where_a_replay_would_take_too_long(path):
@@ -28,3 +38,68 @@ def test_a_snapshot_does_not_wait_for_the_next_inspection(path, monkeypatch):
         until(lambda: store.maintenance.status().counters.get("snapshots", 0) >= 1)
         assert store.maintenance.status().counters.get("rounds", 0) == 0
         assert snapshot_offset(store) > 0
+
+
+def rows(keys: range, turn: int, units: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "group": [f"g{key}" for key in keys],
+            "topic": ["t"] * len(keys),
+            "partition": pa.array([0] * len(keys), pa.int32()),
+            "offset": pa.array([turn] * len(keys), pa.int64()),
+            "metadata": [f"{turn}-{key}-".ljust(units, "m") for key in keys],
+        }
+    )
+
+
+@pytest.mark.parametrize("units", [0, 100, 600, 2000])
+def test_no_more_than_two_bytes_of_snapshots_are_written_for_a_byte_of_log(path, units):
+    config = MaintenanceConfig(snapshot_replay_ms=1)
+    with opened(path, MaintenanceConfig(enabled=False), partitions=1, config=StoreConfig()) as store:
+        store.commit_arrow(rows(range(2000), 0, units))
+        store.snapshot()
+        partition = store._open_core.partition(0)
+        log = written = count = 0
+        for turn in range(1, 200):
+            begin = turn % 4 * 500
+            store.commit_arrow(rows(range(begin, begin + 500), turn, units))
+            tail = Tail(0, *native_snapshot.tail(partition))
+            if policy.snapshots_due([tail], config):
+                store.snapshot()
+                log, written, count = log + tail.bytes, written + snapshot_size(path), count + 1
+            if count == 3:
+                break
+        assert count == 3
+        assert written <= policy.SNAPSHOT_TIMES_MAX * log
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_size_of_a_snapshot_is_known_before(path, seed):
+    draw = random.Random(seed)
+    with opened(path, MaintenanceConfig(enabled=False), partitions=1, config=StoreConfig()) as store:
+        for turn in range(4):
+            begin = draw.randrange(3000)
+            store.commit_arrow(rows(range(begin, begin + draw.randrange(1, 3000)), turn, draw.choice((0, 50, 1000))))
+            # A value of an open transaction is in it, too.
+            store._open_core.commit_transactional(
+                f"g{begin}", {TopicPartition("t", turn): OffsetAndMetadata(1)}, turn, 0
+            )
+            store.snapshot()
+            known = Tail(0, *native_snapshot.tail(store._open_core.partition(0))).snapshot_bytes
+            # A few KB are not of the table; what is free in it need not be in the snapshot.
+            assert snapshot_size(path) - (16 << 10) <= known <= 3 * snapshot_size(path)
+
+
+def snapshot_size(path: Path) -> int:
+    return (path / "__consumer_offsets-0" / native_snapshot.FILE_NAME).stat().st_size
+
+
+def test_records_of_groups_count_with_what_they_take(path):
+    made = Log()
+    for number in range(200):
+        made.record(f"g{number}", 2, classic_value(3, "consumer", NOW, 100))
+    with made.open(path) as store:
+        store.snapshot()
+        size = snapshot_size(path)
+        assert size > 200 * 1000
+        assert Tail(0, *native_snapshot.tail(store._open_core.partition(0))).snapshot_bytes >= size - (16 << 10)
