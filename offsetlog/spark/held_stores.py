@@ -235,7 +235,7 @@ class _HeldStore:
                 self._close_resting()
 
     def _answer(self, request: lock_holder.Request) -> None:
-        if not request.is_waiting():  # who left may have done it otherwise by now
+        if not request.is_waiting():  # it may have done it otherwise by now
             return
         if request.content == lock_holder.RELEASE:
             self._close_resting()

@@ -301,7 +301,7 @@ def test_a_publication_waits_for_a_store_in_use_elsewhere_as_long_as_it_may(tmp_
         with pytest.raises(errors.LockedError, match=f"has had for {seconds} s"):
             publish(tmp_path, 1, [("g", "t", 0, 2)], lockTimeoutSeconds=seconds)
     assert said
-    # Who has left is forgotten.
+    # An asker that has left is forgotten.
     until(lambda: at_work.next(0) is None)
     directory.unlock()
     at_work.close()
