@@ -6,7 +6,8 @@
     │   ├── DuplicateKeyError, ConfigError, PartitionCountError
     │   └── ArgumentTypeError (TypeError)
     ├── StorageError (OSError)                  the machine below
-    │   └── DiskFullError, MissingFileError (FileNotFoundError), LockedError (BlockingIOError)
+    │   ├── DiskFullError, MissingFileError (FileNotFoundError), LockedError (BlockingIOError)
+    │   └── ChangedFileError                    another process replaced a file while it was read
     ├── CapacityError (MemoryError)             no memory, or an index space is full
     ├── CorruptionError                         the bytes
     │   ├── TornTailError, UnsupportedVersionError, LimitError
@@ -52,6 +53,7 @@ class Status(enum.IntEnum):
     DISK_FULL = 12
     NO_SUCH_FILE = 13
     LOCKED = 14
+    CHANGED = 15
     CORRUPT = 20
     TORN = 21
     UNSUPPORTED = 22
@@ -280,6 +282,12 @@ class LockedError(StorageError, BlockingIOError):
         """Returns the same error with what its reader can do about it, in the place of other advice."""
         reason = self.message.partition("; ")[0]
         return LockedError(f"{reason}; {advice}", errno=self.errno, path=self.path)
+
+
+class ChangedFileError(StorageError):
+    """Another process replaced or cut a file while it was read; nothing is damaged, and another try may succeed."""
+
+    status = Status.CHANGED
 
 
 class CapacityError(OffsetLogError, MemoryError):
@@ -641,6 +649,7 @@ STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
     Status.DISK_FULL: DiskFullError,
     Status.NO_SUCH_FILE: MissingFileError,
     Status.LOCKED: LockedError,
+    Status.CHANGED: ChangedFileError,
     Status.CORRUPT: CorruptionError,
     Status.TORN: TornTailError,
     Status.UNSUPPORTED: UnsupportedVersionError,

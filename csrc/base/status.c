@@ -71,6 +71,7 @@ const char *ol_status_name(int status) {
         case OL_DISK_FULL: return "disk full";
         case OL_NO_SUCH_FILE: return "no such file";
         case OL_LOCKED: return "locked";
+        case OL_CHANGED: return "changed";
         case OL_CORRUPT: return "corrupt";
         case OL_TORN: return "torn";
         case OL_UNSUPPORTED: return "unsupported";

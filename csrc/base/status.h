@@ -20,6 +20,7 @@ typedef enum ol_status {
     OL_DISK_FULL = 12,          /* no space (or quota) for the bytes; nothing changed */
     OL_NO_SUCH_FILE = 13,       /* a required file or directory is missing */
     OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
+    OL_CHANGED = 15,            /* a file was replaced or cut while it was read; retriable */
     /* bytes */
     /* bytes below the flushed bound, or of a closed file, have changed since they were written */
     OL_CORRUPT = 20,

@@ -35,6 +35,7 @@ cdef extern from "base/status.h" nogil:
         OL_DISK_FULL
         OL_NO_SUCH_FILE
         OL_LOCKED
+        OL_CHANGED
         OL_CORRUPT
         OL_TORN
         OL_UNSUPPORTED
