@@ -36,6 +36,7 @@ ON_EXECUTORS = {
     "directory.completeness",
     "directory.listing",
     "directory.segments",
+    "directory.surveying",
     "_native.arrow_files",
     "_native.clean_survey",
     "_native.codec",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offsetlog._native import clean_survey, cleaner
+from offsetlog._native import cleaner
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import StopFlag
@@ -25,6 +25,7 @@ from offsetlog.directory import snapshots
 from offsetlog.directory.history_floor import Hold, cutoff_offset, raise_floor, read_floor
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
+from offsetlog.directory.surveying import whole_survey
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.policy import LogFacts, Plan, Segment
@@ -198,28 +199,30 @@ class LogCleaner:
     def survey(self, partition: Partition, *, closes_active: bool) -> CleanShare:
         """Returns what a clean from the beginning of one log would do to its records; changes nothing.
 
-        One pass is made: where the keys do not fit `cleaner_map_bytes` and the table, less is dropped.
+        The log is read again with more memory where its keys do not fit `cleaner_map_bytes` and the table.
 
         Args:
             partition: whose log, loaded.
             closes_active: whether the active segment is closed first, unless a transaction is open.
 
         Raises:
-            StateError, StorageError, CapacityError, CorruptionError.
+            CapacityError: the keys do not fit 1 GiB or more.
+            ChangedFileError: another process changed the log while it was read.
+            StateError, StorageError.
         """
         config, facts = self._config, self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
         # A history that is kept ends the clean before the active segment.
         closes_active = closes_active and facts.limit >= facts.end
         holds = [(*policy.split_pattern(pattern), end) for pattern, end in self._holds(partition)]
-        _, shares = clean_survey.survey(
+        _, shares = whole_survey(
             partition,
+            config.cleaner_map_bytes,
             now_ms=self.clock(),
             closes_active=closes_active,
             end_max=policy.NO_LIMIT if closes_active else measured.uncleanable,
             holds=holds,
             delete_retention_ms=config.delete_retention_ms,
-            map_bytes=config.cleaner_map_bytes,
         )
         counts: list[Any] = [sum(column) for column in zip(*(share[1:] for share in shares), strict=True)]
         return CleanShare(None, *counts)

@@ -334,7 +334,9 @@ class Maintenance:
 
         Raises:
             InvalidArgumentError: there is no such log partition.
-            StateError, StorageError, CapacityError, CorruptionError.
+            CapacityError: its keys do not fit 1 GiB or more.
+            ChangedFileError: another process changed the log while it was read.
+            StateError, StorageError.
         """
         (partition,) = self._chosen([plan.number])
         return self._cleaner.survey(partition, closes_active=plan.action == "roll")
