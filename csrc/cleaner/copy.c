@@ -358,6 +358,12 @@ static bool concerns_group(int status) {
     return ol_clean_is_damage(status) || status == OL_TOO_LARGE || status == OL_INVALID;
 }
 
+/* Pass A found all of it sound: bytes that are not so now are other bytes. */
+static int blame_change(int status, ol_error *error) {
+    if (ol_clean_is_damage(status)) status = error->status = OL_CHANGED;
+    return status;
+}
+
 /* Cleans one group, or as many of its segments as possible.  *count becomes the number of segments
  * that are done; 0: a segment was quarantined, and the caller tries again. */
 static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *before,
@@ -367,8 +373,9 @@ static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *be
     int status = save(report, &run->walk.open, before, error);
     if (status != OL_OK) return status;
     status = copy_group(run, first, *count, &bad, error);
-    /* Pass A has read everything that is surveyed, and what was counted since cannot be undone. */
-    if (OL_LIKELY(!concerns_group(status)) || run->scope.surveyor != NULL) return status;
+    if (OL_LIKELY(!concerns_group(status))) return status;
+    /* What a survey has counted since cannot be undone. */
+    if (run->scope.surveyor != NULL) return blame_change(status, error);
     ol_error damage = *error;
     int restored = restore(report, &run->walk.open, before, error);
     if (restored != OL_OK) return restored;

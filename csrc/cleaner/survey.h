@@ -50,7 +50,8 @@ void ol_clean_survey_free(ol_clean_survey *survey);
  * The report is that of a run with a sink.  Where it is not `complete`, the keys did not fit
  * map_bytes, and the survey is of no use; likewise where it was stopped or truncated.  Damage that
  * a load passes over is passed over here, too, and its segment is reported as quarantined.  Fails
- * as ol_cleaner_run does, and with OL_CORRUPT where a segment changed while it was read. */
+ * as ol_cleaner_run does, and with OL_CHANGED where pass B found other bytes than pass A: another
+ * process replaced or cut the file, and a survey of a new load may succeed. */
 int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
                       ol_clean_survey *survey, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;

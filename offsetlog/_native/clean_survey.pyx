@@ -74,7 +74,7 @@ def survey(Partition partition not None, *, int64_t now_ms, bint closes_active, 
 
     Raises:
         ClosedError, StateError, StorageError, CapacityError.
-        CorruptionError: a segment changed while it was read.
+        ChangedFileError: a segment was replaced or cut while it was read; load the log again.
     """
     cdef ol_clean_options options
     cdef ol_clean_report *report

@@ -5,11 +5,14 @@ Stands below maintenance, since the executors of Spark survey logs as well.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from offsetlog._native.clean_survey import survey
 from offsetlog._native.partition import Partition
-from offsetlog.errors import CapacityError, ChangedFileError
+from offsetlog.directory.segments import segment_base, segments_of
+from offsetlog.errors import CapacityError, ChangedFileError, MissingFileError
 from offsetlog.types import CleanShare
 
 #: Memory for the keys of a cleaner: more than enough for what is there, and some for what was deleted.
@@ -43,7 +46,11 @@ def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[di
     """
     bound = GROWTH_MAX * max(map_bytes, map_bytes_for(partition))
     while True:
-        report, shares = survey(partition, map_bytes=map_bytes, **asked)
+        try:
+            report, shares = survey(partition, map_bytes=map_bytes, **asked)
+        except ChangedFileError as failure:
+            reason = f"another process replaced or cut the log while it was read: {failure.message}"
+            raise ChangedFileError(reason, path=failure.path or partition.path) from failure
         if report["truncated"]:
             raise ChangedFileError("the log was cut while it was read", path=partition.path)
         if report["complete"]:
@@ -51,3 +58,48 @@ def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[di
         if map_bytes >= bound:
             raise CapacityError(f"the keys of the log do not fit {map_bytes} bytes", path=partition.path)
         map_bytes = min(GROWTH * map_bytes, bound)
+
+
+# ---------------------------------------------------------------------------------------- beside another process's work
+
+
+class FileState(NamedTuple):
+    """A segment's file at one moment.
+
+    Attributes:
+        base_offset: of the segment.
+        size: bytes.
+        identity: what changes when another file takes its place: inode (0 where there is none), modification in ns.
+    """
+
+    base_offset: int
+    size: int
+    identity: tuple[int, int]
+
+
+def states_of(directory: Path) -> list[FileState]:
+    """Returns the segments of a partition directory as they are now.
+
+    Raises:
+        MissingFileError: the directory is not there, or a file went meanwhile.
+        StorageError: it cannot be read.
+    """
+    found = []
+    for segment in segments_of(directory):
+        try:
+            info = segment.stat()
+        except FileNotFoundError as failure:
+            raise MissingFileError("the segment went while it was listed", path=segment) from failure
+        found.append(FileState(segment_base(segment), info.st_size, (info.st_ino, info.st_mtime_ns)))
+    return found
+
+
+def are_replaced(before: Sequence[FileState], after: Sequence[FileState]) -> bool:
+    """Tells whether another file took the place of one, or one was cut or went: not whether the log grew."""
+    now = {each.base_offset: each for each in after}
+    if not before:
+        return False
+    *closed, last = before
+    found = now.get(last.base_offset)
+    is_same = found is not None and found.identity[0] == last.identity[0] and found.size >= last.size
+    return not is_same or any(now.get(each.base_offset) != each for each in closed)

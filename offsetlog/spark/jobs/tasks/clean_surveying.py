@@ -5,19 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offsetlog._native.clean_survey import survey
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
-from offsetlog.errors import CapacityError, CorruptionError, MissingFileError
-from offsetlog.spark.scan.files import Files, attempts
+from offsetlog.directory.surveying import FileState, are_replaced, map_bytes_for, whole_survey
+from offsetlog.errors import ChangedFileError, CorruptionError, MissingFileError
+from offsetlog.spark.scan.files import Files, attempts, list_segments
 from offsetlog.types import CleanShare
-
-#: Memory for the keys of a cleaner: more than enough for what is there, and some for what was deleted.
-MAP_BYTES = 64 << 20
-BYTES_PER_KEY = 48
-#: How often the log is read with twice the memory.
-DOUBLINGS = 4
 
 #: One row for each group of a log partition, as Spark declares it; the facts of the partition stand in each of them.
 COLUMNS = {
@@ -76,42 +70,47 @@ class CleanSurveying:
         return [(*facts, *share) for share in shares]
 
     def _survey(self, number: int, directory: str) -> tuple[dict[str, Any], list[CleanShare]]:
+        files = Files(self.arrow)
         for left in attempts():
+            before = _states_of(files, directory)
             try:
-                return self._survey_once(number, directory)
-            except MissingFileError:
+                report, shares, damage = self._survey_once(files, number, directory)
+            except (MissingFileError, ChangedFileError):
                 # Taken by a cleaner since it was listed; the log is whole again with the new list.
                 if left == 0:
                     raise
-        raise AssertionError("the loop returns or raises")
+                continue
+            if damage is None:
+                return report, shares
+            if not are_replaced(before, _states_of(files, directory)):
+                if not self.permissive:
+                    raise damage
+                return report, shares
+        raise ChangedFileError("its segments are replaced faster than they can be read", path=directory) from damage
 
-    def _survey_once(self, number: int, directory: str) -> tuple[dict[str, Any], list[CleanShare]]:
-        partition = Partition(
-            directory, max(number, 0), Files(self.arrow).native, Decompressor(), StoreConfig(), writable=False
-        )
+    def _survey_once(
+        self, files: Files, number: int, directory: str
+    ) -> tuple[dict[str, Any], list[CleanShare], Exception | None]:
+        """Surveys the log as it is now; returns the first damage, too."""
+        partition = Partition(directory, max(number, 0), files.native, Decompressor(), StoreConfig(), writable=False)
         try:
             partition.load()
             damage = _damage(partition)
-            if damage is None or self.permissive:
-                report, shares = _whole_survey(partition, self.roll, self.now_ms)
-                damage = report["quarantine"][0][1] if report["quarantined"] else damage
-            if damage is not None and not self.permissive:
-                raise damage
-            return report, shares
+            report, shares = whole_survey(
+                partition, map_bytes_for(partition), now_ms=self.now_ms, closes_active=self.roll
+            )
+            if damage is None and report["quarantined"]:
+                damage = report["quarantine"][0][1]
+            return report, shares, damage
         finally:
             partition.abandon()
+
+
+def _states_of(files: Files, directory: str) -> list[FileState]:
+    return [FileState(each.base_offset, each.size, each.identity) for each in list_segments(files, directory)]
 
 
 def _damage(partition: Partition) -> Exception | None:
     damages = (each for each in partition.problems() if isinstance(each, CorruptionError))
     found: Exception | None = next(damages, partition.recovery["corruption"])
     return found
-
-
-def _whole_survey(partition: Partition, roll: bool, now_ms: int) -> tuple[dict[str, Any], list[CleanShare]]:
-    map_bytes = MAP_BYTES + BYTES_PER_KEY * partition.count()
-    for doublings in range(DOUBLINGS + 1):
-        report, shares = survey(partition, now_ms=now_ms, closes_active=roll, map_bytes=map_bytes << doublings)
-        if report["complete"]:
-            return report, shares
-    raise CapacityError(f"the keys of the log do not fit {map_bytes << DOUBLINGS} bytes", path=partition.path)
