@@ -166,6 +166,18 @@ class CleanShare(NamedTuple):
     freed_bytes: float = 0.0
 
 
+class CleanSurvey(NamedTuple):
+    """What a clean of one log would do.
+
+    Attributes:
+        share: the records of all groups.
+        quarantine: the segments that it would leave as they are, since something in them is damaged; the first of them.
+    """
+
+    share: CleanShare
+    quarantine: tuple[QuarantinedSegment, ...] = ()
+
+
 class CleaningReport(NamedTuple):
     """What one cleaning of one log did; counts are of records unless they say otherwise.
 

@@ -19,8 +19,9 @@ from offsetlog.cli.text import escape
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import TOPIC
 from offsetlog.directory.reading import age_text
-from offsetlog.errors import OffsetLogError
-from offsetlog.types import CleaningReport, CleanShare
+from offsetlog.directory.surveying import FileState, are_replaced, states_of
+from offsetlog.errors import ChangedFileError, MissingFileError, OffsetLogError
+from offsetlog.types import CleaningReport, CleanSurvey
 
 if TYPE_CHECKING:
     from offsetlog.maintenance.policy import Plan, StuckTransaction
@@ -49,12 +50,18 @@ Exit codes: 0 done, 1 something is damaged or failed, or it was refused, 2 could
 """
 
 
+#: How often a dry run reads a log whose files a writer replaces.
+TRIES = 5
 #: Of more groups a warning gives only the number.
 NAMED_MAX = 5
 
 
 def _ratio_text(ratio: float) -> str:
     return f"{ratio:.0%}"
+
+
+def _bytes_or_none(size: int | None) -> str:
+    return "-" if size is None else bytes_text(size)
 
 
 def _seconds_text(seconds: float) -> str:
@@ -83,7 +90,7 @@ PLAN_COLUMNS = [
     Column("cleanable_bytes", "can be cleaned", bytes_text, right=True),
     Column("ratio", "dirty", _ratio_text, right=True, rank=1),
     Column("live_bytes", "live, about", bytes_text, right=True, rank=1),
-    Column("freed_bytes", "freed", bytes_text, right=True),
+    Column("freed_bytes", "freed", _bytes_or_none, right=True),
     Column("freed_records", "records freed", right=True),
     Column("superseded", right=True, rank=1),
     Column("aborted", right=True, rank=2),
@@ -96,19 +103,24 @@ GOES = ("superseded", "aborted", "expired_tombstones", "expired_markers", "keyle
 ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean", "again": "clean once more"}
 
 
-def _plan_row(plan: Plan, share: CleanShare) -> dict[str, Any]:
-    fields, goes = plan._asdict(), {name: getattr(share, name) for name in GOES}
+def _plan_row(plan: Plan, survey: CleanSurvey | None) -> dict[str, Any]:
+    fields = plan._asdict()
+    share = None if survey is None else survey.share
+    goes = {name: None if share is None else getattr(share, name) for name in GOES}
+    damaged = () if survey is None else survey.quarantine
+    left = f"; {count_text(len(damaged), 'damaged segment')} would be left as it is" if damaged else ""
     return {
         "log_partition": plan.number,
         "action": ACTIONS[plan.action],
         **{name: fields[name] for name in ("size", "clean_bytes", "cleanable_bytes")},
         "ratio": round(plan.ratio, 4),
         **{name: fields[name] for name in ("live_bytes", "first_dirty", "uncleanable")},
-        "records": share.records,
-        "freed_records": sum(goes.values()),
-        "freed_bytes": round(share.freed_bytes),
+        "records": None if share is None else share.records,
+        "freed_records": None if share is None else sum(getattr(share, name) for name in GOES),
+        "freed_bytes": None if share is None else round(share.freed_bytes),
         **goes,
-        "reason": plan.reason,
+        "damaged": [segment._asdict() for segment in damaged],
+        "reason": plan.reason + left,
     }
 
 
@@ -240,19 +252,42 @@ def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None
     return Effect(f"drop the past of {named}, so that nothing before can be brought back", [], [], str)
 
 
-def _survey(store: offsetlog.OffsetStore, plan: Plan) -> CleanShare:
-    return CleanShare(None) if plan.action == "none" else store.maintenance.survey(plan)
+def _states_in(path: Path) -> dict[Path, list[FileState]]:
+    return {directory: states_of(directory) for directory in sorted(path.glob(f"{TOPIC}-*")) if directory.is_dir()}
 
 
-def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
-             again: bool, output: Output, wide: bool) -> int:  # fmt: skip
+def _planned(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
+             again: bool) -> list[dict[str, Any]]:  # fmt: skip
+    """Returns the rows of a dry run.
+
+    Raises:
+        ChangedFileError, MissingFileError: a writer replaced files meanwhile; what was found is of no use.
+    """
+    before = _states_in(path)
     with offsetlog.open(
         path, partitions, read_only=True, maintenance=settings, _by_partition=True
     ) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
+        surveys = [None if plan.action == "none" else store.maintenance.survey(plan) for plan in plans]
+        is_damaged = store.problems() or any(survey is not None and survey.quarantine for survey in surveys)
+        if is_damaged:
+            after = _states_in(path)
+            if any(are_replaced(states, after.get(directory, [])) for directory, states in before.items()):
+                raise ChangedFileError("its segments are replaced faster than they can be read", path=path)
         _lost_past(store, plans)
-        rows = (_plan_row(plan, _survey(store, plan)) for plan in plans)
-        output.rows(PLAN_COLUMNS, rows, "there is no log partition yet", wide=wide)
+    return [_plan_row(plan, survey) for plan, survey in zip(plans, surveys, strict=True)]
+
+
+def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
+             again: bool, output: Output, wide: bool) -> int:  # fmt: skip
+    for left in reversed(range(TRIES)):
+        try:
+            rows = _planned(path, partitions, numbers, settings, ratio, again)
+            break
+        except (ChangedFileError, MissingFileError):
+            if left == 0:
+                raise
+    output.rows(PLAN_COLUMNS, rows, "there is no log partition yet", wide=wide)
     return 0
 
 

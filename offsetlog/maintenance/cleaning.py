@@ -29,7 +29,7 @@ from offsetlog.directory.surveying import whole_survey
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.policy import LogFacts, Plan, Segment
-from offsetlog.types import CleaningReport, CleanShare, QuarantinedSegment
+from offsetlog.types import CleaningReport, CleanShare, CleanSurvey, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
@@ -196,7 +196,7 @@ class LogCleaner:
         limit = self._history_end(partition, self._config.min_history_ms)
         return floors.unheld(self._config.min_history, limit)
 
-    def survey(self, partition: Partition, *, closes_active: bool) -> CleanShare:
+    def survey(self, partition: Partition, *, closes_active: bool) -> CleanSurvey:
         """Returns what a clean from the beginning of one log would do to its records; changes nothing.
 
         The log is read again with more memory where its keys do not fit `cleaner_map_bytes` and the table.
@@ -215,7 +215,7 @@ class LogCleaner:
         # A history that is kept ends the clean before the active segment.
         closes_active = closes_active and facts.limit >= facts.end
         holds = [(*policy.split_pattern(pattern), end) for pattern, end in self._holds(partition)]
-        _, shares = whole_survey(
+        report, shares = whole_survey(
             partition,
             config.cleaner_map_bytes,
             now_ms=self.clock(),
@@ -225,7 +225,7 @@ class LogCleaner:
             delete_retention_ms=config.delete_retention_ms,
         )
         counts: list[Any] = [sum(column) for column in zip(*(share[1:] for share in shares), strict=True)]
-        return CleanShare(None, *counts)
+        return CleanSurvey(CleanShare(None, *counts), quarantined(report))
 
     # ------------------------------------------------------------------------------------- cleaning
 

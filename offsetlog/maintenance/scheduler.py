@@ -41,7 +41,7 @@ from offsetlog.maintenance.status import (
     MaintenanceStatus,
     Work,
 )
-from offsetlog.types import CleaningReport, CleanShare
+from offsetlog.types import CleaningReport, CleanSurvey
 
 #: The longest sleep between two checks of the clock, in milliseconds; a lock cannot be waited for
 #: much longer.
@@ -329,7 +329,7 @@ class Maintenance:
             self._asked(partition, roll, ratio, again) for partition in self._chosen(partitions)
         ]
 
-    def survey(self, plan: Plan) -> CleanShare:
+    def survey(self, plan: Plan) -> CleanSurvey:
         """Returns what a clean from the beginning would do to the records of a plan's log, and does nothing.
 
         Raises:

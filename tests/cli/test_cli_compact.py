@@ -17,8 +17,9 @@ pytest.importorskip("typer")
 from test_cli_read import DATA, GROUPS, call, on_terminal, process
 
 import offsetlog
-from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
+from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition, errors
 from offsetlog.directory.log_directory import CLEAN_MARKER, CLEANER_POINTS
+from offsetlog.maintenance.scheduler import Maintenance
 
 TXN = DATA / "txn" / "log"
 
@@ -115,6 +116,78 @@ def test_a_dry_run_changes_nothing_and_takes_no_lock(data, capsys):
         assert (row["records"], row["superseded"]) == (done["records_read"], done["superseded"])
         assert row["freed_records"] == done["records_read"] - done["records_kept"] + done["markers_dropped"]
         assert row["freed_bytes"] == done["bytes_before"] - done["bytes_after"]
+
+
+def test_a_dry_run_counts_nothing_of_a_log_that_is_left_alone(data, capsys):
+    assert call(capsys, "compact", data)[0] == 0
+    code, out, err = call(capsys, "compact", data, "--dry-run", "--format=json")
+    assert (code, err) == (0, "")
+    for row in map(json.loads, out.splitlines()):
+        assert row["action"] == "leave"
+        assert [row[name] for name in ("records", "superseded", "freed_records", "freed_bytes")] == [None] * 4
+    code, out, _ = call(capsys, "compact", data, "--dry-run")
+    heading, first = (line.split("\t") for line in out.splitlines()[:2])
+    assert first[heading.index("freed")] == first[heading.index("records freed")] == "-"
+
+
+def damage_one(data: Path) -> Path:
+    segment = max(data.rglob("*.log"), key=lambda path: (len(list(path.parent.glob("*.log"))), -int(path.stem)))
+    content = bytearray(segment.read_bytes())
+    content[100] ^= 0x55
+    segment.write_bytes(content)
+    return segment
+
+
+@pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
+def test_a_dry_run_says_which_segments_a_clean_would_leave(data, capsys):
+    segment = damage_one(data)
+    out = call(capsys, "compact", data, "--dry-run", "--format=json")[1]
+    rows = [json.loads(line) for line in out.splitlines()]
+    (row,) = [row for row in rows if row["damaged"]]
+    assert [each["path"] for each in row["damaged"]] == [str(segment)]
+    assert row["reason"].endswith("; 1 damaged segment would be left as it is")
+
+
+def test_a_dry_run_of_a_log_that_is_cleaned_meanwhile_reads_it_again(data, capsys, monkeypatch):
+    plans, turns = Maintenance.plans, []
+
+    def cleaned_after_it_was_loaded(self, *arguments, **asked):
+        turns.append(1)
+        if len(turns) == 1:
+            with offsetlog.open(data, maintenance=MaintenanceConfig(enabled=False)) as store:
+                monkeypatch.setattr(Maintenance, "plans", plans)
+                store.compact()
+                monkeypatch.setattr(Maintenance, "plans", cleaned_after_it_was_loaded)
+        return plans(self, *arguments, **asked)
+
+    monkeypatch.setattr(Maintenance, "plans", cleaned_after_it_was_loaded)
+    code, out, err = call(capsys, "compact", data, "--dry-run", "--again", "--format=json")
+    assert (code, err) == (0, "")
+    assert not any(json.loads(line)["damaged"] for line in out.splitlines())
+
+
+def test_a_dry_run_tries_again_where_a_file_was_replaced(data, capsys, monkeypatch):
+    survey, failures = Maintenance.survey, [errors.ChangedFileError("replaced"), errors.MissingFileError("gone")]
+
+    def changed(self, plan):
+        if failures:
+            raise failures.pop()
+        return survey(self, plan)
+
+    monkeypatch.setattr(Maintenance, "survey", changed)
+    code, out, err = call(capsys, "compact", data, "--dry-run", "--format=json")
+    assert (code, err, failures) == (0, "", [])
+    assert all(json.loads(line)["freed_records"] > 0 for line in out.splitlines())
+
+
+def test_a_dry_run_gives_up_on_a_log_that_never_rests(data, capsys, monkeypatch):
+    def changed(self, plan):
+        raise errors.ChangedFileError("another process replaced it", path=data)
+
+    monkeypatch.setattr(Maintenance, "survey", changed)
+    code, out, err = call(capsys, "compact", data, "--dry-run")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "another process replaced it" in err
 
 
 def test_only_some_logs(data, capsys):

@@ -24,7 +24,7 @@ def test_a_survey_takes_the_memory_that_the_keys_need(path):
     delete_many(path)
     with offsetlog.open(path, read_only=True, maintenance=SMALL_MAP) as store:
         (plan,) = store.maintenance.plans()
-        share = store.maintenance.survey(plan)
+        share = store.maintenance.survey(plan).share
     assert (share.records, share.superseded) == (3000, 1500)
     with offsetlog.open(path, maintenance=SMALL_MAP) as store:
         (report,) = store.compact()
