@@ -14,6 +14,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.partition import Partition
+from offsetlog.directory.log_directory import MANIFEST
 from offsetlog.directory.surveying import whole_survey
 from offsetlog.spark.jobs.tasks.clean_surveying import CleanSurveying
 from offsetlog.spark.scan.files import Files
@@ -21,6 +22,7 @@ from offsetlog.spark.scan.files import Files
 from .test_source_damage import Handler
 
 BY_HAND = MaintenanceConfig(enabled=False)
+FLUSHED = "offsetlog.flushed"
 
 
 @pytest.fixture
@@ -95,3 +97,17 @@ def test_damage_is_reported_beside_a_writer(log: Path) -> None:
         surveyed(log)
     assert caught.value.path == str(damaged)
     assert surveyed(log, permissive=True)
+
+
+@pytest.mark.parametrize("names", [[FLUSHED], [MANIFEST], [FLUSHED, MANIFEST]], ids=str)
+def test_a_missing_witness_is_no_damage(log: Path, names: list[str]) -> None:
+    whole = surveyed(log)
+    for name in names:
+        (partition_of(log) / name).unlink()
+    assert surveyed(log) == whole
+
+
+def test_a_loss_that_a_witness_shows_is_damage(log: Path) -> None:
+    sorted(partition_of(log).glob("*.log"))[1].unlink()
+    with pytest.raises(errors.DataLossError):
+        surveyed(log)

@@ -8,6 +8,7 @@ from typing import Any
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
+from offsetlog.directory.completeness import is_witness_missing
 from offsetlog.directory.surveying import FileState, are_replaced, map_bytes_for, whole_survey
 from offsetlog.errors import ChangedFileError, CorruptionError, MissingFileError
 from offsetlog.spark.scan.files import Files, attempts, list_segments
@@ -111,6 +112,8 @@ def _states_of(files: Files, directory: str) -> list[FileState]:
 
 
 def _damage(partition: Partition) -> Exception | None:
-    damages = (each for each in partition.problems() if isinstance(each, CorruptionError))
+    """Returns the first damage or loss; the driver warned of a witness that is missing, as every job does."""
+    corruptions = (each for each in partition.problems() if isinstance(each, CorruptionError))
+    damages = (each for each in corruptions if not is_witness_missing(each))
     found: Exception | None = next(damages, partition.recovery["corruption"])
     return found
