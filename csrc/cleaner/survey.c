@@ -21,7 +21,7 @@ typedef struct entry {
 typedef struct seen_record {
     ol_slice key;
     uint32_t weight;
-    bool is_pending;            /* a value of a transaction that is open now */
+    int64_t producer_id;        /* of the transaction that this is a value in; -1: of none */
 } seen_record;
 
 struct ol_clean_surveyor {
@@ -31,8 +31,6 @@ struct ol_clean_surveyor {
     size_t entry_count;
     size_t entry_capacity;
     size_t taken;               /* of the entries: their batches are counted */
-    ol_pending_producer *open;
-    size_t open_count;
     int64_t segment_base;       /* the segment counted last; -1 none */
 };
 
@@ -74,17 +72,6 @@ static int share_of(ol_clean_survey *survey, ol_slice group, uint32_t *share, ol
 
 /* ------------------------------------------------------------------------------------ a record */
 
-static bool is_open(const ol_clean_surveyor *surveyor, const ol_batch *batch) {
-    if (!ol_clean_is_pending(batch)) return false;
-    for (size_t i = 0; i < surveyor->open_count; i++) {
-        const ol_pending_producer *open = &surveyor->open[i];
-        if (open->producer_id == batch->producer_id) {
-            return batch->base_offset >= open->first_log_offset;
-        }
-    }
-    return false;
-}
-
 static uint32_t weight_of(const ol_batch *batch, const ol_record *record) {
     uint64_t timestamp_delta = (uint64_t)record->timestamp - (uint64_t)batch->base_timestamp;
     size_t size = record->key.size + record->value.size + record->headers.size;
@@ -102,23 +89,31 @@ void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch
     surveyor->rows[row] = (seen_record){
         .key = record->key,
         .weight = weight_of(batch, record),
-        .is_pending = record->value.data != NULL && is_open(surveyor, batch),
+        .producer_id = ol_clean_is_pending(batch) ? batch->producer_id : -1,
     };
+}
+
+/* Whether the table, or the producer's open transaction, has this very value. */
+static bool is_position(const ol_state *state, const ol_clean_row *row, const ol_clean_name *name,
+                        int64_t producer_id) {
+    ol_position_value value;
+    ol_pair_name pair = ol_table_name(state->table, name->group,
+                                      ol_table_group_hash(state->table, name->group), name->topic);
+    if (ol_table_get(state->table, &pair, name->partition, &value) &&
+        value.log_offset == row->offset) {
+        return true;
+    }
+    return producer_id >= 0 &&
+           ol_pending_get(state->pending, producer_id, &pair, name->partition, &value) &&
+           value.log_offset == row->offset;
 }
 
 /* Whether the state has this very record. */
 static bool is_in_state(const ol_state *state, const ol_clean_row *row, const ol_clean_name *name,
-                        ol_slice key) {
-    if (row->flags & OL_CLEAN_POSITION) {
-        ol_position_value value;
-        ol_pair_name pair = ol_table_name(state->table, name->group,
-                                          ol_table_group_hash(state->table, name->group),
-                                          name->topic);
-        return ol_table_get(state->table, &pair, name->partition, &value) &&
-               value.log_offset == row->offset;
-    }
+                        const seen_record *seen) {
+    if (row->flags & OL_CLEAN_POSITION) return is_position(state, row, name, seen->producer_id);
     ol_group_record record;
-    return ol_group_records_get(state->group_records, key, &record) &&
+    return ol_group_records_get(state->group_records, seen->key, &record) &&
            record.log_offset == row->offset;
 }
 
@@ -128,9 +123,8 @@ static bool is_live(const ol_state *state, const ol_clean_rows *rows, size_t i,
                     const seen_record *seen, bool is_known) {
     const ol_clean_row *row = &rows->row[i];
     if (row->flags & (OL_CLEAN_TOMBSTONE | OL_CLEAN_KEYLESS)) return false;
-    if (seen->is_pending) return true;
     if (!is_known) return rows->outcome[i] <= OL_CLEAN_STAYS_AND_BEGINS;
-    return is_in_state(state, row, &rows->name[i], seen->key);
+    return is_in_state(state, row, &rows->name[i], seen);
 }
 
 static ol_slice group_of(const ol_clean_rows *rows, size_t i, ol_slice bytes, bool *is_known) {
@@ -373,26 +367,7 @@ static int take_nothing(void *context, const ol_batch *batch, ol_error *error) {
     return OL_OK;
 }
 
-static int find_open(ol_clean_surveyor *surveyor, ol_partition *partition, ol_error *error) {
-    const ol_state *state;
-    ol_pending_producer producer;
-    int status = ol_partition_lock_applied(partition, &state, error);
-    if (status != OL_OK) return status;
-    size_t count = 0;
-    while (ol_pending_producer_at(state->pending, count, &producer)) count++;
-    surveyor->open = malloc((count + 1) * sizeof *surveyor->open);
-    for (size_t i = 0; surveyor->open != NULL && i < count; i++) {
-        (void)ol_pending_producer_at(state->pending, i, &surveyor->open[i]);
-    }
-    ol_partition_unlock_state(partition);
-    surveyor->open_count = count;
-    return surveyor->open != NULL ? OL_OK
-                                  : ol_fail(error, OL_NO_MEMORY,
-                                            "no memory for %zu open transactions", count);
-}
-
-static int prepare(ol_clean_surveyor *surveyor, ol_partition *partition, ol_error *error) {
-    ol_clean_survey *survey = surveyor->survey;
+static int prepare(ol_clean_survey *survey, ol_error *error) {
     int status = make_room_for_shares(survey, 1, error);
     if (status != OL_OK) return status;
     survey->shares[0] = (ol_clean_share){0};
@@ -401,7 +376,7 @@ static int prepare(ol_clean_surveyor *surveyor, ol_partition *partition, ol_erro
     ol_key_hasher secrets;
     ol_key_hasher_init(&secrets, 0);
     survey->names.seed = secrets.keys[0];
-    return find_open(surveyor, partition, error);
+    return OL_OK;
 }
 
 int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
@@ -412,7 +387,7 @@ int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, 
     if (surveyor == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a survey");
     surveyor->survey = survey;
     surveyor->segment_base = -1;
-    int status = prepare(surveyor, partition, error);
+    int status = prepare(survey, error);
     const ol_log *log = ol_partition_log(partition);
     const ol_clean_sink sink = {
         .take = take_nothing,
@@ -425,7 +400,6 @@ int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, 
     if (status == OL_OK) {
         status = ol_clean_partition(partition, &own, surveyor, report, error);
     }
-    free(surveyor->open);
     free(surveyor->entries);
     free(surveyor);
     return status;

@@ -147,6 +147,9 @@ def verdicts(records: DataFrame, bounds: DataFrame, now_ms: int) -> DataFrame:
     supersedes = ~is_marker & fn.col("key").isNotNull() & ~is_aborted & ~is_pending
     latest = fn.max(fn.when(supersedes & fn.col("_below") & ~fn.col("_undecided"), fn.col("log_offset"))).over(slot)
     latest_now = fn.max(fn.when(supersedes, fn.col("log_offset"))).over(slot)
+    # A value of an open transaction is live until its producer replaces it, or a tombstone erases it.
+    replaced = fn.max(fn.when(is_pending, fn.col("log_offset"))).over(Window.partitionBy(*_SLOT, "producer_id"))
+    erased = fn.max(fn.when(is_tombstone, fn.col("log_offset"))).over(slot)
     fate = (
         fn.when(is_marker, "marker")
         .when(~fn.col("_below") | fn.col("_undecided"), fn.when(is_tombstone, "tombstone").otherwise("live"))
@@ -163,10 +166,13 @@ def verdicts(records: DataFrame, bounds: DataFrame, now_ms: int) -> DataFrame:
         | is_aborted
         | is_tombstone
         | (~is_pending & (fn.col("_latest_now") > fn.col("log_offset")))
+        | (is_pending & (fn.greatest("_replaced", "_erased") > fn.col("log_offset")))
     )
     judged = (
         rows.withColumn("_latest", latest)
         .withColumn("_latest_now", latest_now)
+        .withColumn("_replaced", replaced)
+        .withColumn("_erased", erased)
         .withColumn("fate", fate)
         .withColumn("is_dead", fn.coalesce(dead, fn.lit(False)))
     )

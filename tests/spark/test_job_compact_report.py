@@ -170,6 +170,8 @@ def test_sql_comes_to_the_same(spark, tmp_path, roll):
         feed(store, 6, 250)
         open_one = store.transaction("group-2", 300)
         open_one.commit(dict.fromkeys(KEYS, 7))
+        open_one.commit(dict.fromkeys(KEYS[:3], 8))
+        store.delete("group-2", KEYS[2:4])
         feed(store, 7, 50)
         records = frame(spark, record_rows(tmp_path), RECORDS)
         expected = sql.compact_report(records, roll=roll, active=active_bases(spark, tmp_path))

@@ -168,7 +168,36 @@ OL_TEST(groups_have_their_records) {
     commit_pending(partition, 8, "a", "t", 0, 51);
     (void)survey_log(partition, true, OL_CLEAN_MAP_BYTES_DEFAULT, &survey);
     OL_CHECK_INT(total(&survey).superseded, 0);
+    /* The later value of a transaction replaced its earlier one. */
+    OL_CHECK_INT(share_of(&survey, "a")->live_records, 2);
+    ol_clean_survey_free(&survey);
+    close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(values_of_open_transactions_are_live_until_replaced_or_erased) {
+    ol_partition *partition = small_partition();
+    ol_clean_survey survey = {0};
+    commit_pending(partition, 7, "a", "t", 0, 1);
+    commit_pending(partition, 8, "a", "t", 0, 2);
+    commit_pending(partition, 8, "b", "t", 0, 3);
+    for (int active = 0; active < 2; active++) {
+        (void)survey_log(partition, active == 1, OL_CLEAN_MAP_BYTES_DEFAULT, &survey);
+        OL_CHECK_INT(share_of(&survey, "a")->live_records, 2);
+        OL_CHECK_INT(share_of(&survey, "b")->live_records, 1);
+    }
+    /* A plain value does not end them, a tombstone does. */
+    commit_one(partition, "a", "t", 0, 4);
+    commit_pending(partition, 8, "b", "t", 0, 5);
+    delete_one(partition, "b", "t", 0);
+    (void)survey_log(partition, true, OL_CLEAN_MAP_BYTES_DEFAULT, &survey);
     OL_CHECK_INT(share_of(&survey, "a")->live_records, 3);
+    OL_CHECK_INT(share_of(&survey, "b")->live_records, 0);
+    end_transaction(partition, 7, OL_CONTROL_ABORT);
+    end_transaction(partition, 8, OL_CONTROL_COMMIT);
+    (void)survey_log(partition, true, OL_CLEAN_MAP_BYTES_DEFAULT, &survey);
+    OL_CHECK_INT(share_of(&survey, "a")->live_records, 1);
+    OL_CHECK_INT(total(&survey).live_records, 1 + 2);
     ol_clean_survey_free(&survey);
     close_partition(partition);
     remove_fixture();
