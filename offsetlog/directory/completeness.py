@@ -74,7 +74,7 @@ class BeyondEnd:
 
 
 def beyond_ends(
-    checkpoints: Mapping[str, Checkpoint], ends: Mapping[int, LogEnd], *, is_clean: bool
+    checkpoints: Mapping[str, Checkpoint], ends: Mapping[int, LogEnd], *, is_clean: bool, topic: str = TOPIC
 ) -> list[BeyondEnd]:
     """Returns the entries of checkpoints that say more than the logs have.
 
@@ -82,11 +82,12 @@ def beyond_ends(
         checkpoints: by name.
         ends: by log partition; entries of others are left out.
         is_clean: whether the marker of a clean stop is there.
+        topic: whose log partitions these are.
     """
     found = []
     for name, entries in checkpoints.items():
-        for (topic, number), offset in sorted(entries.items()):
-            end = ends.get(number) if topic == TOPIC else None
+        for (name_of_topic, number), offset in sorted(entries.items()):
+            end = ends.get(number) if name_of_topic == topic else None
             if end is not None and offset > end.offset:
                 is_of_crash = name == HIGH_WATERMARKS and not is_clean and end.has_tail
                 found.append(BeyondEnd(name, number, offset, end, is_of_crash))

@@ -79,6 +79,7 @@ def _ends(
     logs: list[str] | None,
     *,
     permissive: bool,
+    problems: list[str],
 ) -> DataFrame:
     from offsetlog.spark.jobs import lag, lag_ends
 
@@ -87,7 +88,7 @@ def _ends(
     if bootstrap is not None:
         keys = lag.keys(spark, path, partitions=log_partitions, permissive=permissive)
         return lag_ends.of_broker(spark, keys, _client_config(bootstrap, kafka))
-    return lag_ends.of_directories(spark, logs or [])
+    return lag_ends.of_directories(spark, logs or [], permissive=permissive, problems=problems)
 
 
 def command(
@@ -145,8 +146,10 @@ def command(
         from offsetlog.spark.jobs.completeness import mark, problems_of
         from offsetlog.spark.jobs.session import write_tables
 
-        problems = problems_of(spark, path, permissive=permissive, partitions=log_partitions)
-        known = _ends(spark, path, log_partitions, ends, bootstrap, kafka, logs, permissive=permissive)
+        problems = [*problems_of(spark, path, permissive=permissive, partitions=log_partitions)]
+        known = _ends(
+            spark, path, log_partitions, ends, bootstrap, kafka, logs, permissive=permissive, problems=problems
+        )
         table = job.run(
             spark, path, known, partitions=log_partitions, times=times, step_ms=step_ms, permissive=permissive
         )

@@ -16,14 +16,25 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from offsetlog._native.files import FileSystem, parse_directory_name, parse_offset_checkpoint
-from offsetlog._native.scan import skim
+from offsetlog._native.scan import next_batch, skim
+from offsetlog.directory.completeness import LogEnd, beyond_ends
+from offsetlog.directory.log_directory import (
+    CLEAN_MARKER,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Checkpoint,
+)
 from offsetlog.directory.segments import segment_base, segments_of
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
+    DataLossError,
     InvalidArgumentError,
     MissingFileError,
+    OffsetLogError,
     StorageError,
+    TornTailError,
 )
 from offsetlog.spark.jobs.places import local_path
 
@@ -37,7 +48,8 @@ SCHEMA = pa.schema(
     ]
 )
 _NEEDED = ["topic", "partition", "log_end_offset"]
-_LOG_STARTS = "log-start-offset-checkpoint"
+#: How often a directory is looked at in which something seems to be lost.
+LOOKS = 3
 
 
 def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
@@ -149,40 +161,122 @@ def of_broker(
 # ---------------------------------------------------------------------------------------------------------- directories
 
 
-def _ends_of(segments: tuple[Path, ...]) -> tuple[int, int]:
-    """Returns the first offset of a partition's oldest segment, and the end of its newest."""
-    first, last = segment_base(segments[0]), segment_base(segments[-1])
-    return first, max(last, skim(segments[-1]).next_offset)
+def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
+    """Returns where a log ends by its newest segment, and the first damage in it that is no unfinished tail."""
+    position, offset, damage = 0, segment_base(segment), None
+    while True:
+        found = skim(segment, position=position)
+        if found.damage is not None:
+            # A writer may have filled the place since it was read.
+            offset = max(offset, found.next_offset)
+            found = skim(segment, position=found.position)
+        position, offset = found.position, max(offset, found.next_offset)
+        if found.damage is None:
+            return LogEnd(offset), damage
+        follows = next_batch(segment, position, offset)
+        if follows is None:
+            is_tail = isinstance(found.damage, TornTailError) or not any(_length_at(segment, position))
+            return LogEnd(offset, has_tail=True), damage if is_tail else damage or found.damage
+        damage, position = damage or found.damage, follows
 
 
-def of_directories(spark: SparkSession, directories: Iterable[str | os.PathLike[str]]) -> DataFrame:
+def _length_at(segment: Path, position: int) -> bytes:
+    """Returns the length of a batch, which is written last."""
+    with segment.open("rb") as file:
+        file.seek(position + 8)
+        return file.read(4)
+
+
+class _Directory:
+    """A log directory of a broker, its checkpoints as they were before its logs were listed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_clean = (path / CLEAN_MARKER).exists()
+        self._fs = FileSystem()
+        self._starts = self._checkpoint(LOG_STARTS)
+        self._reached = {name: self._checkpoint(name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS)}
+
+    def _checkpoint(self, name: str) -> Checkpoint:
+        try:
+            return parse_offset_checkpoint(self._fs.read_file(self.path / name))
+        except (MissingFileError, CorruptionError):
+            return {}
+
+    def logs(self) -> list[tuple[str, int, Path]]:
+        """Returns topic, partition and directory of each log."""
+        found = []
+        for name in sorted(self._fs.list(self.path)):
+            parsed = parse_directory_name(name)
+            if parsed is not None and parsed[2] == 0 and (self.path / name).is_dir():
+                found.append((parsed[0], parsed[1], self.path / name))
+        return found
+
+    def ends(self, topic: str, partition: int, directory: Path) -> tuple[tuple[int, int] | None, OffsetLogError | None]:
+        """Returns the first offset of a log and its end, None without a segment; and why the end may be wrong."""
+        segments = segments_of(directory)
+        if not segments:
+            return None, None
+        end, damage = _end_of(segments[-1])
+        start = max(segment_base(segments[0]), self._starts.get((topic, partition), 0))
+        for each in beyond_ends(self._reached, {partition: end}, is_clean=self.is_clean, topic=topic):
+            if damage is None and not each.is_of_crash:
+                damage = DataLossError(
+                    f"the log of {topic}-{partition} ends at {end.offset}, and {each.name} says {each.offset}",
+                    path=directory,
+                    lost_from=end.offset,
+                    lost_below=each.offset,
+                )
+        return (start, end.offset), damage
+
+
+def _ends_in(path: Path) -> list[tuple[str, int, int, int, OffsetLogError | None]]:
+    """Returns topic, partition, first offset, end and what is wrong with it, of each log in a directory."""
+    found: list[tuple[str, int, int, int, OffsetLogError | None]] = []
+    for _ in range(LOOKS):
+        # Beside a broker a checkpoint and a log may be of two moments; a loss is one at each look.
+        directory, found = _Directory(path), []
+        for topic, partition, place in directory.logs():
+            ends, damage = directory.ends(topic, partition, place)
+            if ends is not None:
+                found.append((topic, partition, *ends, damage))
+        if not any(damage is not None for *_, damage in found):
+            break
+    return found
+
+
+def of_directories(
+    spark: SparkSession,
+    directories: Iterable[str | os.PathLike[str]],
+    *,
+    permissive: bool = False,
+    problems: list[str] | None = None,
+) -> DataFrame:
     """Returns the ends of all partitions that lie in brokers' log directories, from the headers of the newest segments.
 
     Read on the driver, which must see the directories; a broker may be writing to them.  Where several directories hold
     a partition, as those of replicas, the highest end counts for `lag`.
 
+    Args:
+        spark: the session.
+        directories: of brokers, on this machine.
+        permissive: takes the end of a log that lost its end, or is damaged, as it is.
+        problems: gets a line for each of these.
+
     Raises:
         MissingFileError: a directory is not there.
-        StorageError, CorruptionError: it cannot be read.
+        DataLossError: a log ends below what its recovery point or high watermark says, and `permissive` is not set.
+        StorageError, CorruptionError: a log cannot be read.
     """
     # One time for all of them: of replicas the highest end counts, and not that of the directory seen last.
-    fs, rows, now = FileSystem(), [], time.time_ns() // 1_000_000
+    rows, now = [], time.time_ns() // 1_000_000
     for directory in (local_path(each, "log directory of a broker") for each in directories):
         if not directory.is_dir():
             raise MissingFileError("there is no such directory", path=directory)
-        try:
-            starts = parse_offset_checkpoint(fs.read_file(directory / _LOG_STARTS))
-        except (MissingFileError, CorruptionError):
-            starts = {}
-        for name in sorted(fs.list(directory)):
-            parsed = parse_directory_name(name)
-            if parsed is None or parsed[2] != 0 or not (directory / name).is_dir():
-                continue
-            segments = segments_of(directory / name)
-            if not segments:
-                continue
-            first, end = _ends_of(segments)
-            start = max(first, starts.get((parsed[0], parsed[1]), 0))
-            row = (parsed[0], parsed[1], start, end, now)
-            rows.append(dict(zip(SCHEMA.names, row, strict=True)))
+        for *row, damage in _ends_in(directory):
+            if damage is not None and not permissive:
+                raise damage
+            if damage is not None and problems is not None:
+                problems.append(str(damage))
+            rows.append(dict(zip(SCHEMA.names, [*row, now], strict=True)))
     return _frame(spark, rows)
