@@ -33,6 +33,7 @@ from offsetlog.directory.witnesses import Witness, Witnesses
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, PossibleLossError
 
 _SIDECAR = "offsetlog.flushed"
+_OF_CRASH = ", with bytes after it that are no batch: a crash, or a copy that was not finished"
 _TAIL = re.compile(rb"^tail (\d{1,19}) (\d{1,19}) (\d{1,19})$", re.MULTILINE)
 
 
@@ -58,7 +59,8 @@ class BeyondEnd:
         number: of the log partition.
         offset: what it says.
         end: of the log.
-        is_of_crash: whether a crash explains it, which left an unfinished tail.
+        is_of_crash: whether a crash explains it, or a copy that was not finished: the log ends within a batch. What
+            is missing is missing all the same.
     """
 
     name: str
@@ -70,7 +72,8 @@ class BeyondEnd:
     @property
     def reason(self) -> str:
         """What is wrong, in one sentence."""
-        return f"it says {self.offset}, the log ends at {self.end.offset}"
+        cause = _OF_CRASH if self.is_of_crash else ""
+        return f"it says {self.offset}, the log ends at {self.end.offset}{cause}"
 
 
 def beyond_ends(
@@ -201,20 +204,23 @@ class Completeness:
             found += self._beyond_end(number, end, found)
         return found
 
-    def _beyond_end(self, number: int, end: LogEnd, found: list[CorruptionError]) -> list[DataLossError]:
+    def _beyond_end(self, number: int, end: LogEnd, found: list[CorruptionError]) -> list[CorruptionError]:
         said = {name: {(TOPIC, number): self.witnesses.offset_in(name, number)} for name in CHECKPOINTS}
         told = any(each.lost_from is not None and each.lost_from >= end.offset for each in found)
-        return [
-            DataLossError(
-                f"the log ends at {end.offset}, and {each.name} says {each.offset}",
+        beyond = [] if told else beyond_ends(said, {number: end}, is_clean=self.is_clean)
+        # One of them is named: the surest.
+        losses: list[CorruptionError] = [
+            (PossibleLossError if each.is_of_crash else DataLossError)(
+                f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, and {each.name} says "
+                f"{each.offset}",
                 path=self.directory.path / each.name,
                 log_partition=number,
                 lost_from=end.offset,
                 lost_below=each.offset,
             )
-            for each in beyond_ends(said, {number: end}, is_clean=self.is_clean)
-            if not each.is_of_crash and not told
-        ][:1]
+            for each in sorted(beyond, key=lambda each: each.is_of_crash)
+        ]
+        return losses[:1]
 
     def _is_as_closed(self, number: int, segments: Mapping[int, int], end: int) -> bool:
         """Tells whether the files are those of a clean close, as the manifest lists them: then nothing is missing.

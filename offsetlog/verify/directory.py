@@ -8,6 +8,7 @@ cleaner would leave, and the snapshot with the log after it.
 
 The traces of a crash are no damage: an unfinished tail, indexes that recovery makes again and
 checkpoints that were not written are notes.  The directory of a running broker looks the same.
+A checkpoint that says more than its log has is a problem, whatever the log ends with.
 """
 
 from __future__ import annotations
@@ -143,8 +144,7 @@ class DirectoryCheck:
         if number is None:
             return Around(self.is_clean)
         recovery_point, cleaned_to = (
-            self.checkpoints[name].get((TOPIC, number), -1)
-            for name in (RECOVERY_POINTS, CLEANER_POINTS)
+            self.checkpoints[name].get((TOPIC, number), -1) for name in (RECOVERY_POINTS, CLEANER_POINTS)
         )
         return Around(self.is_clean, recovery_point, cleaned_to, self.witnesses.of(number))
 
@@ -159,9 +159,7 @@ class DirectoryCheck:
                 kind = "properties" if path.name == PROPERTIES else "checkpoint"
                 self.place.problem(kind, failure.message, path)
 
-    def check_checkpoints(
-        self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()
-    ) -> None:
+    def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()) -> None:
         """Compares the checkpoints with where the logs of partitions end: a log that lost its end is shorter.
 
         Args:
@@ -173,12 +171,8 @@ class DirectoryCheck:
                 self._report_beyond(each)
 
     def _report_beyond(self, each: BeyondEnd) -> None:
-        place, path = Place(self.report, each.number), self.directory.path / each.name
-        if each.is_of_crash:
-            reason = f"{each.reason} behind which a crash left an unfinished tail"
-            place.note("checkpoint", reason, path, None, each.offset)
-        else:
-            place.problem("checkpoint", each.reason, path, None, each.offset)
+        path = self.directory.path / each.name
+        Place(self.report, each.number).problem("checkpoint", each.reason, path, None, each.offset)
 
     def check_topic_ids(self, checks: list[PartitionCheck]) -> None:
         """Compares the topic ids of the partitions with each other."""
@@ -262,9 +256,7 @@ def verify(
             report(finding)
 
     files = find_partitions(path)
-    is_log_directory = not (
-        len(files) == 1 and (files[0].directory is None or files[0].directory == path.absolute())
-    )
+    is_log_directory = not (len(files) == 1 and (files[0].directory is None or files[0].directory == path.absolute()))
     above = path.absolute() if is_log_directory else path.absolute().parent
     directory = DirectoryCheck(above, fs, add if is_log_directory else lambda _: None)
     numbers = [each.number for each in files if each.number is not None]
@@ -278,9 +270,7 @@ def verify(
         found.add(check.replay)
         found.ways += check.ways.ways
         if count is not None and each.number is not None and count > 0:
-            check_places(
-                check.place, check.replay, each.number, count, each.directory or each.segments[0]
-            )
+            check_places(check.place, check.replay, each.number, count, each.directory or each.segments[0])
     if is_log_directory:
         directory.check_witnesses(numbers)
         ends = {each.files.number: LogEnd(each.end, each.tail is not None) for each in checks}

@@ -14,15 +14,28 @@ from conformance.scenarios import SCENARIOS, Scenario
 import offsetlog
 from offsetlog import errors
 from offsetlog._native.files import FileSystem
-from offsetlog.directory.log_directory import RECOVERY_POINTS, TOPIC, LogDirectory
+from offsetlog.directory.log_directory import CLEAN_MARKER, HIGH_WATERMARKS, RECOVERY_POINTS, TOPIC, LogDirectory
+from offsetlog.spark.jobs.repartition import check_ends
 from offsetlog.spark.scan import completeness
 from offsetlog.spark.scan.files import Files
 from offsetlog.spark.scan.options import VIEWS, parse
 from offsetlog.spark.scan.plan import open_source
 from offsetlog.spark.scan.stream import make_stream_reader
+from offsetlog.verify.directory import verify
 from tests.depth import by_depth, first_seed
 
-from .missing_parts import FAULTS, HIT, OFF, SMALL, build, directory_of, fill, lose_half_of_the_end, segments_of
+from .missing_parts import (
+    FAULTS,
+    HIT,
+    OFF,
+    SMALL,
+    batch_ends,
+    build,
+    directory_of,
+    fill,
+    lose_half_of_the_end,
+    segments_of,
+)
 from .reading import Row, rows_of
 
 # The second tier: every loss in every view.
@@ -176,8 +189,14 @@ def test_a_stream_asks_as_it_starts(whole, tmp_path, fault: Callable[[Path], Non
     assert not any(type(each).__name__ == "StreamProblems" for each in reader.partitions(start, end))
 
 
-#: Without the one that was killed before it wrote a checkpoint, which says 0 of every log.
-CHECKPOINTED = [each for each in SCENARIOS if each.name != "kafka-4.3.0/torn"]
+def reached_of(log: Path) -> dict[int, int]:
+    """The log partitions of which a recovery point says more than 0."""
+    entries = LogDirectory(log, FileSystem()).read_checkpoint(RECOVERY_POINTS)
+    return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC and offset > 0}
+
+
+#: Without those that were killed before they wrote a checkpoint, which says 0 of every log.
+CHECKPOINTED = [each for each in SCENARIOS if reached_of(each.log)]
 
 
 @pytest.mark.parametrize("scenario", CHECKPOINTED, ids=lambda each: each.name)
@@ -185,14 +204,71 @@ def test_a_directory_of_a_broker_that_lost_something(scenario: Scenario, tmp_pat
     """It has no manifest: its checkpoints speak."""
     log = Path(shutil.copytree(scenario.log, tmp_path / "data"))
     assert losses_of(log) == []
-    reached = LogDirectory(log, FileSystem()).read_checkpoint(RECOVERY_POINTS)
-    number = next(number for (topic, number), offset in reached.items() if topic == TOPIC and offset > 0)
+    number, reached = next(iter(reached_of(log).items()))
     last = sorted((log / f"{TOPIC}-{number}").glob("*.log"))[-1]
     last.write_bytes(b"")
-    if int(last.stem) < reached[TOPIC, number]:
+    if int(last.stem) < reached:
         with pytest.raises(errors.DataLossError, match="checkpoint says") as refused:
             rows_of(log, view="offsets")
         assert refused.value.log_partition == number
     shutil.rmtree(log / f"{TOPIC}-{number}")
     with pytest.raises(errors.DataLossError, match="the directory of the log partition is missing"):
         rows_of(log, view="offsets")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_a_directory_of_a_broker_that_was_killed_is_whole(scenario: Scenario, tmp_path: Path):
+    """Without the marker of a clean stop, and with a tail that is no batch, nothing is missing."""
+    log = Path(shutil.copytree(scenario.log, tmp_path / "data"))
+    (log / CLEAN_MARKER).unlink(missing_ok=True)
+    assert losses_of(log) == []
+    for directory in log.glob(f"{TOPIC}-*"):
+        with sorted(directory.glob("*.log"))[-1].open("ab") as file:
+            file.write(bytes(40))
+    assert losses_of(log) == []
+    assert not verify(log).problems
+
+
+def test_an_end_within_a_batch_below_the_high_watermark_is_no_whole_log(tmp_path: Path):
+    """The copy of a running broker's directory that was not finished, or what a crash of its machine left."""
+    [scenario] = [each for each in SCENARIOS if each.name == "kafka-4.3.0/groups"]
+    log = Path(shutil.copytree(scenario.log, tmp_path / "data"))
+    (log / CLEAN_MARKER).unlink(missing_ok=True)
+    (log / RECOVERY_POINTS).unlink()
+    segment = max(log.glob(f"{TOPIC}-*/*.log"), key=lambda each: each.stat().st_size)
+    number = int(segment.parent.name.rpartition("-")[2])
+    before = len(rows_of(log, view="records", partitions=number))
+    ends = batch_ends(segment)
+    content = segment.read_bytes()
+    for left in (ends[len(ends) // 4] + 20, ends[-2] + 20):
+        segment.write_bytes(content[:left])
+        for view in VIEWS:
+            with pytest.raises(errors.PossibleLossError, match=f"and {HIGH_WATERMARKS} says") as refused:
+                rows_of(log, view=view)
+            assert refused.value.log_partition == number
+        rows = rows_of(log, view="records", partitions=number, mode="permissive")
+        problems = [row["problem"] for row in rows if row["problem"] is not None]
+        assert [text.partition(":")[0] for text in problems] == ["PossibleLossError"]
+        assert len(rows) - 1 < before
+        # So does what `verify` and `repartition` ask.
+        [problem] = verify(log).problems
+        assert (problem.kind, problem.log_partition) == ("checkpoint", number)
+        with pytest.raises(errors.CorruptionError, match="nothing was written"):
+            check_ends([problem])
+
+
+def test_a_crash_of_our_own_store_leaves_a_whole_log(whole, tmp_path: Path):
+    """What is torn lies above the recovery point and the high watermark."""
+    log = Path(shutil.copytree(whole["killed"], tmp_path / "data"))
+    with segments_of(log)[-1].open("ab") as file:
+        file.write(bytes(range(40)))
+    assert losses_of(log) == []
+    assert rows_of(log, view="offsets") == rows_of(whole["killed"], view="offsets")
+    with offsetlog.open(log, config=SMALL, maintenance=OFF) as store:
+        fill(store, 300, 20)
+    (log / CLEAN_MARKER).unlink()
+    last = segments_of(log)[-1]
+    with last.open("ab") as file:
+        file.write(bytes(range(40)))
+    assert losses_of(log) == []
+    assert not verify(log).problems
