@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from offsetlog import errors
 from offsetlog.cli.app import application
+from offsetlog.cli.spark.session import own_failures
 from offsetlog.spark.jobs import completeness, lag, repartition
+from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.snapshot import NOTE
 
 from .missing_parts import FAULTS, build, lose_half_of_the_end, remove_a_middle, remove_the_directory, segments_of
@@ -28,6 +30,7 @@ GONE_ON = sorted(
     | {(job, fault) for job in ("snapshot", "repartition") for fault in _DIFFERENT},
     key=lambda pair: (pair[0], pair[1].__name__),
 )
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -157,3 +160,35 @@ def test_views_of_a_pipeline_refuse_as_well(spark, whole, tmp_path):
         assert reader.option("mode", "permissive").load(str(log)).where("problem is not null").count() == 1
     with pytest.raises(Exception, match="DataLossError"):
         lag.keys(spark, log)
+
+
+def test_a_state_that_the_log_cannot_tell_is_reported(spark, whole, tmp_path):
+    """It is no problem of the records, which are all there: they are those that a cleaner left."""
+    log = build(tmp_path / "data", "cleaned")
+    at = json.dumps({"0": 60, "1": 60})
+    assert isinstance(run("snapshot", log, tmp_path / "out", "--at", at).exception, errors.HistoryError)
+    done = run("snapshot", log, tmp_path / "out", "--at", at, "--permissive")
+    assert done.return_value == 1, done.output
+    told = json.loads((tmp_path / "out" / NOTE).read_text())["incomplete"]
+    assert [text.partition(": HistoryError")[0] for text in told] == ["log partition 0"]
+    done = run("diff", log, whole, "--at", at, "--permissive", "--output", tmp_path / "changes")
+    assert done.return_value == 1, done.output
+    assert done.stderr.count("incomplete: ") == 1
+    [text] = json.loads((tmp_path / "changes" / completeness.MARK).read_text())["incomplete"]
+    assert text.startswith(f"{log}: log partition 0: HistoryError: ")
+
+
+def test_a_problem_that_nobody_reports_ends_the_job(spark, whole, tmp_path):
+    """As a file that cannot be read any more after the log was read for its problems."""
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    reported = completeness.problems_of(spark, log, "offsets", permissive=True)
+    assert reported == ()
+    lose_half_of_the_end(log)
+    with pytest.raises(errors.DataLossError, match="run it again"), own_failures():
+        read_view(spark, log, "offsets", permissive=True, reported=reported).collect()
+    reported = completeness.problems_of(spark, log, "offsets", permissive=True)
+    kept = read_view(spark, log, "offsets", permissive=True, reported=reported)
+    assert kept.count() == read_view(spark, log, "offsets", permissive=True).count() > 0
+    # A diff names the log first.
+    kept = read_view(spark, log, "offsets", permissive=True, reported=[f"{log}: {each}" for each in reported])
+    assert kept.count() > 0

@@ -101,9 +101,9 @@ def command(
         from offsetlog.spark.jobs import diff
         from offsetlog.spark.jobs.completeness import mark
 
-        moments = {"before_at": first, "after_at": second}
-        problems = diff.problems(spark, path, other, permissive=permissive, **moments)
-        changes = diff.run(spark, path, other, group=group, permissive=permissive, **moments)
+        asked = {"before_at": first, "after_at": second, "group": group}
+        problems = diff.problems(spark, path, other, permissive=permissive, **asked)
+        changes = diff.run(spark, path, other, permissive=permissive, reported=problems, **asked)
         if output is not None:
             changes.write.mode("overwrite" if overwrite else "errorifexists").parquet(output)
             mark(spark, output, path, problems)

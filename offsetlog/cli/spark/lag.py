@@ -143,22 +143,31 @@ def command(
         check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import lag as job
-        from offsetlog.spark.jobs.completeness import mark, problems_of
+        from offsetlog.spark.jobs.completeness import mark
         from offsetlog.spark.jobs.session import write_tables
 
-        problems = [*problems_of(spark, path, permissive=permissive, partitions=log_partitions)]
+        is_over_time = times is not None or step_ms is not None
+        problems = [
+            *job.problems(spark, path, partitions=log_partitions, is_over_time=is_over_time, permissive=permissive)
+        ]
         known = _ends(
             spark, path, log_partitions, ends, bootstrap, kafka, logs, permissive=permissive, problems=problems
         )
         table = job.run(
-            spark, path, known, partitions=log_partitions, times=times, step_ms=step_ms, permissive=permissive
+            spark,
+            path,
+            known,
+            partitions=log_partitions,
+            times=times,
+            step_ms=step_ms,
+            permissive=permissive,
+            reported=problems,
         )
         if output_directory is not None:
             write_tables({"lag": table}, output_directory, overwrite=overwrite)
             mark(spark, output_directory, path, problems)
             # What was written is not computed again.
             table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
-        is_over_time = "time" in table.columns
         order = ["time", "group", "topic"] if is_over_time else ["group", "topic"]
         rows = (row.asDict() for row in job.by_topic(table).orderBy(*order).toLocalIterator())
         columns = TIME_COLUMNS if is_over_time else COLUMNS

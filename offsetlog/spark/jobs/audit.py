@@ -10,7 +10,7 @@ Times are in milliseconds since 1970, null where records carry none; positions a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -77,7 +77,12 @@ class Audit:
 
 
 def read(
-    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    partitions: str | None = None,
+    permissive: bool = False,
+    reported: Sequence[str] | None = None,
 ) -> DataFrame:
     """Returns what an audit needs of the view "records" of a directory.
 
@@ -86,9 +91,11 @@ def read(
         path: a log directory.
         partitions: log partitions, as "0,3-5"; None for all.
         permissive: as of `read_view`.
+        reported: likewise.
     """
     given = {"partitions": partitions, "columns": ",".join(RECORD_COLUMNS)}
-    return read_view(spark, path, "records", permissive=permissive, **given).select(*RECORD_COLUMNS)
+    found = read_view(spark, path, "records", permissive=permissive, reported=reported, **given)
+    return found.select(*RECORD_COLUMNS)
 
 
 def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
@@ -610,8 +617,9 @@ def run(
         CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
         InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then.
     """
-    incomplete = problems_of(spark, path, permissive=permissive, partitions=partitions)
-    records = read(spark, path, partitions=partitions, permissive=permissive)
+    given = {"partitions": partitions, "columns": ",".join(RECORD_COLUMNS)}
+    incomplete = problems_of(spark, path, "records", permissive=permissive, **given)
+    records = read(spark, path, partitions=partitions, permissive=permissive, reported=incomplete)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
     # One time that is far off, as of a clock in microseconds, must not put all others into one bucket.
     shown = fn.least("at", fn.lit(LAST_MS))

@@ -146,6 +146,6 @@ def run(
 
     A log that is not whole is a CorruptionError, too; with `permissive` the report says what is missing.
     """
-    incomplete = problems_of(spark, path, permissive=permissive, partitions=partitions)
+    incomplete = problems_of(spark, path, "records", permissive=permissive, partitions=partitions)
     surveyed = surveys(spark, path, partitions=partitions, roll=roll, now_ms=now_ms, permissive=permissive)
     return CompactReport(partitions_of(surveyed), groups_of(surveyed), incomplete)

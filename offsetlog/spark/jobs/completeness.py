@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from offsetlog.spark.jobs.session import view_of
+from offsetlog.spark.jobs.session import PROBLEMS_MAX, view_of
 from offsetlog.spark.location import shown
 from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.options import parse
@@ -18,14 +18,12 @@ from offsetlog.spark.session_settings import hadoop_settings_of
 
 #: Beside tables that were made of a log that was not whole; what begins so is no data to Spark.
 MARK = "_incomplete.json"
-#: How many problems are named; a log that is damaged everywhere has as many as batches.
-PROBLEMS_MAX = 1000
 
 
 def problems_of(
-    spark: SparkSession, path: str | os.PathLike[str], *, permissive: bool, **options: object
+    spark: SparkSession, path: str | os.PathLike[str], view: str, *, permissive: bool, **options: object
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in a log; without `permissive` nothing may be missing.
+    """Returns what is missing or damaged in a log, as a view shows it; without `permissive` nothing may be missing.
 
     With `permissive` the log is read once for it, and at most PROBLEMS_MAX problems are named.  Without, damage is an
     error of the job that reads.
@@ -33,8 +31,10 @@ def problems_of(
     Args:
         spark: the session.
         path: the log directory.
+        view: the one that the job reads, with the same options: each has problems of its own, as a state that the log
+            cannot tell any more.
         permissive: whether the job goes on.
-        options: of the source, `partitions` and `at`; None leaves one out.
+        options: of the source; None leaves one out.
 
     Raises:
         DataLossError, PossibleLossError, CorruptionError: something is missing, and `permissive` is not set.
@@ -42,10 +42,10 @@ def problems_of(
     """
     given = {name: str(value) for name, value in options.items() if value is not None}
     if not permissive:
-        read = parse({"path": os.fspath(path), "view": "offsets", **given, **hadoop_settings_of(spark)})
+        read = parse({"path": os.fspath(path), "view": view, **given, **hadoop_settings_of(spark)})
         ask(open_on_driver(read), read)
         return ()
-    found = view_of(spark, path, "records", mode="permissive", columns="log_partition", **given)
+    found = view_of(spark, path, view, **{"mode": "permissive", "columns": "log_partition", **given})
     rows = found.where("problem is not null").limit(PROBLEMS_MAX).collect()
     told = sorted((row["log_partition"], row["problem"]) for row in rows)
     return tuple(text if number < 0 else f"log partition {number}: {text}" for number, text in told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -62,6 +63,7 @@ def run(
     after_at: str | None = None,
     group: str | None = None,
     permissive: bool = False,
+    reported: Sequence[str] | None = None,
 ) -> DataFrame:
     """Returns what changed between two directories, or between two moments of one; see `changes`.
 
@@ -73,10 +75,13 @@ def run(
         after_at: likewise.
         group: only this group.
         permissive: goes on where something is missing or damaged; `problems` says what is.
+        reported: what `problems` returned; anything else that is missing or damaged is an error then.
     """
     other = before if after is None else after
-    first = read_view(spark, before, "offsets", permissive=permissive, at=before_at, group=group)
-    second = read_view(spark, other, "offsets", permissive=permissive, at=after_at, group=group)
+    first, second = (
+        read_view(spark, path, "offsets", permissive=permissive, reported=reported, at=at, group=group)
+        for path, at in ((before, before_at), (other, after_at))
+    )
     return changes(first, second)
 
 
@@ -87,11 +92,13 @@ def problems(
     *,
     before_at: str | None = None,
     after_at: str | None = None,
+    group: str | None = None,
     permissive: bool,
 ) -> tuple[str, ...]:
     """Returns what is missing or damaged in what `run` compares; raises as `completeness.problems_of`."""
-    first = problems_of(spark, before, permissive=permissive, at=before_at)
-    second = problems_of(spark, before if after is None else after, permissive=permissive, at=after_at)
+    other = before if after is None else after
+    first = problems_of(spark, before, "offsets", permissive=permissive, at=before_at, group=group)
+    second = problems_of(spark, other, "offsets", permissive=permissive, at=after_at, group=group)
     if after is None:
         return tuple(dict.fromkeys([*first, *second]))
     return (*(f"{os.fspath(before)}: {each}" for each in first), *(f"{os.fspath(after)}: {each}" for each in second))

@@ -7,12 +7,14 @@ are known; `lag_ends` has several ways to get them.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, commit_records, with_effects
 from offsetlog.spark.jobs.session import read_view
 
@@ -26,11 +28,29 @@ _TOPIC_PARTITION = ["topic", "partition"]
 
 
 def read(
-    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    partitions: str | None = None,
+    permissive: bool = False,
+    reported: Sequence[str] | None = None,
 ) -> DataFrame:
     """Returns what `committed_at` needs of the view "records" of a directory."""
     given = {"partitions": partitions, "columns": ",".join(COLUMNS)}
-    return read_view(spark, path, "records", permissive=permissive, **given).select(*COLUMNS)
+    return read_view(spark, path, "records", permissive=permissive, reported=reported, **given).select(*COLUMNS)
+
+
+def problems(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    partitions: str | None = None,
+    is_over_time: bool,
+    permissive: bool,
+) -> tuple[str, ...]:
+    """Returns what is missing or damaged in what `run` reads; raises as `completeness.problems_of`."""
+    view, columns = ("records", ",".join(COLUMNS)) if is_over_time else ("offsets", None)
+    return problems_of(spark, path, view, permissive=permissive, partitions=partitions, columns=columns)
 
 
 # ------------------------------------------------------------------------------------------------------------ how far
@@ -264,6 +284,7 @@ def run(
     times: list[int] | None = None,
     step_ms: int | None = None,
     permissive: bool = False,
+    reported: Sequence[str] | None = None,
 ) -> DataFrame:
     """Returns the lag of everything that is committed in a directory: now, or over time.
 
@@ -274,14 +295,16 @@ def run(
         partitions: log partitions, as "0,3-5"; None for all.
         times: at these, in ms since 1970.
         step_ms: or at the multiples of this, from the first sample of an end to the last.
-        permissive: goes on where something is missing or damaged; `completeness.problems_of` says what is.
+        permissive: goes on where something is missing or damaged; `problems` says what is.
+        reported: what `problems` returned; anything else that is missing or damaged is an error then.
 
     Raises:
         InvalidArgumentError: lag over time is asked for, and no sample carries a time; a time lies in the future, by
             this machine's clock and by the samples'.
     """
     if times is None and step_ms is None:
-        return lag(read_view(spark, path, "offsets", permissive=permissive, partitions=partitions), ends)
+        offsets = read_view(spark, path, "offsets", permissive=permissive, reported=reported, partitions=partitions)
+        return lag(offsets, ends)
     (span,) = _ends(ends).agg(fn.min("timestamp").alias("first"), fn.max("timestamp").alias("last")).collect()
     if span["first"] is None:
         raise InvalidArgumentError("over time the ends of logs are needed with their timestamps")
@@ -291,9 +314,8 @@ def run(
             raise future_error("at", time)
     if step_ms is not None:
         asked += every(span["first"], span["last"], step_ms)
-    return lag_over_time(
-        read(spark, path, partitions=partitions, permissive=permissive), ends, moments(spark, asked)
-    )
+    records = read(spark, path, partitions=partitions, permissive=permissive, reported=reported)
+    return lag_over_time(records, ends, moments(spark, asked))
 
 
 def keys(

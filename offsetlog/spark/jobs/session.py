@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_replaceable
@@ -17,6 +18,9 @@ from offsetlog.spark.source import register
 
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
+
+#: How many problems are named; a log that is damaged everywhere has as many as batches.
+PROBLEMS_MAX = 1000
 
 #: The module that a local session's Python workers are forked from.
 WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
@@ -99,7 +103,13 @@ def _check_worker_python(master: str, settings: Mapping[str, str]) -> None:
 
 
 def read_view(
-    spark: SparkSession, path: str | os.PathLike[str], view: str, *, permissive: bool = False, **options: object
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    view: str,
+    *,
+    permissive: bool = False,
+    reported: Sequence[str] | None = None,
+    **options: object,
 ) -> DataFrame:
     """Returns a view of a log directory.
 
@@ -108,12 +118,36 @@ def read_view(
         path: the directory, as executors reach it.
         view: "commits", "history", "offsets", "groups", "records" or "batches".
         permissive: whether what is missing or damaged is passed over (`completeness.problems_of` says what is).
+        reported: with `permissive`, the problems that the caller reports; another one ends the query. None for any.
         options: of the source; None leaves one out.
     """
     if not permissive:
         return view_of(spark, path, view, **options)
     found = view_of(spark, path, view, mode="permissive", **options)
-    return found.where("problem is null").drop("problem")
+    is_right = fn.col("problem").isNull()
+    if reported is not None and len(reported) < PROBLEMS_MAX:
+        is_right = fn.when(is_right, True).when(_is_among(reported), False).otherwise(_unreported())
+    return found.where(is_right).drop("problem")
+
+
+def _is_among(reported: Sequence[str]) -> Column:
+    if not reported:
+        return fn.lit(False)
+    # What is reported names the log partition first.
+    texts = fn.array(*[fn.lit(each) for each in reported])
+    return fn.exists(texts, lambda text: text.endswith(fn.col("problem")))
+
+
+def _unreported() -> Column:
+    # In the form of an error of a worker, so that a command gives the error itself.
+    text = fn.concat(
+        fn.lit("\noffsetlog.errors."),
+        fn.col("problem"),
+        fn.lit(
+            "; it was not there when the log was read for its problems, which the result would not name: run it again"
+        ),
+    )
+    return fn.raise_error(text).cast("boolean")
 
 
 def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:

@@ -176,8 +176,8 @@ def run(
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
         check_writable(spark, target)
-    incomplete = problems_of(spark, path, permissive=permissive, at=at)
-    offsets = _arranged(read_view(spark, path, "offsets", permissive=permissive, at=at))
+    incomplete = problems_of(spark, path, "offsets", permissive=permissive, at=at)
+    offsets = _arranged(read_view(spark, path, "offsets", permissive=permissive, reported=incomplete, at=at))
     _WRITERS[table_format](offsets, target, "overwrite" if overwrite else "errorifexists")
     if table_format == "iceberg":
         table = spark.table(target)
