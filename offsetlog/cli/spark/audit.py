@@ -140,8 +140,7 @@ def command(
     }
     with spark_for("audit", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import audit as job
-        from offsetlog.spark.jobs.completeness import mark
-        from offsetlog.spark.jobs.session import write_tables
+        from offsetlog.spark.jobs.completeness import write_marked
 
         audit = job.run(
             spark, path, partitions=log_partitions, stall_ms=stall_ms, until=until_ms, permissive=permissive
@@ -151,8 +150,7 @@ def command(
         counts = {name: tables[name].count() for name in FINDINGS if name in tables}
         _print(Output(form), job.covered(audit, totals.asDict()), totals.asDict(), counts)
         if output_directory is not None:
-            write_tables(tables, output_directory, overwrite=overwrite)
-            mark(spark, output_directory, path, audit.incomplete)
+            write_marked(spark, tables, output_directory, path=path, problems=audit.incomplete, overwrite=overwrite)
         if report is not None:
             _write_report(audit, path, report, {**options, "offsetlog": _version()}, rows)
             complain(f"the report is {report}")

@@ -74,8 +74,7 @@ def command(
         check_paths(path, output_directory, overwrite)
     with spark_for("compact-report", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import compact_report as job
-        from offsetlog.spark.jobs.completeness import mark
-        from offsetlog.spark.jobs.session import write_tables
+        from offsetlog.spark.jobs.completeness import write_marked
 
         report = job.run(spark, path, partitions=log_partitions, roll=roll, permissive=permissive)
         if groups:
@@ -85,6 +84,6 @@ def command(
         rows = (row.asDict() for row in table.toLocalIterator())
         Output(form).rows(columns, rows, "there is no record in it", wide=wide)
         if output_directory is not None:
-            write_tables(report.tables(), output_directory, overwrite=overwrite)
-            mark(spark, output_directory, path, report.incomplete)
+            found, problems = report.tables(), report.incomplete
+            write_marked(spark, found, output_directory, path=path, problems=problems, overwrite=overwrite)
     return report_incomplete(report.incomplete)

@@ -99,14 +99,13 @@ def command(
         check_target(output, *logs, overwrite=overwrite)
     with spark_for("diff", master, driver_memory, settings, output) as spark:
         from offsetlog.spark.jobs import diff
-        from offsetlog.spark.jobs.completeness import mark
+        from offsetlog.spark.jobs.completeness import write_marked_table
 
         asked = {"before_at": first, "after_at": second, "group": group}
         problems = diff.problems(spark, path, other, permissive=permissive, **asked)
         changes = diff.run(spark, path, other, permissive=permissive, reported=problems, **asked)
         if output is not None:
-            changes.write.mode("overwrite" if overwrite else "errorifexists").parquet(output)
-            mark(spark, output, path, problems)
+            write_marked_table(spark, changes, output, path=path, problems=problems, overwrite=overwrite)
             return report_incomplete(problems) or (0 if spark.read.parquet(output).isEmpty() else DIFFERENT)
         rows = (row.asDict() for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
         printed = Output(form)

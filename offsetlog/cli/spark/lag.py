@@ -143,8 +143,7 @@ def command(
         check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings, output_directory) as spark:
         from offsetlog.spark.jobs import lag as job
-        from offsetlog.spark.jobs.completeness import mark
-        from offsetlog.spark.jobs.session import write_tables
+        from offsetlog.spark.jobs.completeness import write_marked
 
         is_over_time = times is not None or step_ms is not None
         problems = [
@@ -164,8 +163,8 @@ def command(
             reported=problems,
         )
         if output_directory is not None:
-            write_tables({"lag": table}, output_directory, overwrite=overwrite)
-            mark(spark, output_directory, path, problems)
+            tables = {"lag": table}
+            write_marked(spark, tables, output_directory, path=path, problems=problems, overwrite=overwrite)
             # What was written is not computed again.
             table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
         order = ["time", "group", "topic"] if is_over_time else ["group", "topic"]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from offsetlog.spark.jobs.session import PROBLEMS_MAX, view_of
+from offsetlog.errors import ConfigError
+from offsetlog.spark.jobs.places import check_replaceable
+from offsetlog.spark.jobs.session import PROBLEMS_MAX, view_of, write_tables
 from offsetlog.spark.location import shown
 from offsetlog.spark.scan.completeness import ask
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import open_on_driver
 from offsetlog.spark.session_settings import hadoop_settings_of
 
-#: Beside tables that were made of a log that was not whole; what begins so is no data to Spark.
+#: Beside tables that were made of a log that was not whole, with an entry for each; what begins so is no data to Spark.
 MARK = "_incomplete.json"
 
 
@@ -61,25 +63,108 @@ def write_text(spark: SparkSession, directory: str, name: str, text: str) -> Non
         stream.close()
 
 
-def _hadoop_file(spark: SparkSession, directory: str, name: str) -> tuple[Any, Any]:
+def _hadoop_file(spark: SparkSession, directory: str, *name: str) -> tuple[Any, Any]:
     jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(directory, name)
+    path = jvm.org.apache.hadoop.fs.Path(directory, *name)
     return path, path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
 
-def mark(spark: SparkSession, directory: str, path: str | os.PathLike[str], problems: Sequence[str]) -> None:
-    """Marks a directory of tables as incomplete, or takes the mark of earlier ones away where nothing is missing.
+def write_marked(
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame],
+    directory: str,
+    *,
+    path: str | os.PathLike[str],
+    problems: Sequence[str],
+    overwrite: bool = False,
+) -> None:
+    """Writes tables as `session.write_tables`, and marks them as incomplete where something is missing.
+
+    The mark names each table of the directory that is incomplete, with its log and the problems.  It is there before
+    the first of them, so that none is without it, whenever this ends; other jobs' tables keep theirs.
 
     Args:
         spark: the session.
-        directory: where the tables are.
+        tables: by name.
+        directory: where; an address that Spark can write to.
         path: the log that they were made of.
         problems: what is missing or damaged in it.
+        overwrite: replaces tables that are there.
+
+    Raises:
+        ConfigError: as `session.write_tables`; a table is there already; the mark that is there is none. Nothing was
+            written.
     """
+    before = _marks(spark, directory)
+    for name in tables:
+        if overwrite:
+            check_replaceable(f"{directory.rstrip('/')}/{name}")
+        else:
+            _check_absent(spark, directory, name)
     if problems:
-        text = json.dumps({"source": shown(os.fspath(path)), "incomplete": list(problems)}, indent=2)
-        write_text(spark, directory, MARK, text + "\n")
+        mine = _mark_of(path, problems)
+        _write_marks(spark, directory, {**before, **dict.fromkeys(tables, mine)})
+    write_tables(tables, directory, overwrite=overwrite)
+    if not problems and not before.keys().isdisjoint(tables):
+        _write_marks(spark, directory, {name: each for name, each in before.items() if name not in tables})
+
+
+def write_marked_table(
+    spark: SparkSession,
+    table: DataFrame,
+    directory: str,
+    *,
+    path: str | os.PathLike[str],
+    problems: Sequence[str],
+    overwrite: bool = False,
+) -> None:
+    """Writes one table to a directory of its own, in which the mark is that of the table; else as `write_marked`."""
+    if not problems:
+        # What is replaced goes with its mark.
+        table.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)
         return
-    left, system = _hadoop_file(spark, directory, MARK)
-    if system.exists(left):
-        system.delete(left, False)
+    if overwrite:
+        check_replaceable(directory)
+        target, system = _hadoop_file(spark, directory)
+        if system.exists(target):
+            system.delete(target, True)
+    else:
+        _check_absent(spark, directory)
+    write_text(spark, directory, MARK, json.dumps(_mark_of(path, problems), indent=2) + "\n")
+    table.write.mode("append").parquet(directory)
+
+
+def _mark_of(path: str | os.PathLike[str], problems: Sequence[str]) -> dict[str, Any]:
+    return {"source": shown(os.fspath(path)), "incomplete": list(problems)}
+
+
+def _check_absent(spark: SparkSession, directory: str, *name: str) -> None:
+    target, system = _hadoop_file(spark, directory, *name)
+    if system.exists(target):
+        place = "/".join((directory.rstrip("/"), *name))
+        raise ConfigError("there is something already; --overwrite replaces it", path=place)
+
+
+def _marks(spark: SparkSession, directory: str) -> dict[str, Any]:
+    place, system = _hadoop_file(spark, directory, MARK)
+    if not system.exists(place):
+        return {}
+    stream = system.open(place)
+    try:
+        found = json.loads(bytes(stream.readAllBytes()))
+    except ValueError:
+        found = None
+    finally:
+        stream.close()
+    if not isinstance(found, dict):
+        text = "it does not say which tables are incomplete: remove it with the tables of which that is not known"
+        raise ConfigError(text, path=f"{directory.rstrip('/')}/{MARK}")
+    return found
+
+
+def _write_marks(spark: SparkSession, directory: str, marks: Mapping[str, Any]) -> None:
+    if marks:
+        write_text(spark, directory, MARK, json.dumps(marks, indent=2) + "\n")
+        return
+    place, system = _hadoop_file(spark, directory, MARK)
+    system.delete(place, False)
