@@ -24,6 +24,7 @@ from offsetlog.directory.log_directory import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     MANIFEST,
+    PROPERTIES,
     RECOVERY_POINTS,
     TOPIC,
     Checkpoint,
@@ -102,6 +103,18 @@ def is_witness_missing(loss: CorruptionError) -> bool:
     return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
 
 
+def link_target(path: str | os.PathLike[str]) -> Path | None:
+    """Returns the directory to which a link leads, if it is there that the witnesses are; else None.
+
+    A partition of a log directory may be kept on another disk: what lies beside the link is believed first.
+    """
+    link = Path(path)
+    names = (PROPERTIES, *CHECKPOINTS)
+    if not link.is_symlink() or any((link.parent / name).exists() for name in names):
+        return None
+    return link.resolve()
+
+
 class Completeness:
     """The witnesses of one log directory, as they are when this is made: before its logs are listed.
 
@@ -127,6 +140,23 @@ class Completeness:
             self.findings.append(failure)
             return None
         return None if properties is None else properties.existing
+
+    def doubts(self) -> list[OffsetLogError]:
+        """Returns what is wrong with the witnesses that lie in the log directory: less can be known to be missing.
+
+        As errors that were not raised.  A broker's directory has only the checkpoints.
+        """
+        found = [*self.findings, *self.witnesses.findings]
+        named = {Path(each.path or "").name for each in found}
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            path = self.directory.path / name
+            if name in named:
+                continue
+            if name in self.witnesses.damaged:
+                found.append(CorruptionError("the checkpoint is empty or damaged: what it said is gone", path=path))
+            elif self.witnesses.is_foreign and not self.directory.fs.exists(path):
+                found.append(CorruptionError("the checkpoint is missing", path=path))
+        return found
 
     def missing(self, numbers: Collection[int]) -> list[DataLossError]:
         """Returns the log partitions that must be there and are not among `numbers`."""

@@ -133,6 +133,11 @@ class Witnesses:
             self._damaged.add(name)
         return not is_as_left
 
+    @property
+    def damaged(self) -> frozenset[str]:
+        """The checkpoints of which it is not known any more what they said."""
+        return frozenset(self._damaged)
+
     def offset_in(self, name: str, number: int) -> int:
         """Returns a partition's offset in a checkpoint, -1 for none, or where the checkpoint is damaged."""
         return self._checkpoints[name].get((TOPIC, number), -1)

@@ -14,7 +14,14 @@ from conformance.scenarios import SCENARIOS, Scenario
 import offsetlog
 from offsetlog import errors
 from offsetlog._native.files import FileSystem
-from offsetlog.directory.log_directory import CLEAN_MARKER, HIGH_WATERMARKS, RECOVERY_POINTS, TOPIC, LogDirectory
+from offsetlog.directory.log_directory import (
+    CLEAN_MARKER,
+    HIGH_WATERMARKS,
+    PROPERTIES,
+    RECOVERY_POINTS,
+    TOPIC,
+    LogDirectory,
+)
 from offsetlog.spark.jobs.repartition import check_ends
 from offsetlog.spark.scan import completeness
 from offsetlog.spark.scan.files import Files
@@ -272,3 +279,55 @@ def test_a_crash_of_our_own_store_leaves_a_whole_log(whole, tmp_path: Path):
         file.write(bytes(range(40)))
     assert losses_of(log) == []
     assert not verify(log).problems
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, PROPERTIES])
+@pytest.mark.parametrize("content", [None, b"", b"no checkpoint\n"])
+def test_a_witness_of_the_directory_that_is_gone_is_a_warning(whole, tmp_path, caplog, name, content):
+    [scenario] = [each for each in SCENARIOS if each.name == "kafka-4.3.0/groups"]
+    for kind, log in (("ours", whole["closed"]), ("broker", scenario.log)):
+        if not (log / name).exists():
+            continue
+        caplog.clear()
+        rows = in_order(rows_of(log, view="offsets"))
+        assert not caplog.records
+        hit = Path(shutil.copytree(log, tmp_path / kind))
+        (hit / name).unlink()
+        if content is not None:
+            (hit / name).write_bytes(content)
+        assert in_order(rows_of(hit, view="offsets")) == rows
+        assert any(str(hit / name) in each.getMessage() for each in caplog.records), kind
+
+
+def test_the_witnesses_of_a_link_are_those_of_its_log(whole, tmp_path):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    links = [tmp_path / "elsewhere" / directory_of(log).name, tmp_path / "elsewhere" / "named otherwise"]
+    links[0].parent.mkdir()
+    for link in links:
+        link.symlink_to(directory_of(log))
+        assert losses_of(link) == []
+    lose_half_of_the_end(log)
+    for link in links:
+        with pytest.raises(errors.DataLossError):
+            rows_of(link, view="offsets")
+    # A partition that is kept on another disk belongs to the directory of its link.
+    kept = tmp_path / "disk" / directory_of(log).name
+    kept.parent.mkdir()
+    directory_of(log).rename(kept)
+    directory_of(log).symlink_to(kept)
+    with pytest.raises(errors.DataLossError):
+        rows_of(directory_of(log), view="offsets")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_chosen_log_partition_that_was_removed_is_missing(whole, tmp_path, view):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    shutil.rmtree(directory_of(log))
+    with pytest.raises(errors.DataLossError):
+        rows_of(log, view=view, partitions=HIT)
+    [row] = rows_of(log, view=view, partitions=HIT, mode="permissive")
+    assert row["log_partition"] == HIT
+    assert row["problem"].startswith("DataLossError: ")
+    for mode in ("failfast", "permissive"):
+        with pytest.raises(errors.MissingFileError, match="no log partition 7"):
+            rows_of(log, view=view, partitions=7, mode=mode)

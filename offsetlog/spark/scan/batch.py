@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from offsetlog.errors import CorruptionError, OffsetLogError
+from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import (
@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks; raises as `open_on_driver`, `plan` and `completeness.ask`."""
-        return [*_tasks_for(open_on_driver(self._read, self._files), self._read)]
+        return [*_tasks_for(lambda read: open_on_driver(read, self._files), self._read)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the batches of a task.
@@ -87,17 +87,28 @@ class PlanOnExecutor:
     def __call__(self) -> bytes:
         """Returns a pickle of the tasks, or of the OffsetLogError that planning ended with."""
         try:
-            return pickle.dumps(_tasks_for(open_source(self.read), self.read))
+            return pickle.dumps(_tasks_for(open_source, self.read))
         except OffsetLogError as failure:
             return pickle.dumps(failure)
 
 
-def _tasks_for(source: Source, read: ReadOptions) -> list[Task]:
+def _tasks_for(opened: Callable[[ReadOptions], Source], read: ReadOptions) -> list[Task]:
     """Returns the tasks of a read, with what is missing as problems; raises as `plan` and `completeness.ask`."""
     # Executors import this module to read, and then nothing that knows the files of a store.
     from offsetlog.spark.scan.completeness import ask
 
-    problems = tuple((_number_of(each), problem_of(each)) for each in ask(source, read))
+    absent: MissingFileError | None = None
+    try:
+        source = there = opened(read)
+    except MissingFileError as failure:
+        if read.partitions is None:
+            raise
+        # None of the log partitions that are asked for is there; whether one was, the others' directory may say.
+        absent, there = failure, opened(replace(read, partitions=None))
+        source = replace(there, listings=())
+    problems = tuple((_number_of(each), problem_of(each)) for each in ask(there, read))
+    if absent is not None and not problems:
+        raise absent
     told = [Task((), problems)] if problems else []
     # An empty list would be one partition of no kind to Spark.
     return [*told, *tasks_of(plan(source, read), read)] or [Task(())]

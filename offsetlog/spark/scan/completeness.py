@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
-from offsetlog.directory.completeness import Completeness, LogEnd, is_witness_missing
-from offsetlog.errors import CorruptionError, PossibleLossError, StorageError
+from offsetlog._native.files import parse_directory_name
+from offsetlog.directory.completeness import Completeness, LogEnd, is_witness_missing, link_target
+from offsetlog.errors import CorruptionError, OffsetLogError, PossibleLossError, StorageError
 from offsetlog.spark.scan.bounds import horizon_now
 from offsetlog.spark.scan.files import PartitionListing, list_partitions
 from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions, bound_of, moment_of
@@ -28,8 +30,8 @@ _log = logging.getLogger(__name__)
 def find_losses(source: Source, read: ReadOptions) -> list[CorruptionError]:
     """Returns what is missing of what the options ask for, and what a reader would not meet by himself.
 
-    As errors that were not raised, each with its `log_partition`.  A missing witness, which shows nothing to be
-    absent, is logged as a warning.  Nothing is known of a segment that is read by itself.
+    As errors that were not raised, each with its `log_partition`.  A missing or damaged witness, which shows nothing to
+    be absent, is logged as a warning.  Nothing is known of a segment that is read by itself.
 
     Raises:
         StorageError: the directory cannot be listed.
@@ -39,14 +41,14 @@ def find_losses(source: Source, read: ReadOptions) -> list[CorruptionError]:
     listings: Sequence[PartitionListing] = source.listings
     for look in range(LOOKS):
         time.sleep(look * _PAUSE_SECONDS)
-        found = [each for each in _look(source, listings, read) if _concerns(each, source, read)]
+        doubts: list[OffsetLogError] = []
+        found = [each for each in _look(source, listings, read, doubts) if _concerns(each, source, read)]
         if not found:
-            return []
+            break
         # What was listed before the witnesses were read may have been appended to since.
         listings = ()
-    for each in found:
-        if is_witness_missing(each):
-            _log.warning("%s", each)
+    for doubt in [*doubts, *(each for each in found if is_witness_missing(each))]:
+        _log.warning("%s", doubt)
     return [each for each in found if not is_witness_missing(each)]
 
 
@@ -80,16 +82,35 @@ def _is_whole_directory(source: Source) -> bool:
     return all(each.directory is not None and each.directory != source.path for each in source.listings)
 
 
-def _look(source: Source, listings: Sequence[PartitionListing], read: ReadOptions) -> list[CorruptionError]:
-    """Asks the witnesses about what was listed, or where that is empty about what is there after they were read."""
+def _directory_of(source: Source) -> tuple[str, int | None]:
+    """Returns the log directory of a partition, and of a link to one elsewhere the number by its name there."""
+    above = str(PurePosixPath(source.path).parent)
+    elsewhere = link_target(source.path) if source.files.arrow is None else None
+    if elsewhere is None:
+        return above, None
+    parsed = parse_directory_name(elsewhere.name)
+    return str(elsewhere.parent), None if parsed is None else parsed[1]
+
+
+def _look(
+    source: Source, listings: Sequence[PartitionListing], read: ReadOptions, doubts: list[OffsetLogError]
+) -> list[CorruptionError]:
+    """Asks the witnesses about what was listed, or where that is empty about what is there after they were read.
+
+    What is wrong with the witnesses of a log directory goes into `doubts`.
+    """
     is_whole = _is_whole_directory(source)
-    above = source.path if is_whole else str(PurePosixPath(source.path).parent)
+    above, elsewhere = (source.path, None) if is_whole else _directory_of(source)
     try:
         witnesses = Completeness(above, source.files.native)
     except StorageError as failure:
         return [PossibleLossError(f"what the directory says of itself cannot be read: {failure}", path=above)]
     listings = listings or list_partitions(source.files, source.path)
     found: list[CorruptionError] = []
+    # Nobody says that a broker's checkpoints must be beside a partition that is read by itself.
+    doubts += witnesses.doubts() if is_whole or not witnesses.witnesses.is_foreign else []
+    if elsewhere is not None:
+        listings = [replace(each, number=elsewhere) for each in listings]
     if is_whole:
         numbers = [each.number for each in listings]
         found += [*witnesses.missing(numbers), *witnesses.missing_of_others(numbers)]
