@@ -27,7 +27,7 @@ from offsetlog.spark.scan import completeness
 from offsetlog.spark.scan.files import Files
 from offsetlog.spark.scan.options import VIEWS, parse
 from offsetlog.spark.scan.plan import open_source
-from offsetlog.spark.scan.stream import make_stream_reader
+from offsetlog.spark.scan.stream import StreamProblems, StreamReader, make_stream_reader
 from offsetlog.verify.directory import verify
 from tests.depth import by_depth, first_seed
 
@@ -169,6 +169,18 @@ def stream_of(path: Path, **options: str):
     return make_stream_reader(read, schema)
 
 
+def problems_between(
+    reader: StreamReader, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
+) -> list[str]:
+    return [
+        row["problem"]
+        for split in reader.partitions(start, end)
+        for batch in reader.read(split)
+        for row in batch.to_pylist()
+        if row["problem"] is not None
+    ]
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_stream_asks_as_it_starts(whole, tmp_path, fault: Callable[[Path], None], caplog):
     log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
@@ -181,19 +193,37 @@ def test_a_stream_asks_as_it_starts(whole, tmp_path, fault: Callable[[Path], Non
     reader = stream_of(log, failOnDataLoss="false")
     reader.latestOffset(reader.initialOffset())
     assert "reads what is there" in caplog.text
+    assert "nothing is read" not in caplog.text
+    caplog.clear()
     reader = stream_of(log, mode="permissive")
     start = reader.initialOffset()
     end = reader.latestOffset(start)
-    problems = [
-        row["problem"]
-        for split in reader.partitions(start, end)
-        for batch in reader.read(split)
-        for row in batch.to_pylist()
-        if row["problem"] is not None
-    ]
+    assert "reads what is there" in caplog.text
+    problems = problems_between(reader, start, end)
     assert problems
-    # As the query starts, and not with each batch.
-    assert not any(type(each).__name__ == "StreamProblems" for each in reader.partitions(start, end))
+    # They are of the first batch, however often it is planned, and not of each.
+    assert problems_between(reader, start, end) == problems
+    assert not any(isinstance(each, StreamProblems) for each in reader.partitions(end, end))
+    assert problems_between(reader, start, end) == problems
+
+
+def test_a_stream_of_nothing_new_says_what_is_missing(whole, tmp_path, caplog):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    lose_half_of_the_end(log)
+    reader = stream_of(log, mode="permissive", startingOffsets="latest")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start) == start  # Spark plans no batch
+    assert "says" in caplog.text or "is missing" in caplog.text, caplog.text
+
+
+def test_a_loss_of_no_log_partition_is_none_of_the_first(whole, tmp_path, monkeypatch):
+    loss = errors.PossibleLossError("what the directory says of itself cannot be read", path=whole["closed"])
+    monkeypatch.setattr(completeness, "find_losses", lambda *_: [loss])
+    reader = stream_of(whole["closed"], mode="permissive")
+    start = reader.initialOffset()
+    splits = reader.partitions(start, reader.latestOffset(start))
+    [told] = [each for each in splits if isinstance(each, StreamProblems)]
+    assert [number for number, _ in told.problems] == [-1]
 
 
 def reached_of(log: Path) -> dict[int, int]:

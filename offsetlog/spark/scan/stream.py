@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -19,7 +19,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from offsetlog.directory.listing import TOPIC
-from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
+from offsetlog.errors import (
+    ConfigError,
+    CorruptionError,
+    HistoryError,
+    MissingFileError,
+    OffsetLogError,
+    OffsetOutOfRangeError,
+)
 from offsetlog.spark.in_effect import is_undone
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
 from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
@@ -87,6 +94,8 @@ class StreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         self._open: dict[int, OpenTransactions] = {}
         self._problems: tuple[tuple[int, str], ...] | None = None
+        #: The batch that has the rows of the problems, so that they are in it each time it is planned.
+        self._first: tuple[Offsets, Offsets] | None = None
         self._newest: Offsets | None = None
 
     # ------------------------------------------------------------------------------------------------ on the driver
@@ -203,8 +212,9 @@ class StreamReader(DataSourceStreamReader):
                 self._lose(self._partition_gone(number))
                 continue
             found += self._between(listing, first, until, begun.get(number, 0))
-        problems, self._problems = self._problems, ()
-        told = [StreamProblems(problems)] if problems else []
+        batch = starts, _numbers(end, TOPIC)
+        self._first = self._first or batch
+        told = [StreamProblems(self._problems)] if self._problems and self._first == batch else []
         # An empty list would be one partition of no kind to Spark.
         return [*told, *found] or [InputPartition(None)]
 
@@ -226,9 +236,13 @@ class StreamReader(DataSourceStreamReader):
             if each.log_partition is None or (each.lost_below or OFFSET_MAX) > starts.get(each.log_partition, 0)
         ]
         if losses and not self._read.permissive:
-            self._lose(refusal(losses, "mode=permissive, or failOnDataLoss=false,"))
+            self._lose(refusal(losses, "mode=permissive, or failOnDataLoss=false,"), _read_without(losses))
         elif losses:
-            self._problems = tuple((each.log_partition or 0, problem_of(each)) for each in losses)
+            # While nothing is new Spark plans no batch, and no row says it.
+            _log.warning("%s", _read_without(losses))
+            self._problems = tuple(
+                (-1 if each.log_partition is None else each.log_partition, problem_of(each)) for each in losses
+            )
 
     def _between(self, listing: PartitionListing, first: int, until: int, begun: int) -> Iterator[StreamSplit]:
         files = self._source_files()
@@ -261,11 +275,11 @@ class StreamReader(DataSourceStreamReader):
             path=place,
         )
 
-    def _lose(self, failure: OffsetLogError) -> None:
-        """Tells data loss as `failOnDataLoss` says."""
+    def _lose(self, failure: OffsetLogError, warning: str | None = None) -> None:
+        """Raises data loss, or logs it as `failOnDataLoss` says: in other words where `warning` is given."""
         if self._read.fail_on_data_loss:
             raise failure
-        _log.warning("%s", failure)
+        _log.warning("%s", warning or failure)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
         """Does nothing: Spark's checkpoint says how far a query has read."""
@@ -400,6 +414,11 @@ def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionLi
             if left == 0:
                 raise
     raise AssertionError("the loop returns or raises")
+
+
+def _read_without(losses: Sequence[CorruptionError]) -> str:
+    more = f" (and {len(losses) - 1} more like it)" if len(losses) > 1 else ""
+    return f"{losses[0]}{more}; the stream reads what is there"
 
 
 def _length(split: Split, begun: int) -> int:
