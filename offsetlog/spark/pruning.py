@@ -8,7 +8,7 @@ over whole rows is asked once, and nothing is read for that.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameReader
@@ -40,13 +40,26 @@ _NAMES_WHAT_IT_USES = frozenset(
         "Window",
     }
 )
+#: Leaves that hold no rows of a log but those of the view itself: the view, other tables, and rows of the driver.
+_KNOWN_LEAVES = frozenset(
+    {
+        "DataSourceV2Relation",
+        "DataSourceV2ScanRelation",
+        "HiveTableRelation",
+        "LocalRelation",
+        "LogicalRelation",
+        "OneRowRelation",
+        "Range",
+    }
+)
 
 
 def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
     """Returns which columns of a view a query uses, in the view's order; at least one.
 
     The query is called once, and what it returns is optimized by Spark and not run.  Columns that Spark cannot prove to
-    be unused are among them.
+    be unused are among them, and all are where the query caches, takes a checkpoint or goes through an RDD: what comes
+    before that stands in no plan.
 
     Args:
         rows: the view, as `spark.read.format("offsetlog").load(path)` gives it.
@@ -57,15 +70,26 @@ def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
 
     It can be called from any thread that may use the session.
     """
+    used, _ = _columns_of(rows, query)
+    return used
+
+
+def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns which columns a query uses, as `used_columns`, and those that it names, as Spark has analyzed it."""
     plan = getattr(query(rows), "_jdf", None)
     if plan is None:
         raise ConfigError("Spark Connect shows no plan of a query: name the columns in the option columns")
-    used = set(_used(plan.queryExecution().optimizedPlan()))
-    return tuple(name for name in rows.columns if name in used and name != PROBLEM) or (_LEAST,)
+    execution = plan.queryExecution()
+    used = set(_used(execution.optimizedPlan(), rows.columns))
+    named = set(_used(execution.analyzed(), rows.columns))
+    found = tuple(name for name in rows.columns if name in used and name != PROBLEM)
+    return found or (_LEAST,), tuple(name for name in rows.columns if name in named)
 
 
 def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Query) -> DataFrame:
     """Returns a query over a log that decodes only the columns which the query uses.
+
+    A column that the query neither uses nor names is not there when it is called for the second time.
 
     >>> totals = read_pruned(
     ...     spark.read.format("offsetlog"), "/var/kafka-logs", lambda commits: commits.groupBy("topic").count()
@@ -80,25 +104,30 @@ def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Qu
         All that `used_columns` and the source raise.
     """
     whole = reader.load(os.fspath(path))
-    columns = used_columns(whole, query)
+    columns, named = _columns_of(whole, query)
     narrow = reader.option("columns", ",".join(columns)).load(os.fspath(path))
-    # The query may name a column that Spark then finds unused; it is there, and null.
+    # The query may name a column that Spark then finds unused; it is there, and null.  A column that no plan names is
+    # missing: a query that takes rows by a way that no plan shows must fail, and not find nulls.
     filled = [
         fn.col(field.name) if field.name in narrow.columns else fn.lit(None).cast(field.dataType).alias(field.name)
         for field in whole.schema
+        if field.name in narrow.columns or field.name in named
     ]
     return query(narrow.select(*filled))
 
 
-def _used(plan: Any) -> Iterator[str]:
-    """Yields the names of the columns of all leaves of a plan, and of its subqueries, that something above uses."""
+def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
+    """Yields the names of the columns of all leaves of a plan, and of its subqueries, that something above uses.
+
+    Where a leaf may stand for a part of the query, these are `everything`.
+    """
     wanted = _ids(plan.outputSet())
     leaves = []
     waiting = [plan]
     while waiting:
         node = waiting.pop()
         for subquery in _items(node.subqueries()):
-            yield from _used(subquery)
+            yield from _used(subquery, everything)
         children = list(_items(node.children()))
         if not children:
             leaves.append(node)
@@ -109,9 +138,29 @@ def _used(plan: Any) -> Iterator[str]:
                 wanted |= _ids(child.outputSet())
         waiting += children
     for leaf in leaves:
+        if _hides_a_query(leaf):
+            yield from everything
         for attribute in _items(leaf.output()):
             if attribute.exprId().id() in wanted:
                 yield attribute.name()
+
+
+def _hides_a_query(leaf: Any) -> bool:
+    """Tells whether a leaf may hold rows that a query made of the view, as a cache and an RDD do."""
+    kind = leaf.getClass().getSimpleName()
+    return not _is_of_driver(leaf.rdd()) if kind == "LogicalRDD" else kind not in _KNOWN_LEAVES
+
+
+def _is_of_driver(rdd: Any) -> bool:
+    """Tells whether an RDD is made of nothing but rows that the driver sends, as `createDataFrame` of a list is."""
+    waiting = [rdd]
+    while waiting:
+        rdd = waiting.pop()
+        before = [each.rdd() for each in _items(rdd.dependencies())]
+        if not before and rdd.getClass().getSimpleName() != "ParallelCollectionRDD":
+            return False
+        waiting += before
+    return True
 
 
 def _items(sequence: Any) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
 import offsetlog
@@ -24,6 +25,11 @@ def _in_others(rows):
     return rows.where(fn.col("group").isNotNull()).select("topic", fn.col("offset") > fn.lit(3))
 
 
+def _with_list(rows):
+    ranks = rows.sparkSession.createDataFrame([("group-1", 1)], "group string, rank int")
+    return rows.join(ranks, "group").select("rank")
+
+
 QUERIES = {
     "sum": (lambda rows: rows.agg(fn.sum("offset")), ["offset"]),
     "count": (lambda rows: rows.groupBy().count(), [_LEAST]),
@@ -37,6 +43,7 @@ QUERIES = {
         ["group", "offset", "log_offset"],
     ),
     "distinct": (lambda rows: rows.select("metadata").distinct(), ["metadata"]),
+    "list of the driver": (_with_list, ["group"]),
     "all": (lambda rows: rows, None),
     "where": (lambda rows: rows.where("offset > 3"), None),
     "python": (lambda rows: rows.select(fn.udf(len, "int", useArrow=False)("metadata").alias("length")), ["metadata"]),
@@ -67,6 +74,44 @@ def test_the_answer_is_the_same(spark, log):
         whole = query(spark.read.format("offsetlog").load(str(log)))
         narrow = read_pruned(spark.read.format("offsetlog"), log, query)
         assert sorted(narrow.collect()) == sorted(whole.collect()), name
+
+
+def _by_rdd(rows):
+    pairs = rows.where("kind = 'commit'").rdd.map(lambda row: (row["group"], row["offset"]))
+    return rows.sparkSession.createDataFrame(pairs, "name string, position bigint")
+
+
+#: After these a plan begins again, and does not say what it is made of.
+HIDDEN = {
+    "cached": lambda rows: rows.where("kind = 'commit'").select("group").cache(),
+    "cached below": lambda rows: rows.where("offset > 3").select("group", "offset").persist().agg(fn.sum("offset")),
+    "rdd": _by_rdd,
+    "lazy checkpoint": lambda rows: rows.where("kind = 'commit'").select("group").localCheckpoint(eager=False),
+    "rdd beside the view": lambda rows: rows.select("group").join(_by_rdd(rows), fn.col("group") == fn.col("name")),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_query_that_a_plan_does_not_show_uses_all_columns(spark, log, name):
+    register(spark)
+    query = HIDDEN[name]
+    rows = spark.read.format("offsetlog").load(str(log))
+    assert list(used_columns(rows, query)) == rows.columns
+    narrow = read_pruned(spark.read.format("offsetlog"), log, query)
+    assert sorted(narrow.collect()) == sorted(query(rows).collect()) != []
+    spark.catalog.clearCache()
+
+
+def test_a_column_that_no_plan_names_is_missing_and_not_null(spark, log):
+    register(spark)
+
+    def query(rows):
+        # It runs a job, which it must not, so that no plan names these columns.
+        found = rows.where("kind = 'commit'").select("group").collect()
+        return rows.sparkSession.createDataFrame(found, "name string")
+
+    with pytest.raises(AnalysisException, match="kind"):
+        read_pruned(spark.read.format("offsetlog"), log, query)
 
 
 def test_the_least_column_is_one_of_every_view():
