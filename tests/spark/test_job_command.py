@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -154,3 +155,25 @@ def test_a_cluster_without_a_python_is_refused(monkeypatch):
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     with pytest.raises(errors.ConfigError, match=r"--master spark://host:7077.*PYSPARK_PYTHON"):
         session.session_for("audit", master="spark://host:7077")
+
+
+@pytest.mark.parametrize("place", ["setting", "setting before the environment", "environment", "file"])
+def test_the_python_of_the_workers_of_a_cluster_is_the_one_that_is_named(monkeypatch, tmp_path, place):
+    session = pytest.importorskip("offsetlog.spark.jobs.session")
+    seen = []
+
+    def start(builder):
+        seen.append(os.environ.get("PYSPARK_PYTHON"))
+        raise RuntimeError("no cluster here")
+
+    monkeypatch.setattr(session.SparkSession.Builder, "getOrCreate", start)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/environment/python")
+    if place in ("setting", "file"):
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    (tmp_path / "spark-defaults.conf").write_text("# of all\nspark.pyspark.python   /opt/file/python\nspark.x=y\n")
+    settings = {"spark.pyspark.python": "/opt/setting/python"} if place.startswith("setting") else None
+    with pytest.raises(errors.ConfigError, match="no cluster here"):
+        session.session_for("audit", master="spark://host:7077", settings=settings)
+    assert seen == [f"/opt/{place.partition(' ')[0]}/python"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -24,6 +26,8 @@ PROBLEMS_MAX = 1000
 
 #: The module that a local session's Python workers are forked from.
 WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
+
+_WORKER_PYTHON = "spark.pyspark.python"
 
 
 def is_submitted() -> bool:
@@ -47,10 +51,11 @@ def session_for(
         settings: more of Spark's, which win.
 
     A local session listens on the loopback address only, shows no progress and no web pages, and its workers run this
-    interpreter.
+    interpreter.  The workers of a cluster run the one that the setting `spark.pyspark.python` names, or else
+    `PYSPARK_PYTHON`.
 
     Raises:
-        ConfigError: Spark does not start.
+        ConfigError: Spark does not start, or nothing names the Python of a cluster's workers.
     """
     builder = SparkSession.builder.appName(f"offsetlog {job}")
     submitted = is_submitted()
@@ -60,7 +65,7 @@ def session_for(
     elif master is not None:
         raise ConfigError("spark-submit decides the master; give it --master before the program")
     if not submitted and master is not None:
-        _check_worker_python(master, settings or {})
+        _set_worker_python(master, settings or {})
     given = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
     if master is not None and master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -92,14 +97,32 @@ def session_for(
     return spark
 
 
-def _check_worker_python(master: str, settings: Mapping[str, str]) -> None:
-    """Refuses a cluster whose workers would run whatever `python3` is there, most likely without offsetlog."""
-    if master.startswith("local") or "spark.pyspark.python" in settings or os.environ.get("PYSPARK_PYTHON"):
+def _set_worker_python(master: str, settings: Mapping[str, str]) -> None:
+    """Gives PySpark the Python of the workers of a cluster, which it takes from the environment and nowhere else.
+
+    The setting wins, as in spark-submit; without either the workers would run whatever `python3` is there, most likely
+    without offsetlog, and that is refused.
+    """
+    if master.startswith("local"):
         return
-    raise ConfigError(
-        f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON does not name it; set "
-        "PYSPARK_PYTHON to its path on the workers (or give --conf spark.pyspark.python=PATH)"
-    )
+    python = settings.get(_WORKER_PYTHON) or os.environ.get("PYSPARK_PYTHON") or _default_setting(_WORKER_PYTHON)
+    if not python:
+        raise ConfigError(
+            f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON does not name it; "
+            f"set PYSPARK_PYTHON to its path on the workers (or give --conf {_WORKER_PYTHON}=PATH)"
+        )
+    os.environ["PYSPARK_PYTHON"] = python
+
+
+def _default_setting(name: str) -> str | None:
+    """Returns a setting of `spark-defaults.conf`; None where it has none."""
+    directory = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = Path(directory, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    pairs = [re.split(r"\s*[=:\s]\s*", line.strip(), maxsplit=1) for line in lines]
+    return next((pair[1] for pair in reversed(pairs) if pair[0] == name and len(pair) == 2), None)
 
 
 def read_view(
