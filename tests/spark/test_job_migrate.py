@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import time
@@ -12,10 +13,12 @@ import pyspark
 import pytest
 
 import offsetlog
-from offsetlog import TopicPartition
+from offsetlog import TopicPartition, errors
 from offsetlog.errors import InvalidArgumentError, MissingFileError, StorageError
 from offsetlog.spark.jobs import migrate
 from offsetlog.spark.jobs.tasks.zookeeper import connected, groups_in, offsets_of
+
+from .missing_parts import OFF, build, cut_a_middle, directory_of, empty_a_middle, lose_half_of_the_end
 
 pytestmark = pytest.mark.spark
 
@@ -317,3 +320,65 @@ def test_what_zookeeper_does_not_give_is_told_with_its_name():
         list(offsets_of(Refusing(), ["billing"], "", 4))
     with pytest.raises(InvalidArgumentError, match="no list of hosts"), connected("zk1:port", 0.5):
         pass
+
+
+damaged = pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
+
+
+def after_a_broker(path):
+    """Makes a store whose checkpoints another program wrote, so that a gap in its log is in doubt and no loss."""
+    build(path, "closed")
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        checkpoint = path / name
+        checkpoint.write_bytes(checkpoint.read_bytes().replace(b"__consumer_offsets 1 ", b"__consumer_offsets 1 0"))
+    return path
+
+
+@damaged
+@pytest.mark.parametrize("fault", [cut_a_middle, empty_a_middle])
+def test_offsets_that_may_be_lost_are_refused(tmp_path, fault):
+    log = after_a_broker(tmp_path / "data")
+    fault(log)
+    with offsetlog.open(log, read_only=True) as store:
+        with pytest.raises(errors.PossibleLossError, match="offsets are missing"):
+            migrate._losses(store, permissive=False)
+        assert len(migrate._losses(store, permissive=True)) == 1
+
+
+@damaged
+def test_a_missing_witness_is_no_loss_of_a_target(tmp_path):
+    log = build(tmp_path / "data", "closed")
+    (directory_of(log) / "offsetlog.manifest").unlink()
+    with offsetlog.open(log, read_only=True) as store:
+        assert migrate._losses(store, permissive=False) == []
+
+
+@damaged
+def test_a_target_without_its_log_partitions_is_no_new_one(spark, tmp_path):
+    log = build(tmp_path / "data", "closed")
+    for number in range(2):
+        shutil.rmtree(log / f"__consumer_offsets-{number}")
+    rows = spark.createDataFrame(
+        [("g0", "t", "0", "5", None)], "group string, topic string, partition string, offset string, moment bigint"
+    )
+    with pytest.raises(errors.DataLossError, match="is missing"):
+        migrate.run(spark, rows, log, dry_run=True)
+    done = migrate.run(spark, rows, log, dry_run=True, permissive=True)
+    assert (done.committed, done.kept, len(done.incomplete)) == ({}, {"lost": 1}, 2)
+
+
+@damaged
+def test_permissive_commits_to_the_log_partitions_that_are_whole(spark, tmp_path):
+    log = build(tmp_path / "data", "closed")
+    lose_half_of_the_end(log)
+    rows = spark.createDataFrame(
+        [(f"new{number}", "t", "0", str(number), None) for number in range(8)],
+        "group string, topic string, partition string, offset string, moment bigint",
+    )
+    told = migrate.run(spark, rows, log, dry_run=True, permissive=True)
+    done = migrate.run(spark, rows, log, permissive=True)
+    assert (told.committed, told.kept) == (done.committed, done.kept)
+    assert len(done.incomplete) == 1
+    assert done.committed["new"] + done.kept["lost"] == 8
+    with offsetlog.open(log, maintenance=OFF) as store:
+        assert len([n for n in range(8) if store.fetch_one(f"new{n}", "t", 0)]) == done.committed["new"] > 0

@@ -44,6 +44,7 @@ _WORDS = {
     "back": "moved back",
     "same": "there already",
     "behind": "behind what is there, left as they are",
+    "lost": "not committed, since their log partition lost something",
 }
 
 #: For the question: positions that move back.

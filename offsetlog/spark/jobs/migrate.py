@@ -16,8 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 import offsetlog
+from offsetlog._native.files import FileSystem
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import InvalidArgumentError, PossibleLossError
+from offsetlog.directory.completeness import is_witness_missing
+from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.errors import InvalidArgumentError, OffsetLogError, PossibleLossError
 from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOffsets
 
@@ -32,7 +35,7 @@ _NAME_BYTES_MAX = 32767
 Agree = Callable[[dict[str, int], list[dict[str, str | int]]], None]
 
 #: What is done with a row.
-ACTIONS = ("new", "forward", "same", "behind", "back")
+ACTIONS = ("new", "forward", "same", "behind", "back", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Migration:
 
     Attributes:
         committed: rows by action: "new", "forward", and "back" where going back was asked for.
-        kept: rows by the reason why the directory's own position stays: "same", or "behind" what it has.
+        kept: rows by the reason why the directory stays as it is: "same", "behind" what it has, or "lost" where the log
+            partition of the group lost something, so that nothing can be committed to it.
         refused: how many rows were refused.
         examples: some of these, each with group, topic, partition, offset as they stood and a reason; of a dump the
             file and the line as well.
@@ -233,7 +237,7 @@ def run(
             is committed to a log partition that lost something.
 
     Raises:
-        DataLossError: something is missing in the directory; not with `permissive`.
+        DataLossError, PossibleLossError: something is missing in the directory; not with `permissive`.
         LockedError, PartitionCountError, StorageError, CorruptionError: as `offsetlog.open` and `commit_arrow`.
     """
     path = store_path(target)
@@ -258,8 +262,10 @@ def run(
             committed, kept = _counted(compared(good, None), overwrite=overwrite)
         else:
             with store:
-                incomplete = _losses(store, permissive=permissive)
+                losses = _losses(store, permissive=permissive)
+                incomplete = tuple(str(each) for each in losses)
                 chosen = compared(good, _offsets_of(spark, store))
+                chosen = _without_lost(chosen, store, losses, overwrite=overwrite)
                 committed, kept = _counted(chosen, overwrite=overwrite)
                 if agree is not None and "back" in committed and not dry_run:
                     agree(committed, _moving_back(chosen, examples))
@@ -270,16 +276,45 @@ def run(
     return Migration(committed, kept, count, told, dry_run, incomplete)
 
 
-def _losses(store: offsetlog.OffsetStore, *, permissive: bool) -> tuple[str, ...]:
-    """Returns what the store's own open found missing or damaged, which `permissive` lets pass."""
-    found = [each for each in store.problems() if not isinstance(each, PossibleLossError)]
+def _losses(store: offsetlog.OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
+    """Returns what the store's own open found missing or damaged, which `permissive` lets pass.
+
+    A witness that is missing itself shows nothing to be absent.
+    """
+    found = [
+        each for each in store.problems() if not (isinstance(each, PossibleLossError) and is_witness_missing(each))
+    ]
     if found and not permissive:
         raise found[0]
-    return tuple(str(each) for each in found)
+    return found
+
+
+def _without_lost(
+    chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequence[OffsetLogError], *, overwrite: bool
+) -> DataFrame:
+    """Returns the rows with the action "lost" for those whose log partition takes no commits since it lost something.
+
+    One group of such a partition would refuse the commit of all others.
+    """
+    numbers = {each.log_partition for each in losses if not isinstance(each, PossibleLossError)}
+    if not numbers:
+        return chosen
+    number_of = store._open_core.number_of
+    groups = [row["group"] for row in chosen.select("group").distinct().collect()]
+    lost = [(group,) for group in groups if number_of(group) in numbers]
+    marked = chosen.join(
+        fn.broadcast(chosen.sparkSession.createDataFrame(lost, "group string").withColumn("_lost", fn.lit(True))),
+        "group",
+        "left",
+    )
+    is_lost = fn.col("_lost") & fn.col("action").isin(_wanted(overwrite=overwrite))
+    return marked.withColumn("action", fn.when(is_lost, "lost").otherwise(fn.col("action"))).drop("_lost")
 
 
 def _is_log(path: Path) -> bool:
-    return path.is_dir() and any(path.glob("__consumer_offsets-*"))
+    """Tells whether there is a log directory, though each of its log partitions may be missing."""
+    directory = LogDirectory(path, FileSystem())
+    return path.is_dir() and (any(path.glob("__consumer_offsets-*")) or directory.read_properties() is not None)
 
 
 def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore) -> DataFrame:
