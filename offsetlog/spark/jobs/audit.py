@@ -20,7 +20,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import InvalidArgumentError
-from offsetlog.spark.jobs.audit_coverage import Coverage, coverage
+from offsetlog.spark.jobs.audit_coverage import Coverage, coverage, log_ends
 from offsetlog.spark.jobs.audit_text import LAST_MS
 from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, commit_records, payload_bytes, when, with_effects
@@ -47,7 +47,7 @@ class Audit:
     """The tables of an audit; each is told by the function of its name.
 
     `commits` is what they are made of, as `prepared` returns it; `bucket_ms` the width of the buckets of `over_time`;
-    `incomplete` says what is missing or damaged in the log.
+    `until` when the log is looked at, None for its youngest commit; `incomplete` says what is missing or damaged in it.
     """
 
     commits: DataFrame
@@ -65,11 +65,12 @@ class Audit:
     transactions: DataFrame
     coverage: DataFrame | None = None
     stall_ms: int = STALL_MS
+    until: int | None = None
     incomplete: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, DataFrame]:
         """Returns the tables by name; those that could not be made are left out."""
-        names = [each.name for each in fields(self)[2:] if each.name not in ("stall_ms", "incomplete")]
+        names = [each.name for each in fields(self)[2:] if each.name not in ("stall_ms", "until", "incomplete")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
@@ -104,7 +105,8 @@ def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
     for row in [] if audit.coverage is None else audit.coverage.collect():
         offsets, gone = offsets + row["log_end"], gone + row["gone"]
     first, last = totals["first_at"], totals["last_at"]
-    return Coverage(offsets, gone, None if first is None else last - first, audit.stall_ms, audit.incomplete)
+    span = None if first is None else max(last, audit.until or last) - first
+    return Coverage(offsets, gone, span, audit.stall_ms, audit.incomplete)
 
 
 def commits_of(records: DataFrame) -> DataFrame:
@@ -582,6 +584,7 @@ def audit(
         over_time=over_time(commits, bucket_ms),
         transactions=transactions(commits),
         stall_ms=stall_ms,
+        until=until,
     )
 
 
@@ -630,5 +633,6 @@ def run(
     span = 0 if row["first"] is None else row["last"] - row["first"]
     made = audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))
     given = {"partitions": partitions, "columns": "log_partition,log_offset"}
-    there = coverage(read_view(spark, path, "records", permissive=permissive, **given))
+    ends = log_ends(path, partitions=partitions)
+    there = coverage(read_view(spark, path, "records", permissive=permissive, **given), ends)
     return replace(made, coverage=there, incomplete=incomplete)

@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from offsetlog.errors import MissingFileError, StorageError
 from offsetlog.spark.jobs.audit_text import count_text, duration_text
+from offsetlog.spark.scan.bounds import horizon_now
+from offsetlog.spark.scan.files import Files, PartitionListing, attempts, list_again
+from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.plan import open_on_driver
 
 #: Findings that need a log which spans longer than a stall.
 OF_TIME = ("stalls", "silences")
 
 
-def coverage(records: DataFrame) -> DataFrame:
+def log_ends(path: str | os.PathLike[str], *, partitions: str | None = None) -> list[tuple[int, int]]:
+    """Returns the log partitions with the log offset at which each ends, whether or not a record of it is left.
+
+    Args:
+        path: a log directory.
+        partitions: log partitions, as "0,3-5"; None for all.
+
+    Raises:
+        ConfigError, MissingFileError, StorageError: the log is not there, or cannot be listed.
+    """
+    given = {} if partitions is None else {"partitions": partitions}
+    source = open_on_driver(parse({"path": os.fspath(path), "view": "records", **given}))
+    return [(listing.number, end) for listing in source.listings if (end := _end_of(source.files, listing)) > 0]
+
+
+def _end_of(files: Files, listing: PartitionListing) -> int:
+    for left in attempts():
+        try:
+            return horizon_now(files, listing).offset
+        except MissingFileError:
+            if left == 0:
+                raise
+            listing = list_again(files, listing)  # somebody cleans the log
+        except StorageError:
+            break  # it is damaged, and the records that are read tell it
+    return listing.segments[-1].base_offset
+
+
+def coverage(records: DataFrame, ends: Sequence[tuple[int, int]] = ()) -> DataFrame:
     """Returns for each log partition the records that are there, its `log_end`, and how many log offsets have `gone`.
 
     Args:
         records: log_partition and log_offset of the view "records".
+        ends: as `log_ends` returns them; of a log partition without one, its last record is the end.
     """
+    known = records.sparkSession.createDataFrame(list(ends), "log_partition int, _end bigint")
     found = records.groupBy("log_partition").agg(
-        fn.count_distinct("log_offset").alias("records"), (fn.max("log_offset") + 1).alias("log_end")
+        fn.count("*").alias("records"), (fn.max("log_offset") + 1).alias("_last")
     )
-    return found.withColumn("gone", fn.greatest(fn.col("log_end") - fn.col("records"), fn.lit(0)))
+    joined = found.join(known, "log_partition", "full").select(
+        "log_partition",
+        fn.coalesce("records", fn.lit(0)).alias("records"),
+        fn.greatest("_last", "_end").alias("log_end"),
+    )
+    return joined.withColumn("gone", fn.greatest(fn.col("log_end") - fn.col("records"), fn.lit(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +74,8 @@ class Coverage:
     Attributes:
         log_offsets: that were given out, in all log partitions.
         gone: those of them that have no record any more: a cleaner took it, or the log begins above.
-        span_ms: from the first commit to the last, in ms; None where no commit has a time.
+        span_ms: from the first commit to the last, or to the time until which stalls last if that is later, in ms; None
+            where no commit has a time.
         stall_ms: how long a stall is at least.
         incomplete: what is missing or damaged.
     """
