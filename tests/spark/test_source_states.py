@@ -225,6 +225,27 @@ def test_a_least_number_of_pieces(log: Path, view: str) -> None:
         assert in_order(rows_of(log, view=view, minPartitions=least)) == whole
 
 
+def test_a_least_number_of_pieces_where_an_index_is_coarse(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    off = MaintenanceConfig(enabled=False)
+    with offsetlog.open(path, partitions=3, durability="process", maintenance=off) as store:
+        for number in range(3000):
+            store.commit_one(f"group-{number % 40}", "topic", number % 50, number)
+    total = len(rows_of(path, view="batches"))
+    for least in (33, 50, 64, 100, 200, 1000, 2_000):
+        read = parse({"path": str(path), "minPartitions": str(least)})
+        assert len(tasks_of(splits_of(path, minPartitions=least), read)) >= least
+    # There are no more pieces than batches, whatever is asked for.
+    assert len(splits_of(path, minPartitions=2 * total)) == total
+    assert len(rows_of(path, minPartitions=2 * total)) == 3000
+
+
+def test_a_history_is_not_read_more_often_than_a_bound(log: Path) -> None:
+    assert len(splits_of(log, view="history", minPartitions=5000)) == 64
+    assert len(splits_of(log, view="history", buckets=70)) == 70
+    assert len(splits_of(log, view="history", minPartitions=5000, buckets=2)) == 2
+
+
 def test_the_session_gives_its_parallelism_to_the_source() -> None:
     registered: list[type[OffsetlogDataSource]] = []
     session: Any = SimpleNamespace(

@@ -33,12 +33,14 @@ from offsetlog.spark.scan.reach import not_on_driver
 KEYED_BY_TASK = frozenset({"offsets", "groups", "history"})
 #: How many splits of a log one bucket of its keys stands for, where all records of the keys are kept.
 _SPLITS_A_BUCKET = 2
-#: How many buckets are made where none are asked for.
+#: How many buckets are made unless `buckets` asks for more: each of them reads the whole partition.
 _BUCKETS_MAX = 64
 #: What is less than this is not divided among tasks, unless splits are asked to be smaller.
 _TASK_BYTES = 2**20
 #: What is less than this is not worth a split of its own so that another core has work.
 _SPLIT_BYTES_MIN = 2**22
+#: No batch is smaller.
+_BATCH_BYTES_MIN = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,16 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         if read.partitions_min:
             fair = min(fair, max(total // read.partitions_min, 1))
         read = replace(read, split_bytes=min(read.split_bytes, fair))
+        splits = _plan_all(source, read)
+        # A split ends at the first batch that an index has above its share: where that makes too few, smaller ones do.
+        while len(tasks_of(splits, read)) < read.partitions_min and read.split_bytes > _BATCH_BYTES_MIN:
+            read = replace(read, split_bytes=read.split_bytes // 2)
+            splits = _plan_all(source, read)
+        return splits
+    return _plan_all(source, read)
+
+
+def _plan_all(source: Source, read: ReadOptions) -> list[Split]:
     return [split for listing in source.listings for split in _plan_partition(source, listing, read)]
 
 
@@ -291,7 +303,7 @@ def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
     # Every bucket reads the whole partition again, which pays where there is something to decode.
     spread = -(-parallelism(read) // partitions) if size > min(read.split_bytes, _SPLIT_BYTES_MIN) else 1
     asked = -(-read.partitions_min // partitions)
-    return max(1, asked, min(max(needed, spread), _BUCKETS_MAX))
+    return max(1, min(max(needed, spread, asked), _BUCKETS_MAX))
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs
