@@ -87,9 +87,10 @@ def register(spark: SparkSession) -> None:
 
     That is its default parallelism, by which reads are planned, whether executors may be on other machines, where a
     write has to name its staging, and Hadoop's settings for `s3a://` and `abfss://` as they are now: register again
-    after a change of them.  Spark plans a Python source in a process that knows nothing of the session, so that they
-    travel with the class.  A session of Spark Connect does not give them: then the cores of the machine that plans
-    count, settings are options of the read, and tasks refuse a staging that they do not share with the driver.
+    after a change of them, and where executors came, or went.  Spark plans a Python source in a process that knows
+    nothing of the session, so that they travel with the class.  A session of Spark Connect does not give them: then the
+    cores of the machine that plans count, settings are options of the read, and tasks refuse a staging that they do not
+    share with the driver.
 
     Raises:
         ConfigError: as `check_planner`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -177,3 +178,62 @@ def test_the_python_of_the_workers_of_a_cluster_is_the_one_that_is_named(monkeyp
     with pytest.raises(errors.ConfigError, match="no cluster here"):
         session.session_for("audit", master="spark://host:7077", settings=settings)
     assert seen == [f"/opt/{place.partition(' ')[0]}/python"]
+
+
+class Cluster:
+    """A session of a cluster whose executors register while it is looked at."""
+
+    def __init__(self, counts, master="spark://host:7077", **settings):
+        self.counts, self.master, self.settings = list(counts), master, settings
+        self.sparkContext = self._jsc = self
+        self.pythonExec = "python3"
+        self.registered = []
+        self.dataSource = SimpleNamespace(register=self.registered.append)
+        self.looks = 0
+
+    def getConf(self):  # noqa: N802  (PySpark's name)
+        return {name.replace("_", "."): value for name, value in self.settings.items()}
+
+    def sc(self):
+        return self
+
+    def getExecutorMemoryStatus(self):  # noqa: N802  (Spark's name)
+        self.looks += 1
+        return SimpleNamespace(size=lambda: 1 + self.count)
+
+    @property
+    def count(self):
+        return self.counts[min(self.looks, len(self.counts)) - 1]
+
+    @property
+    def defaultParallelism(self):  # noqa: N802  (PySpark's name)
+        return max(4 * self.count, 2)
+
+    @property
+    def read(self):
+        reader = SimpleNamespace(load=lambda path: path)
+        reader.format = reader.option = lambda *given: reader
+        return reader
+
+
+def test_a_job_waits_for_the_executors_of_its_cluster(monkeypatch):
+    session = pytest.importorskip("offsetlog.spark.jobs.session")
+    monkeypatch.setattr(session.time, "sleep", lambda seconds: None)
+    cluster = Cluster([0, 0, 1, 2, 2, 5, 5, 5])
+    session._wait_for_executors(cluster)
+    assert cluster.looks == 8
+    # Nobody waits where there are none to come, nor for ever.
+    for other in (Cluster([0], master="local[2]"), Cluster([0], spark_dynamicAllocation_enabled="true")):
+        session._wait_for_executors(other)
+        assert other.looks == 0
+    nobody = Cluster([0])
+    session._wait_for_executors(nobody)
+    assert nobody.looks == session._EXECUTOR_LOOKS_MAX
+
+
+def test_a_view_of_a_job_is_planned_for_the_executors_that_are_there():
+    session = pytest.importorskip("offsetlog.spark.jobs.session")
+    cluster = Cluster([0, 3])
+    for cluster.looks in (1, 2):
+        session.view_of(cluster, "/log", "offsets")
+    assert [source.default_parallelism for source in cluster.registered] == [2, 12]

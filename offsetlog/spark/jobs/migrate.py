@@ -20,7 +20,7 @@ from offsetlog._native.files import FileSystem
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.completeness import is_witness_missing
 from offsetlog.directory.log_directory import LogDirectory
-from offsetlog.errors import InvalidArgumentError, OffsetLogError, PossibleLossError
+from offsetlog.errors import CorruptionError, InvalidArgumentError, OffsetLogError, PossibleLossError
 from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOffsets
 
@@ -281,9 +281,7 @@ def _losses(store: offsetlog.OffsetStore, *, permissive: bool) -> list[OffsetLog
 
     A witness that is missing itself shows nothing to be absent.
     """
-    found = [
-        each for each in store.problems() if not (isinstance(each, PossibleLossError) and is_witness_missing(each))
-    ]
+    found = [each for each in store.problems() if not (isinstance(each, CorruptionError) and is_witness_missing(each))]
     if found and not permissive:
         raise found[0]
     return found
@@ -296,7 +294,8 @@ def _without_lost(
 
     One group of such a partition would refuse the commit of all others.
     """
-    numbers = {each.log_partition for each in losses if not isinstance(each, PossibleLossError)}
+    damaged = [each for each in losses if isinstance(each, CorruptionError) and not isinstance(each, PossibleLossError)]
+    numbers = {each.log_partition for each in damaged}
     if not numbers:
         return chosen
     number_of = store._open_core.number_of

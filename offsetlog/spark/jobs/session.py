@@ -6,8 +6,10 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.logger import PySparkLogger
@@ -16,7 +18,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_replaceable
-from offsetlog.spark.source import register
+from offsetlog.spark.source import parallelism_of, register
 
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
@@ -28,6 +30,10 @@ PROBLEMS_MAX = 1000
 WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
 
 _WORKER_PYTHON = "spark.pyspark.python"
+
+#: A job that gets no executor for half a minute says so itself when it runs.
+_EXECUTOR_LOOKS_MAX = 60
+_EXECUTOR_PAUSE_SECONDS = 0.5
 
 
 def is_submitted() -> bool:
@@ -85,6 +91,7 @@ def session_for(
         given["spark.driver.memory"] = driver_memory
     for name, value in {**given, **(settings or {})}.items():
         builder = builder.config(name, value)
+    is_new = SparkSession.getActiveSession() is None
     try:
         spark = builder.getOrCreate()
     except Exception as failure:
@@ -93,8 +100,30 @@ def session_for(
         spark.sparkContext.setLogLevel("ERROR")
         # It prints each failure of a query as JSON with all frames of Java, before it is raised.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    if is_new:
+        _wait_for_executors(spark)
     register(spark)
     return spark
+
+
+def _wait_for_executors(spark: SparkSession) -> None:
+    """Waits until the session of a cluster knows its cores, for which reads are planned.
+
+    A session begins before its executors have registered, and says two cores then.  They do so one after the other, so
+    that the number has to stay the same for a second.  With dynamic allocation they come as tasks do; there is nothing
+    to wait for, and each read is planned for those that are there.
+    """
+    context: Any = spark.sparkContext
+    is_dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+    if context.master.startswith("local") or is_dynamic:
+        return
+    looks: list[tuple[int, int]] = []
+    for _ in range(_EXECUTOR_LOOKS_MAX):
+        status: Any = context._jsc.sc().getExecutorMemoryStatus()  # the driver is in it
+        looks = [*looks[-2:], (status.size() - 1, parallelism_of(spark))]
+        if len(looks) == 3 and looks[0] == looks[1] == looks[2] and looks[0][0] > 0:
+            return
+        time.sleep(_EXECUTOR_PAUSE_SECONDS)
 
 
 def _set_worker_python(master: str, settings: Mapping[str, str]) -> None:
@@ -175,6 +204,8 @@ def _unreported() -> Column:
 
 def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
     """Returns a view as the source gives it: with mode="permissive" each problem is a row of its own."""
+    if not str(spark.sparkContext.master).startswith("local"):
+        register(spark)  # executors come and go: it is planned for the cores that are there now
     reader = spark.read.format("offsetlog").option("view", view)
     for name, value in options.items():
         if value is not None:
