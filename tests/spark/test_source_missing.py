@@ -143,6 +143,19 @@ def test_beside_a_writer_nothing_is_taken_for_lost(tmp_path):
         assert [type(each) for each in losses_of(store.path)] == [errors.DataLossError]
 
 
+def test_a_missing_witness_is_looked_for_once(whole, tmp_path, caplog, monkeypatch):
+    log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
+    (directory_of(log) / "offsetlog.manifest").unlink()
+    looks, look = [], completeness._look
+    monkeypatch.setattr(completeness, "_look", lambda *given: looks.append(1) or look(*given))
+    assert losses_of(log) == []
+    assert len(looks) == 1
+    assert caplog.text.count("the manifest is missing") == 1
+    lose_half_of_the_end(log)
+    assert losses_of(log) != []
+    assert len(looks) == 1 + completeness.LOOKS
+
+
 def test_a_missing_witness_is_a_warning(whole, tmp_path, caplog):
     log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
     (directory_of(log) / "offsetlog.manifest").unlink()

@@ -240,6 +240,17 @@ def test_a_least_number_of_pieces_where_an_index_is_coarse(tmp_path: Path) -> No
     assert len(rows_of(path, minPartitions=2 * total)) == 3000
 
 
+@pytest.mark.parametrize(("cores", "expected"), [(None, 6), ("2", 2), ("9", 6), ("0", 6), ("some", 6)])
+def test_a_task_takes_no_more_cores_than_its_executor_has(
+    monkeypatch: pytest.MonkeyPatch, cores: str | None, expected: int
+) -> None:
+    properties = {"resource.executor.cores": cores}
+    monkeypatch.setattr(joined_runs.os, "sched_getaffinity", lambda pid: set(range(6)))
+    assert joined_runs._cpu_count() == 6
+    monkeypatch.setattr(joined_runs.TaskContext, "get", lambda: SimpleNamespace(getLocalProperty=properties.get))
+    assert joined_runs._cpu_count() == expected
+
+
 def test_a_history_is_not_read_more_often_than_a_bound(log: Path) -> None:
     assert len(splits_of(log, view="history", minPartitions=5000)) == 64
     assert len(splits_of(log, view="history", buckets=70)) == 70

@@ -1,4 +1,4 @@
-"""What a log directory says it holds and does not: asked on the driver, once for each load and each start of a stream.
+"""What a log directory says it holds and does not: asked on the driver, at each planning and each start of a stream.
 
 A log that lost its end, a segment or a directory reads like one that never had it, since log offsets have gaps where
 a cleaner worked.  `offsetlog.directory.completeness` asks the witnesses; here it is decided what of that concerns a
@@ -43,13 +43,14 @@ def find_losses(source: Source, read: ReadOptions) -> list[CorruptionError]:
         time.sleep(look * _PAUSE_SECONDS)
         doubts: list[OffsetLogError] = []
         found = [each for each in _look(source, listings, read, doubts) if _concerns(each, source, read)]
-        if not found:
-            break
+        losses = [each for each in found if not is_witness_missing(each)]
+        if not losses:
+            break  # a witness that is missing is no reason for another look
         # What was listed before the witnesses were read may have been appended to since.
         listings = ()
     for doubt in [*doubts, *(each for each in found if is_witness_missing(each))]:
         _log.warning("%s", doubt)
-    return [each for each in found if not is_witness_missing(each)]
+    return losses
 
 
 def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:

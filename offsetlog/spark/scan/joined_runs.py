@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from pyspark import TaskContext
+
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import CapacityError, ClosedError, CorruptionError
@@ -49,12 +51,21 @@ class JoinedRuns:
     refused: list[CorruptionError] = field(default_factory=list)
 
 
+#: Spark sets it for each task where `spark.executor.cores` or a resource profile says it.
+_EXECUTOR_CORES = "resource.executor.cores"
+
+
 class _NotAsPlannedError(Exception):
     """A run did not end where the next one begins."""
 
 
 def _cpu_count() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Returns how many cores there are; in a task no more than its executor was given (`spark.executor.cores`)."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    task = TaskContext.get()
+    named = None if task is None else task.getLocalProperty(_EXECUTOR_CORES)
+    # A container's quota and its machine's other executors do not show in the affinity.
+    return min(there, int(named)) if named and named.isdecimal() and int(named) > 0 else there
 
 
 def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
