@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.fs
@@ -133,6 +134,23 @@ def test_what_is_missing_elsewhere_concerns_nobody(whole, tmp_path):
 
 
 def test_beside_a_writer_nothing_is_taken_for_lost(tmp_path):
+    with offsetlog.open(tmp_path / "data", partitions=2, config=SMALL, maintenance=OFF) as store:
+        fill(store, 0, 100)
+
+        def write() -> None:
+            for turn in range(1, by_depth(gate=5, long=50)):
+                fill(store, 100 * turn, 100)
+                store.compact()
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            while not writing.done():
+                assert losses_of(store.path) == []
+            writing.result()
+        assert losses_of(store.path) == []
+
+
+def test_of_an_open_store_only_what_is_gone_is_lost(tmp_path):
     with offsetlog.open(tmp_path / "data", partitions=2, config=SMALL, maintenance=OFF) as store:
         for turn in range(5):
             fill(store, 100 * turn, 100)
