@@ -25,6 +25,11 @@ cdef struct batch_row:
     int32_t leader_epoch
     int32_t magic
 
+# The memory of the states of several replays; any thread.
+cdef class MemoryAccount:
+    cdef int64_t taken
+    cdef readonly int64_t bytes_max
+
 # The state that files lead to; one thread at a time.
 cdef class Replay:
     cdef ol_state state
@@ -46,13 +51,18 @@ cdef class Replay:
     cdef batch_row *rows
     cdef size_t row_count
     cdef size_t row_capacity
-    cdef uint64_t memory_max            # 0: no bound
+    cdef int64_t first_offset           # of the first batch that was applied
+    cdef MemoryAccount account          # None: no bound
+    cdef int64_t accounted              # how much of it is this state's
+    cdef int64_t looked_records         # `records` when the memory was looked at last
+    cdef uint64_t bytes_since_look
     cdef bint is_joined
 
     cdef int open_scan(self, ol_file_scan *scan, path, int64_t position) except -1
     cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil
     cdef int apply_batch(self, const ol_batch *batch, ol_producers_change *change, ol_error *error) noexcept nogil
     cdef int check_memory(self, ol_error *error) noexcept nogil
+    cdef int look_at_times(self, const ol_batch *batch, ol_error *error) noexcept nogil
     cdef int require_producers(self) except -1
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any
+from typing import Any, Self, final
 
 from typing_extensions import disjoint_base
 
@@ -14,6 +14,13 @@ BATCH_FIELDS: list[tuple[str, str]]
 def parse_producer_snapshot(content: bytes) -> list[tuple[int, int, int, int, int]]: ...
 def parse_transaction_index(content: bytes, base_offset: int) -> list[tuple[int, int, int, int]]: ...
 def check_index(content: bytes, *, time: bool, base_offset: int, log_size: int, next_offset: int) -> None: ...
+
+@final
+class MemoryAccount:
+    bytes_max: int
+    def __new__(cls, bytes_max: int) -> Self: ...
+    @property
+    def used(self) -> int: ...
 
 @disjoint_base
 class Replay:
@@ -32,7 +39,7 @@ class Replay:
         buckets: int = ...,
         by_group: bool = ...,
         run: bool = ...,
-        memory_max: int = ...,
+        account: MemoryAccount | None = ...,
     ) -> None: ...
     def apply(
         self,
@@ -51,6 +58,8 @@ class Replay:
     def producers_now(self) -> list[tuple[int, int, int, int, int]]: ...
     @property
     def memory(self) -> int: ...
+    @property
+    def group_record_count(self) -> int: ...
     @property
     def position_count(self) -> int: ...
     def groups(self) -> list[bytes]: ...

@@ -7,6 +7,7 @@ verification compares the first way with.
 
 import os
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
@@ -34,6 +35,7 @@ from offsetlog._native.csrc cimport (
     ol_error_at,
     ol_fail,
     ol_group_record,
+    ol_group_records_count,
     ol_group_records_next,
     ol_hash128,
     ol_log_view_scan,
@@ -99,9 +101,19 @@ BATCH_FIELDS = [
 ]
 
 
-# After how many batches the memory of a state is looked at.
+# After how many records, or bytes of batches, the memory of a state is looked at: adding it up costs more than a record does.
 cdef enum:
-    BATCHES_A_LOOK = 256
+    RECORDS_A_LOOK = 256
+    BYTES_A_LOOK = 1 << 16
+
+
+cdef extern from *:
+    """
+    static inline int64_t ol_account_add(int64_t *taken, int64_t change) {
+        return __atomic_add_fetch(taken, change, __ATOMIC_RELAXED);
+    }
+    """
+    int64_t ol_account_add(int64_t *taken, int64_t change) noexcept nogil
 
 
 cdef object _failure(const ol_error *error):
@@ -206,6 +218,22 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
     )
 
 
+@cython.final
+cdef class MemoryAccount:
+    """How much memory the states of several replays may take together.  Safe from any thread."""
+
+    def __cinit__(self, int64_t bytes_max):
+        self.taken = 0
+        self.bytes_max = bytes_max
+
+    @property
+    def used(self):
+        """How many bytes the states took when they were looked at last."""
+        return ol_account_add(&self.taken, 0)
+
+
+# It gives its memory back to the account in the end, and needs it until then.
+@cython.no_gc_clear
 cdef class Replay:
     """The state of one partition, from its .log files in their order.  One thread at a time."""
 
@@ -216,7 +244,7 @@ cdef class Replay:
 
     def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None,
                  StopFlag stop=None, *, uint32_t bucket=0, uint32_t buckets=1, bint by_group=False, bint run=False,
-                 uint64_t memory_max=0):
+                 MemoryAccount account=None):
         """Begins with an empty state; CapacityError where there is no memory for it.
 
         Of `buckets` shares of the positions (`by_group`: of the groups, with all their records) only one is taken, so that
@@ -225,8 +253,9 @@ cdef class Replay:
         Of a view (`log_view`) the paths are its segments', whatever lies there by now; the view stays open meanwhile.
         Once `stop` is set, what is applied ends soon with ClosedError, and the replay is of no use any more.
 
-        A `run` begins anywhere in the log, and is joined to what stands before it (`join`).  A state that takes more than
-        `memory_max` bytes (0: no bound) ends `apply` with CapacityError, and the replay is of no use any more.
+        A `run` begins anywhere in the log, and is joined to what stands before it (`join`).  Where the states of an
+        `account` take more than it has, `apply` and `join` end with CapacityError, and the replay is of no use any more.
+        A batch, and the join of two runs, is applied before its memory counts.
         """
         cdef ol_error error
         if self.state.table != NULL:
@@ -241,13 +270,15 @@ cdef class Replay:
         if bucket >= buckets:
             raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
         self.share.shard.number, self.share.shard.count, self.share.shard.by_group = bucket, buckets, by_group
-        self.memory_max = memory_max
+        self.account = account
         if run:
             check(ol_run_create(&self.state, &error), &error)
         else:
             check(ol_state_create(&self.state, &error), &error)
 
     def __dealloc__(self):
+        if self.account is not None:
+            ol_account_add(&self.account.taken, -self.accounted)
         ol_state_destroy(&self.state)
         ol_producers_free(&self.producers)
         free(self.rows)
@@ -295,9 +326,21 @@ cdef class Replay:
         return status
 
     cdef int check_memory(self, ol_error *error) noexcept nogil:
-        if self.memory_max == 0 or ol_state_memory_usage(&self.state) <= self.memory_max:
+        cdef int64_t change
+        self.looked_records, self.bytes_since_look = self.records, 0
+        if self.account is None:
             return OL_OK
-        return ol_fail(error, OL_NO_MEMORY, "the state takes more than %llu bytes", <unsigned long long>self.memory_max)
+        change = <int64_t>ol_state_memory_usage(&self.state) - self.accounted
+        self.accounted += change
+        if ol_account_add(&self.account.taken, change) <= self.account.bytes_max:
+            return OL_OK
+        return ol_fail(error, OL_NO_MEMORY, "the state takes more than %lld bytes", <long long>self.account.bytes_max)
+
+    cdef int look_at_times(self, const ol_batch *batch, ol_error *error) noexcept nogil:
+        self.bytes_since_look += batch.size
+        if self.bytes_since_look < BYTES_A_LOOK and self.records - self.looked_records < RECORDS_A_LOOK:
+            return OL_OK
+        return self.check_memory(error)
 
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
         # The header of a wrapper of magic 0 or 1 does not say how many messages are in it, and none how many are below `until`.
@@ -350,11 +393,12 @@ cdef class Replay:
                 scan.position = self.position
                 return status
             self.next_offset = batch.last_offset + 1
+            if self.batches == 0:
+                self.first_offset = batch.base_offset
             self.batches += 1
-            if self.batches % BATCHES_A_LOOK == 0:
-                status = self.check_memory(error)
-                if status != OL_OK:
-                    return status
+            status = self.look_at_times(&batch, error)
+            if status != OL_OK:
+                return status
             if change.aborted:
                 return OL_OK
 
@@ -402,9 +446,10 @@ cdef class Replay:
         Raises:
             StorageError: the file cannot be read.
             ClosedError: it was stopped.
-            CapacityError: there is no memory.
+            CapacityError: there is no memory, or no more in the account.
         """
         cdef ol_file_scan scan
+        cdef ol_error error
         cdef dict found = {"damage": None, "aborted": [], "producers": {}}
         cdef list stops = sorted(snapshots)
         self.refused = []
@@ -413,6 +458,7 @@ cdef class Replay:
         self.open_scan(&scan, path, position)
         try:
             self.go_on(&scan, stops, until, batches, unreadable, found)
+            check(self.check_memory(&error), &error)
             found["position"], found["size"] = scan.position, scan.limit
         finally:
             ol_file_scan_close(&scan)
@@ -455,25 +501,37 @@ cdef class Replay:
         """Applies what a later run of the same log, of the same share, led to; that stays as it is.
 
         Afterwards this is what it would be had it applied the batches of both, but for the producers' state, which is not
-        known any more.  Nothing else may change either of them meanwhile.
+        known any more.  Nothing else may change either of them meanwhile.  From then on `later` counts in no account: it is
+        to be released.
 
         Raises:
-            InvalidArgumentError: `later` is no run.
-            CapacityError: there is no memory; this replay is of no use any more.
+            InvalidArgumentError: `later` is no run, or does not follow what this has applied.
+            CapacityError: there is no memory, or no more in the account; this replay is of no use any more.
         """
         cdef ol_error error
         cdef int status
         if later.state.effects == NULL or later is self:
             raise InvalidArgumentError("only a run can be joined to what stands before it")
+        if later.batches > 0 and later.first_offset < self.next_offset:
+            raise InvalidArgumentError(
+                f"the run begins at log offset {later.first_offset}, before {self.next_offset}, where it would have to follow"
+            )
+        check(self.check_memory(&error), &error)
+        check(later.check_memory(&error), &error)
+        if later.account is not None:
+            ol_account_add(&later.account.taken, -later.accounted)
+            later.accounted, later.account = 0, None
         with nogil:
             status = ol_run_join(&self.state, &later.state, &error)
         check(status, &error)
         self.is_joined = True
         if later.batches > 0:
+            self.first_offset = self.first_offset if self.batches > 0 else later.first_offset
             self.next_offset = later.next_offset
         self.batches += later.batches
         self.records += later.records
         self.records_below += later.records_below
+        check(self.check_memory(&error), &error)
 
     # ------------------------------------------------------------------------------------------------ the state
 
@@ -491,6 +549,11 @@ cdef class Replay:
     def memory(self):
         """How many bytes the state takes."""
         return ol_state_memory_usage(&self.state)
+
+    @property
+    def group_record_count(self):
+        """How many records `group_records` returns."""
+        return ol_group_records_count(self.state.group_records)
 
     @property
     def position_count(self):

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition, errors
-from offsetlog._native.replay import Replay
+from offsetlog._native.replay import MemoryAccount, Replay
 from offsetlog.spark import register
 from offsetlog.spark.scan import joined_runs, states
 from offsetlog.spark.scan.files import Files, list_partitions
@@ -164,24 +164,24 @@ def test_a_state_that_takes_too_much_memory_is_read_in_shares(
     expected = in_order(rows_of(log, view=view, minPartitions=1))
     shares, begin = [], states.BucketReader._begin
 
-    def watch(self: states.BucketReader, **how: Any) -> Replay:
+    def watch(self: states.BucketReader, account: MemoryAccount, **how: Any) -> Replay:
         shares.append((self._split.bucket, self._split.buckets))
-        return begin(self, **how)
+        return begin(self, account, **how)
 
     monkeypatch.setattr(states.BucketReader, "_begin", watch)
     assert in_order(rows_of(log, view=view, minPartitions=runs)) == expected
     assert set(shares) == {(0, 1)}
     full = {(0, 1), (1, 2), (2, 4)}
 
-    def grow(self: states.BucketReader, **how: Any) -> Replay:
+    def grow(self: states.BucketReader, account: MemoryAccount, **how: Any) -> Replay:
         share = self._split.bucket, self._split.buckets
         shares.append(share)
-        how["runs"] = 1 << 50 if share in full else 1
-        return begin(self, **how)
+        return begin(self, MemoryAccount(1) if share in full else account, **how)
 
     shares.clear()
     monkeypatch.setattr(states.BucketReader, "_begin", grow)
-    monkeypatch.setattr(states, "STATE_BYTES_MAX", 1 << 50)
+    # Really too large a group is so in each share that has it; here every second share has one.
+    monkeypatch.setattr(states, "_has_one_group", lambda replay: False)
     assert in_order(rows_of(log, view=view, minPartitions=runs)) == expected
     assert list(dict.fromkeys(shares)) == [(0, 1), (0, 2), (1, 2), (2, 4), (4, 8), (5, 8), (3, 4)]
 
@@ -191,6 +191,75 @@ def test_a_state_that_no_share_makes_small_enough_is_an_error(log: Path, monkeyp
     monkeypatch.setattr(states, "SHARES_MAX", 4)
     with pytest.raises(errors.CapacityError, match="more than 1 bytes"):
         rows_of(log, view="offsets", minPartitions=1)
+
+
+# ----------------------------------------------------------------------------------------------- memory of several runs
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each of 4,000 positions of one group is committed eight times: each of eight runs has them all."""
+    path = tmp_path_factory.mktemp("repeated") / "data"
+    by_hand = MaintenanceConfig(enabled=False)
+    with offsetlog.open(path, partitions=1, durability="process", maintenance=by_hand) as store:
+        for turn in range(8):
+            for first in range(0, 4000, 20):
+                values = {number: OffsetAndMetadata(turn, f"{number:080}") for number in range(first, first + 20)}
+                store.commit("one", {TopicPartition("t", number): value for number, value in values.items()})
+    return path
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, bool]]:
+    """The share and the kind of each replay that was begun."""
+    seen: list[tuple[int, int, bool]] = []
+    begin = states.BucketReader._begin
+
+    def watch(self: states.BucketReader, account: MemoryAccount, **how: Any) -> Replay:
+        seen.append((self._split.bucket, self._split.buckets, how.get("is_run", False)))
+        return begin(self, account, **how)
+
+    monkeypatch.setattr(states.BucketReader, "_begin", watch)
+    return seen
+
+
+@pytest.mark.parametrize("view", ["offsets", "groups"])
+@pytest.mark.parametrize("room", [1, 2.5])
+def test_fewer_runs_come_before_shares_of_the_keys(
+    repeated: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[int, int, bool]], view: str, room: float
+) -> None:
+    expected = in_order(rows_of(repeated, view=view, minPartitions=1))
+    state = replayed(repeated, OFFSET_MAX)
+    monkeypatch.setattr(states, "STATE_BYTES_MAX", int(room * state.memory))
+    begun.clear()
+    assert in_order(rows_of(repeated, view=view, minPartitions=8)) == expected
+    assert {(number, count) for number, count, _ in begun} == {(0, 1)}
+    kinds = [is_run for *_, is_run in begun]
+    # Eight runs, four, two, and one where no two of them have room.
+    assert kinds == [False, *[True] * 7, False, *[True] * 3, False, True, *([False] if room == 1 else [])]
+
+
+def test_runs_share_what_they_may_take(
+    log: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[int, int, bool]]
+) -> None:
+    accounts: list[MemoryAccount] = []
+    make = joined_runs.MemoryAccount
+    monkeypatch.setattr(joined_runs, "MemoryAccount", lambda size: accounts.append(make(size)) or accounts[-1])
+    rows_of(log, view="offsets", minPartitions=8)
+    (account,) = accounts
+    assert account.bytes_max == states.STATE_BYTES_MAX
+    assert len(begun) == 8
+
+
+def test_a_group_that_is_too_large_is_not_divided(
+    repeated: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[int, int, bool]]
+) -> None:
+    monkeypatch.setattr(states, "STATE_BYTES_MAX", replayed(repeated, OFFSET_MAX).memory // 2)
+    with pytest.raises(errors.CapacityError):
+        rows_of(repeated, view="groups", minPartitions=1)
+    assert begun == [(0, 1, False)]
+    # Its positions can be.
+    assert len(rows_of(repeated, view="offsets", minPartitions=1)) == 4000
 
 
 # ------------------------------------------------------------------------------------------------------------- planning

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pyspark import TaskContext
 
-from offsetlog._native.replay import Replay
+from offsetlog._native.replay import MemoryAccount, Replay
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import CapacityError, ClosedError, CorruptionError
 from offsetlog.spark.scan.bounds import batch_near
@@ -45,10 +45,12 @@ class JoinedRuns:
     Attributes:
         replay: as if it had applied them in their order.
         refused: the records that a broker would not load, in log order.
+        count: how many they were.
     """
 
     replay: Replay
     refused: list[CorruptionError] = field(default_factory=list)
+    count: int = 1
 
 
 #: Spark sets it for each task where `spark.executor.cores` or a resource profile says it.
@@ -96,26 +98,54 @@ def replay_joined(
     listing: PartitionListing,
     until: int,
     threads: int,
-    begin: Callable[[bool, StopFlag, int], Replay],
+    begin: Callable[[bool, StopFlag, MemoryAccount], Replay],
+    bytes_max: int,
 ) -> JoinedRuns | None:
     """Returns the state of a partition below a log offset; None where it has to be read in one run.
+
+    A key that is written again and again is in the states of many runs: where they take too much together, half as many
+    runs are tried.
 
     Args:
         files: where it is.
         listing: its segments.
         until: what stands at or above this log offset does not count.
         threads: how many runs are read at a time, at most RUNS_MAX.
-        begin: makes the replay of a run: whether it is another than the first, what stops it, how many runs there are.
+        begin: makes the replay of a run: whether it is another than the first, what stops it, where its memory counts.
+        bytes_max: how much memory the states of all runs may take together.
 
     Raises:
-        CapacityError: the states take more memory than the replays may.
         MissingFileError, StorageError: a file has gone, or cannot be read.
     """
-    starts = cut(files, listing, until, min(threads, RUNS_MAX))
-    if len(starts) == 1:
-        return None
+    count = min(threads, RUNS_MAX)
+    while count > 1:
+        starts = cut(files, listing, until, count)
+        if len(starts) == 1:
+            break
+        try:
+            return _read_runs(listing, until, starts, begin, MemoryAccount(bytes_max))
+        except CapacityError:
+            count = len(starts) // 2
+        except _NotAsPlannedError:
+            break
+    return None
+
+
+def _read_runs(
+    listing: PartitionListing,
+    until: int,
+    starts: list[Start],
+    begin: Callable[[bool, StopFlag, MemoryAccount], Replay],
+    account: MemoryAccount,
+) -> JoinedRuns:
+    """Reads the runs that begin at `starts`, and joins them.
+
+    Raises:
+        CapacityError: the states take too much together.
+        _NotAsPlannedError: as `_apply`.
+    """
     stop = StopFlag()
-    runs = [JoinedRuns(begin(number > 0, stop, len(starts))) for number in range(len(starts))]
+    runs = [JoinedRuns(begin(number > 0, stop, account)) for number in range(len(starts))]
 
     def read(number: int) -> None:
         try:
@@ -128,8 +158,6 @@ def replay_joined(
     with ThreadPoolExecutor(min(len(runs), _cpu_count())) as pool:
         try:
             _wait_for_all(pool, read, range(len(runs)))
-        except _NotAsPlannedError:
-            return None
         except BaseException:
             stop.set()
             raise
@@ -137,18 +165,28 @@ def replay_joined(
             later = [runs[at : at + 1] for at in range(1, len(runs) + 1, 2)]
             runs = runs[::2]
             list(pool.map(_join, runs, later))
+    runs[0].count = len(starts)
     return runs[0]
 
 
 def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers: range) -> None:
     """Waits until every run has ended, and raises what failed first by itself, and not because it was stopped."""
     futures = [pool.submit(work, number) for number in numbers]
-    failures = [failure for future in futures if (failure := future.exception()) is not None]
-    failures.sort(key=lambda failure: isinstance(failure, ClosedError))
-    # A state that is too large is not read in one run either.
-    failures.sort(key=lambda failure: not isinstance(failure, CapacityError))
-    if failures:
-        raise failures[0]
+    failures = [future.exception() for future in futures]
+    futures.clear()
+
+    def place(failure: BaseException | None) -> int:
+        # States that are too large together are read in fewer runs, whatever else there is.
+        return 0 if isinstance(failure, CapacityError) else 2 if isinstance(failure, ClosedError) else 1
+
+    first = min(filter(None, failures), key=place, default=None)
+    try:
+        if first is not None:
+            raise first
+    finally:
+        # A frame that holds the failure is held by it, and with it the states of the runs.
+        failures.clear()
+        del first
 
 
 def _join(earlier: JoinedRuns, later: list[JoinedRuns]) -> None:

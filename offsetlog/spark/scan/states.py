@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetlog._native.decompress import Decompressor
-from offsetlog._native.replay import Replay
+from offsetlog._native.replay import MemoryAccount, Replay
 from offsetlog._native.scan import PositionScan, SegmentScan, batch_at, used_until
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.directory.listing import group_rows
@@ -34,7 +34,7 @@ from offsetlog.spark.scan.views import columns_of
 
 #: How often what was written while a partition was read is read as well.
 CATCH_UPS = 5
-#: How much memory the states of a task take at most, before what joining them adds: a worker has 512 MiB.
+#: How much memory the states of a task take together; joining two takes more until it ends.  A worker has 512 MiB.
 STATE_BYTES_MAX = 192 * 2**20
 #: Into how many shares the keys of a partition are divided at most where its state takes more.
 SHARES_MAX = 1024
@@ -67,6 +67,15 @@ class ReplayedBucket:
     problems: list[OffsetLogError] = field(default_factory=list)
 
 
+def _has_one_group(replay: Replay) -> bool:
+    """Whether a state is that of a single group, which no share of the keys makes smaller."""
+    if replay.group_record_count > 1:
+        return False
+    groups = {*replay.groups(), *replay.pending_groups()}
+    # A group's own record ends with its name.
+    return len(groups) == 1 and all(key.endswith(tuple(groups)) for key, _, _ in replay.group_records())
+
+
 class BucketReader:
     """The rows of one bucket of one partition.  One thread.
 
@@ -79,6 +88,8 @@ class BucketReader:
         self._split = split
         self._read = read
         self._columns = columns
+        self._runs = 1
+        self._is_one_group = False
 
     def found(self) -> Iterator[Found]:
         """Yields what the bucket holds."""
@@ -133,22 +144,26 @@ class BucketReader:
 
     def _states(self, *, by_group: bool) -> Iterator[ReplayedBucket]:
         """Yields the state of the partition: whole, or where that takes too much memory, by shares of its keys."""
-        shares = [(self._split.bucket, self._split.buckets)]
+        shares, threads = [(self._split.bucket, self._split.buckets)], self._split.threads
         while shares:
             number, count = shares.pop()
-            self._split = replace(self._split, bucket=number, buckets=count)
+            self._split = replace(self._split, bucket=number, buckets=count, threads=threads)
             try:
                 state = self._replayed(by_group=by_group)
             except CapacityError:
-                if count >= SHARES_MAX:
+                if count >= SHARES_MAX or self._is_one_group:
                     raise
                 # The halves of a share; nothing of it was yielded yet.
                 shares += [(2 * number + 1, 2 * count), (2 * number, 2 * count)]
                 continue
+            # Shares are about as large as each other: what was too many runs for this one is for the next.
+            threads = self._runs
             yield state
             del state
 
-    def _begin(self, *, by_group: bool, is_run: bool = False, stop: StopFlag | None = None, runs: int = 1) -> Replay:
+    def _begin(
+        self, account: MemoryAccount, *, by_group: bool, is_run: bool = False, stop: StopFlag | None = None
+    ) -> Replay:
         return Replay(
             self._files.native,
             stop=stop,
@@ -156,7 +171,7 @@ class BucketReader:
             buckets=self._split.buckets,
             by_group=by_group,
             run=is_run,
-            memory_max=STATE_BYTES_MAX // runs,
+            account=account,
         )
 
     def _replayed(self, *, by_group: bool) -> ReplayedBucket:
@@ -179,12 +194,19 @@ class BucketReader:
             listing,
             until,
             self._split.threads,
-            lambda is_run, stop, runs: self._begin(by_group=by_group, is_run=is_run, stop=stop, runs=runs),
+            lambda is_run, stop, account: self._begin(account, by_group=by_group, is_run=is_run, stop=stop),
+            STATE_BYTES_MAX,
         )
+        self._runs = 1 if joined is None else joined.count
         if joined is not None:
             return ReplayedBucket(self._split.number, self._split.place, joined.replay, joined.refused)
-        state = ReplayedBucket(self._split.number, self._split.place, self._begin(by_group=by_group))
-        self._replay(state, listing, until)
+        replay = self._begin(MemoryAccount(STATE_BYTES_MAX), by_group=by_group)
+        state = ReplayedBucket(self._split.number, self._split.place, replay)
+        try:
+            self._replay(state, listing, until)
+        except CapacityError:
+            self._is_one_group = by_group and _has_one_group(replay)
+            raise
         return state
 
     def _catch_up(self, state: ReplayedBucket, listing: PartitionListing) -> bool:
