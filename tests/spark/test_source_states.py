@@ -22,7 +22,7 @@ from offsetlog.spark.scan.options import OFFSET_MAX, parallelism, parse
 from offsetlog.spark.scan.plan import tasks_of
 from offsetlog.spark.source import OffsetlogDataSource
 
-from .reading import Row, rows_of, splits_of
+from .reading import Row, read_splits, rows_of, splits_of
 
 SEED = 11
 KEYS = [TopicPartition("t", number) for number in range(5)]
@@ -352,3 +352,49 @@ def test_parallelism_without_a_session_is_that_of_the_machine(monkeypatch: pytes
     assert parallelism(read) == 3
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", SimpleNamespace(defaultParallelism=11))
     assert parallelism(read) == 11
+
+
+# ----------------------------------------------------------------------------------------------- failures of shares
+
+
+def problems_of(batches: Any) -> list[str]:
+    return [row["problem"] for batch in batches for row in batch.to_pylist() if row["problem"] is not None]
+
+
+def test_files_that_go_between_two_shares_are_a_row(
+    repeated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Path(shutil.copytree(repeated, tmp_path / "data"))
+    monkeypatch.setattr(states, "STATE_BYTES_MAX", int(0.7 * replayed(log, OFFSET_MAX).memory))
+    splits = splits_of(log, view="offsets", mode="permissive", minPartitions=1)
+    batches = read_splits(splits, log, view="offsets", mode="permissive")
+    first = next(batches)
+    shutil.rmtree(log / "__consumer_offsets-0")
+    problems = problems_of([first, *batches])
+    assert 0 < first.num_rows < 4000
+    assert [problem.partition(":")[0] for problem in problems] == ["MissingFileError"]
+
+
+def test_files_that_go_between_two_buckets_are_a_row(log: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(log, tmp_path / "data"))
+    options = {"view": "history", "mode": "permissive", "buckets": 4}
+    first, *others = splits_of(copy, **options)
+    assert problems_of(read_splits([first], copy, **options)) == []
+    shutil.rmtree(copy / "__consumer_offsets-0")
+    for split in others:
+        (problem,) = problems_of(read_splits([split], copy, **options))
+        assert problem.startswith("MissingFileError")
+
+
+def test_damage_is_one_row_of_all_shares(repeated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Path(shutil.copytree(repeated, tmp_path / "data"))
+    batches = rows_of(log, view="batches")
+    batch = batches[len(batches) // 2]
+    path = log / "__consumer_offsets-0" / batch["segment"]
+    content = bytearray(path.read_bytes())
+    content[batch["position"] + batch["size"] - 2] ^= 1
+    path.write_bytes(content)
+    monkeypatch.setattr(states, "STATE_BYTES_MAX", int(0.7 * replayed(repeated, OFFSET_MAX).memory))
+    rows = rows_of(log, view="offsets", mode="permissive", minPartitions=1)
+    assert len([row for row in rows if row["problem"] is not None]) == 1
+    assert len([row for row in rows if row["problem"] is None]) == 4000

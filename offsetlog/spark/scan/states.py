@@ -80,7 +80,8 @@ class BucketReader:
     """The rows of one bucket of one partition.  One thread.
 
     Yields batches, and in mode=permissive failures among them; otherwise these are raised.  Only the first bucket of a
-    partition tells what is wrong with its bytes: every bucket meets the same.
+    partition tells what is wrong with its bytes, once: every bucket, and each share of it, meets the same.  A file that
+    cannot be read or has gone may be so for one bucket alone, and each tells it.
     """
 
     def __init__(self, files: Files, split: Split, read: ReadOptions, columns: list[str]) -> None:
@@ -90,6 +91,8 @@ class BucketReader:
         self._columns = columns
         self._runs = 1
         self._is_one_group = False
+        self._is_first = split.bucket == 0
+        self._told: set[tuple[Any, ...]] = set()
 
     def found(self) -> Iterator[Found]:
         """Yields what the bucket holds."""
@@ -98,8 +101,7 @@ class BucketReader:
         except (StorageError, HistoryError) as failure:
             if not self._read.permissive:
                 raise
-            if self._split.bucket == 0:
-                yield failure
+            yield failure
 
     def _listing(self) -> PartitionListing:
         split = self._split
@@ -110,11 +112,16 @@ class BucketReader:
         return listing
 
     def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
-        """Damage is met by every bucket, what is refused by that of its key."""
-        told = [*(problems if self._split.bucket == 0 or not self._read.permissive else ()), *refused]
-        if told and not self._read.permissive:
-            raise told[0]
-        yield from told
+        """Damage is met by every bucket and every share, what is refused by that of its key."""
+        if not self._read.permissive:
+            for failure in (*problems, *refused):
+                raise failure
+        for failure in problems:
+            place = type(failure), failure.path, failure.position, failure.message
+            if self._is_first and place not in self._told:
+                self._told.add(place)
+                yield failure
+        yield from refused
 
     def _until(self, listing: PartitionListing) -> int:
         """Below which log offset records count: where the partition ended when this was planned.
