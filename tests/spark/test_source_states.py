@@ -398,3 +398,41 @@ def test_damage_is_one_row_of_all_shares(repeated: Path, tmp_path: Path, monkeyp
     rows = rows_of(log, view="offsets", mode="permissive", minPartitions=1)
     assert len([row for row in rows if row["problem"] is not None]) == 1
     assert len([row for row in rows if row["problem"] is None]) == 4000
+
+
+@pytest.mark.parametrize("view", ["offsets", "groups", "history"])
+@pytest.mark.parametrize("which", [0, 3, -1])
+def test_a_segment_that_goes_before_it_is_read(log: Path, tmp_path: Path, view: str, which: int) -> None:
+    copy = Path(shutil.copytree(log, tmp_path / "data"))
+    splits = splits_of(copy, view=view, minPartitions=2)
+    gone = sorted(copy.glob("*/*.log"))[which]
+    gone.unlink()
+    with pytest.raises(errors.MissingFileError, match="no other holds its records") as caught:
+        list(read_splits(splits, copy, view=view))
+    assert caught.value.path == str(gone)
+    for split in splits:
+        batches = list(read_splits([split], copy, view=view, mode="permissive"))
+        (problem,) = problems_of(batches)
+        assert problem.startswith("MissingFileError")
+        assert str(gone) in problem
+        assert sum(batch.num_rows for batch in batches) > 1
+
+
+@pytest.mark.parametrize("view", ["offsets", "history"])
+def test_segments_that_were_merged_before_they_are_read_are_not_missed(tmp_path: Path, view: str) -> None:
+    path = tmp_path / "data"
+    config = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=512)
+    by_hand = MaintenanceConfig(enabled=False)
+    with offsetlog.open(path, partitions=1, durability="process", config=config, maintenance=by_hand) as store:
+        for number in range(400):
+            store.commit("g", {KEYS[number % 5]: number})
+        splits = splits_of(path, view=view)
+        before = {each.base_offset for each in splits[0].segments}
+        # The second time puts together what the first one made small.
+        for turn in range(2):
+            store.compact()
+            store.commit("later", {KEYS[0]: turn})
+        assert len(before - {int(each.stem) for each in path.glob("*/*.log")}) > 2
+        rows = [row for batch in read_splits(splits, path, view=view) for row in batch.to_pylist()]
+        latest = {row["partition"]: row["offset"] for row in rows if row["group"] == "g"}
+        assert latest == {number % 5: number for number in range(395, 400)}

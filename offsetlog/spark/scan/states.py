@@ -56,6 +56,22 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
     return is_told and same.identity[0] == newest.identity[0] and same.size >= size
 
 
+def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
+    """The segments that have gone since they were planned, and no other in their place.
+
+    A cleaner puts the records of a segment into one that begins before it, which is another file then than was planned.
+    """
+    present = {segment.base_offset for segment in now.segments}
+    known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
+    lost = []
+    for segment in planned:
+        earlier = [each for each in now.segments if each.base_offset < segment.base_offset]
+        is_kept = earlier and (earlier[-1].base_offset, earlier[-1].identity, earlier[-1].size) not in known
+        if segment.base_offset not in present and not is_kept:
+            lost.append(segment)
+    return lost
+
+
 @dataclass(slots=True)
 class ReplayedBucket:
     """A bucket of one partition, replayed: what `listing.group_rows` makes rows of."""
@@ -111,6 +127,16 @@ class BucketReader:
             raise MissingFileError("its segments have gone", path=split.place)
         return listing
 
+    def _whole_listing(self, problems: list[OffsetLogError]) -> PartitionListing:
+        """The partition as it is now, with what is lost of it since it was planned among the problems."""
+        listing = self._listing()
+        for segment in _lost(self._split.segments, listing):
+            failure = MissingFileError("the segment has gone, and no other holds its records", path=segment.path)
+            if not self._read.permissive:
+                raise failure
+            problems.append(failure)
+        return listing
+
     def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
         """Damage is met by every bucket and every share, what is refused by that of its key."""
         if not self._read.permissive:
@@ -118,7 +144,7 @@ class BucketReader:
                 raise failure
         for failure in problems:
             place = type(failure), failure.path, failure.position, failure.message
-            if self._is_first and place not in self._told:
+            if (self._is_first or isinstance(failure, StorageError)) and place not in self._told:
                 self._told.add(place)
                 yield failure
         yield from refused
@@ -183,10 +209,12 @@ class BucketReader:
 
     def _replayed(self, *, by_group: bool) -> ReplayedBucket:
         for left in attempts():
-            listing = self._listing()
+            problems: list[OffsetLogError] = []
+            listing = self._whole_listing(problems)
             until = self._until(listing)
             try:
                 state = self._read_whole(listing, until, by_group=by_group)
+                state.problems += problems
                 if self._catch_up(state, listing):
                     self._check_is_known(state, listing, until)
                     return state
@@ -333,8 +361,8 @@ class BucketReader:
     def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
         """Reads until nothing was cleaned meanwhile: what moved may be in none of the files that were read."""
         for left in attempts():
-            listing = self._listing()
             problems: list[OffsetLogError] = []
+            listing = self._whole_listing(problems)
             try:
                 end = end_of(self._files, listing.segments[-1])[0]
                 batches = self._all_commits(listing, end, problems)
