@@ -6,8 +6,7 @@
     │   ├── DuplicateKeyError, ConfigError, PartitionCountError
     │   └── ArgumentTypeError (TypeError)
     ├── StorageError (OSError)                  the machine below
-    │   ├── DiskFullError, MissingFileError (FileNotFoundError), LockedError (BlockingIOError)
-    │   └── ChangedFileError                    another process replaced a file while it was read
+    │   └── DiskFullError, MissingFileError (FileNotFoundError), ChangedFileError, LockedError (BlockingIOError)
     ├── CapacityError (MemoryError)             no memory, or an index space is full
     ├── CorruptionError                         the bytes
     │   ├── TornTailError, UnsupportedVersionError, LimitError
@@ -211,9 +210,9 @@ class PartitionCountError(ConfigError):
     def __init__(self, message: str = "", *, asked: int | None = None, actual: int | None = None, **place: Any) -> None:
         if not message and asked is None and actual is None:
             message = (
-                "a Kafka directory does not say how many partitions its topic has: partitions= must be "
-                "given. It is the broker's offsets.topic.num.partitions (50 by default), and the "
-                "PartitionCount that kafka-topics.sh --describe --topic __consumer_offsets prints"
+                "a Kafka directory does not say how many partitions its topic has: partitions= must be given. It is "
+                "the broker's offsets.topic.num.partitions (50 by default), and the PartitionCount that "
+                "kafka-topics.sh --describe --topic __consumer_offsets prints"
             )
         super().__init__(message or f"partitions={asked} was asked for, the directory has {actual}", **place)
         self.asked = asked
@@ -333,11 +332,8 @@ class CorruptionError(OffsetLogError):
         places = [each for each in super()._places() if not each.startswith("log offset ")]
         if self.log_partition is not None:
             places.append(f"log partition {self.log_partition}")
-        if self.lost_below is None:
-            places.append(f"log offsets {self.lost_from} and above")
-        else:
-            places.append(f"log offsets {self.lost_from} to {self.lost_below - 1}")
-        return places
+        until = "and above" if self.lost_below is None else f"to {self.lost_below - 1}"
+        return [*places, f"log offsets {self.lost_from} {until}"]
 
 
 class DataLossError(CorruptionError):
@@ -632,7 +628,6 @@ class ClusterUnavailableError(ClusterError):
     """The cluster, or the coordinator of the group, did not answer, or could not yet."""
 
 
-
 # ------------------------------------------------------------------------------------------------------ neither of them
 
 
@@ -683,7 +678,7 @@ def from_status(
     errno: int | None = None,
     item: int | None = None,
 ) -> OffsetLogError:
-    """Makes the exception for a failure of the C floor; the caller raises it.
+    """Makes the exception for a failure of the C floor; the caller raises it.  Any thread may call it.
 
     Args:
         status: an ol_status that is a failure; any other number is our bug and gives an InternalError.
@@ -693,8 +688,6 @@ def from_status(
         offset: the log offset; for CONDITION and REWIND the committed offset that was found.
         errno: of the failed system call.
         item: the index of the refused item in the caller's array.
-
-    The function holds no state and can be called from any thread.
     """
     kind = STATUS_ERRORS.get(status)
     if kind is None:

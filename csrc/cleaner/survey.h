@@ -19,7 +19,7 @@
 /* A clean that grows a batch, by a delete horizon, frees a negative number of bytes. */
 typedef struct ol_clean_share {
     int64_t records;
-    /* The present state comes from them, that of open transactions included; every marker counts. */
+    /* The present state comes from them, and that of open transactions; every marker counts. */
     int64_t live_records;
     int64_t superseded;         /* this one and the four after it go */
     int64_t aborted;
