@@ -99,6 +99,24 @@ def test_damage_is_reported_beside_a_writer(log: Path) -> None:
     assert surveyed(log, permissive=True)
 
 
+def test_a_bad_batch_that_whole_ones_follow_is_damage(log: Path, tmp_path: Path) -> None:
+    """A directory without witnesses, as a copy of one partition is: a load takes all from there on for a torn tail."""
+    copy = tmp_path / "copy" / partition_of(log).name
+    copy.mkdir(parents=True)
+    newest = max(partition_of(log).glob("*.log"), key=lambda each: (each.stat().st_size > 0, each.name))
+    content = bytearray(newest.read_bytes())
+    (copy / newest.name).write_bytes(content)
+    assert surveyed(copy.parent)
+    content[100] ^= 0x55
+    (copy / newest.name).write_bytes(content)
+    with pytest.raises(errors.CorruptionError, match="whole ones follow") as caught:
+        surveyed(copy.parent)
+    assert caught.value.path == str(copy / newest.name)
+    assert caught.value.position == 0
+    (copy / newest.name).write_bytes(content[: len(newest.read_bytes()) // 2])
+    surveyed(copy.parent, permissive=True)
+
+
 @pytest.mark.parametrize("names", [[FLUSHED], [MANIFEST], [FLUSHED, MANIFEST]], ids=str)
 def test_a_missing_witness_is_no_damage(log: Path, names: list[str]) -> None:
     whole = surveyed(log)

@@ -18,7 +18,8 @@ from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_replaceable
-from offsetlog.spark.source import parallelism_of, register
+from offsetlog.spark.session_settings import default_parallelism_of
+from offsetlog.spark.source import register
 
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
@@ -120,7 +121,7 @@ def _wait_for_executors(spark: SparkSession) -> None:
     looks: list[tuple[int, int]] = []
     for _ in range(_EXECUTOR_LOOKS_MAX):
         status: Any = context._jsc.sc().getExecutorMemoryStatus()  # the driver is in it
-        looks = [*looks[-2:], (status.size() - 1, parallelism_of(spark))]
+        looks = [*looks[-2:], (status.size() - 1, default_parallelism_of(spark))]
         if len(looks) == 3 and looks[0] == looks[1] == looks[2] and looks[0][0] > 0:
             return
         time.sleep(_EXECUTOR_PAUSE_SECONDS)

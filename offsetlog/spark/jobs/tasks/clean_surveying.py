@@ -7,6 +7,7 @@ from typing import Any
 
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.partition import Partition
+from offsetlog._native.scan import next_batch
 from offsetlog.config import StoreConfig
 from offsetlog.directory.completeness import is_witness_missing
 from offsetlog.directory.surveying import FileState, are_replaced, map_bytes_for, whole_survey
@@ -102,6 +103,7 @@ class CleanSurveying:
             )
             if damage is None and report["quarantined"]:
                 damage = report["quarantine"][0][1]
+            damage = damage or _damage_in_tail(partition, files, report["log_end"])
             return report, shares, damage
         finally:
             partition.abandon()
@@ -109,6 +111,14 @@ class CleanSurveying:
 
 def _states_of(files: Files, directory: str) -> list[FileState]:
     return [FileState(each.base_offset, each.size, each.identity) for each in list_segments(files, directory)]
+
+
+def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> CorruptionError | None:
+    """Returns the damage where a load ended at a bad batch that whole ones follow: views call that no torn tail."""
+    path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
+    if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
+        return None
+    return CorruptionError("a batch is not what was written, and whole ones follow it", path=path, position=position)
 
 
 def _damage(partition: Partition) -> Exception | None:
