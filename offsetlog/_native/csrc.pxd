@@ -1777,3 +1777,13 @@ cdef extern from "Python.h":
     # by the caller.
     const char *utf8_or_null "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size) noexcept
     void *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors) noexcept
+
+
+# Bytes that several threads account for together; no lock, and nobody waits.
+cdef extern from *:
+    """
+    static inline int64_t ol_account_add(int64_t *taken, int64_t change) {
+        return __atomic_add_fetch(taken, change, __ATOMIC_RELAXED);
+    }
+    """
+    int64_t ol_account_add(int64_t *taken, int64_t change) noexcept nogil

@@ -26,6 +26,7 @@ from offsetlog._native.csrc cimport (
     OL_TOPIC_ID_SIZE,
     OL_TORN,
     OL_UNSUPPORTED,
+    ol_account_add,
     ol_batch,
     ol_batch_check_crc,
     ol_batch_check_follows,
@@ -105,15 +106,6 @@ BATCH_FIELDS = [
 cdef enum:
     RECORDS_A_LOOK = 256
     BYTES_A_LOOK = 1 << 16
-
-
-cdef extern from *:
-    """
-    static inline int64_t ol_account_add(int64_t *taken, int64_t change) {
-        return __atomic_add_fetch(taken, change, __ATOMIC_RELAXED);
-    }
-    """
-    int64_t ol_account_add(int64_t *taken, int64_t change) noexcept nogil
 
 
 cdef object _failure(const ol_error *error):

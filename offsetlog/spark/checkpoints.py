@@ -48,6 +48,7 @@ from offsetlog.spark.positions import (
     shortened,
     source_topic,
 )
+from offsetlog.spark.scan.uri_files import file_system_of
 from offsetlog.spark.targets import Committed, TargetLike, opened_target
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -342,7 +343,7 @@ class _Directory(NamedTuple):
         location = Location.of(path)
         if filesystem is not None:
             return cls(filesystem, location.text.rstrip("/") or "/")
-        found, inside = location.file_system()
+        found, inside = file_system_of(location.text)
         return cls(found, inside or "/")
 
     def join(self, name: str) -> str:

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from offsetlog.arguments import checked_path
 from offsetlog.errors import ConfigError
@@ -81,22 +78,6 @@ class Location:
             return Path(os.path.realpath(self.path)).parts
         scheme, _, rest = self.text.partition(":")
         return scheme.lower(), *(part for part in rest.split("/") if part)
-
-    def file_system(self, settings: Mapping[str, str] | None = None) -> tuple[Any, str]:
-        """Returns pyarrow's file system for it, and the path on that, without a slash at its end.
-
-        Args:
-            settings: Hadoop's, by name in small letters, for `s3a://` and `abfss://`.
-
-        Raises:
-            ConfigError: there is no file system of that scheme here, a setting cannot be, or the URI is none.
-            StorageError: the file system cannot be reached.
-        """
-        # Only where it is needed: commands look at their paths before they load pyarrow.
-        if self.path is not None:
-            return import_module("pyarrow.fs").LocalFileSystem(), self.path
-        found: tuple[Any, str] = import_module("offsetlog.spark.scan.uri_files").open_uri(self.text, settings or {})
-        return found
 
 
 def shown(uri: str) -> str:

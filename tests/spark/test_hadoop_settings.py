@@ -10,11 +10,11 @@ import pytest
 
 from offsetlog import errors
 from offsetlog._native.arrow_files import failure_text
-from offsetlog.spark.location import Location, shown
+from offsetlog.spark.location import shown
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings, is_mapped, object_store_of
 from offsetlog.spark.scan.options import parse
-from offsetlog.spark.scan.uri_files import open_uri
+from offsetlog.spark.scan.uri_files import file_system_of, open_uri
 from offsetlog.spark.sink.options import checked_options
 
 KEYS = {"fs.s3a.access.key": "AKEY", "fs.s3a.secret.key": "S3CRET"}
@@ -167,7 +167,7 @@ def test_what_cannot_be_followed(
 ) -> None:
     for name in ("JAVA_HOME", "ARROW_LIBHDFS_DIR", "HADOOP_HOME"):
         monkeypatch.setenv(name, "/nowhere")
-    for call in (resolve, open_uri, lambda text, given: Location.of(text).file_system(given)):
+    for call in (resolve, open_uri, file_system_of):
         with pytest.raises(errors.ConfigError, match=said) as caught:
             call(uri, HadoopSettings.of(settings))
         assert "S3CRET" not in "".join(traceback.format_exception(caught.value)), "in what a traceback shows"

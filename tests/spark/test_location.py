@@ -15,6 +15,7 @@ from offsetlog.spark.checkpoints import read_checkpoint
 from offsetlog.spark.jobs import lag_ends, places
 from offsetlog.spark.location import Location
 from offsetlog.spark.scan.files import resolve
+from offsetlog.spark.scan.uri_files import file_system_of
 from offsetlog.spark.sink.options import checked_options
 from offsetlog.spark.targets import StoreTarget, make_target
 
@@ -153,20 +154,20 @@ def test_a_directory_with_a_colon_is_read(tmp_path, monkeypatch):
     ],
 )
 def test_pyarrow_gets_the_path_as_spark_reads_it(text, path):
-    _, found = Location.of(text).file_system()
+    _, found = file_system_of(text)
     assert found == path
     assert resolve(text)[1] == path
 
 
 def test_a_local_path_has_the_local_file_system():
-    system, path = Location.of("file:/data/a%20b").file_system()
+    system, path = file_system_of("file:/data/a%20b")
     assert isinstance(system, pyarrow.fs.LocalFileSystem)
     assert path == "/data/a%20b"
 
 
 @pytest.mark.parametrize("text", ["gopher://x/y", "s3:/no-bucket", "memory:/x"])
 def test_a_file_system_that_is_not_known_is_named(text):
-    for asked in (lambda: Location.of(text).file_system(), lambda: resolve(text), lambda: read_checkpoint(text)):
+    for asked in (lambda: file_system_of(text), lambda: resolve(text), lambda: read_checkpoint(text)):
         with pytest.raises(errors.ConfigError, match=f"{re.escape(text)}.*pyarrow knows no file system"):
             asked()
 
@@ -175,7 +176,7 @@ def test_a_password_is_in_no_message():
     for text in ("s3n://key:secret@bucket/x", "s3://key:secret@/x"):
         assert "secret" not in str(Location.of(text))
         with pytest.raises(errors.ConfigError) as caught:
-            Location.of(text).file_system()
+            file_system_of(text)
         assert "secret" not in f"{caught.value} {caught.value!r}"
     with pytest.raises(errors.ConfigError) as caught:
         make_target("s3://key:secret@bucket/x")

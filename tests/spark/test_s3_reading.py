@@ -19,10 +19,10 @@ from depth import by_depth, first_seed
 
 import offsetlog
 from offsetlog import errors
-from offsetlog.spark.location import Location
 from offsetlog.spark.scan.files import resolve
 from offsetlog.spark.scan.options import VIEWS, parse
 from offsetlog.spark.scan.stream import StreamReader
+from offsetlog.spark.scan.uri_files import file_system_of
 from offsetlog.spark.scan.views import full_schema
 from offsetlog.spark.sink.writer import BatchWriter
 
@@ -278,7 +278,7 @@ def test_a_sink_stages_there(server: S3Server, tmp_path: Path) -> None:
     for epoch in range(2):
         made = written(path, server, epoch)
         messages = [made.write(iter([batch_of(rows[part::2])])) for part in range(2)]
-        files, place = Location.of(f"s3a://{BUCKET}/staging").file_system(server.settings)
+        files, place = file_system_of(f"s3a://{BUCKET}/staging", server.settings)
         staged = files.get_file_info(pa.fs.FileSelector(place, recursive=True))
         assert sum(info.type == pa.fs.FileType.File for info in staged) == 2
         assert not any(info.path.endswith(".partial") for info in staged)

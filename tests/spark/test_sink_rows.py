@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 import offsetlog
 from offsetlog import errors
-from offsetlog.spark.location import Location
+from offsetlog.spark.scan.uri_files import file_system_of
 from offsetlog.spark.sink.options import OPTIONS, check_schema, checked_options
 from offsetlog.spark.sink.staging import (
     REFUSED_SCHEMA,
@@ -168,7 +168,7 @@ def test_a_task_stages_one_file_of_its_own(tmp_path):
     files = sorted(path.name for path in (tmp_path / "q" / "3" / "run").iterdir())
     assert len(files) == 4
     assert not [name for name in files if name.endswith(".partial")]
-    file_system, _ = Location.of(tmp_path).file_system()
+    file_system, _ = file_system_of(tmp_path)
     for message in messages:
         assert (message.task, message.query, message.folder) == (0, None, str(tmp_path / "q" / "3" / "run"))
         assert message.rows is not None
@@ -209,7 +209,7 @@ def test_a_stream_without_a_name_is_refused(tmp_path):
 
 def test_a_staging_of_no_known_kind_is_refused():
     with pytest.raises(errors.ConfigError, match="nosuch"):
-        Location.of("nosuch://somewhere/else").file_system()
+        file_system_of("nosuch://somewhere/else")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from offsetlog.directory.segments import SEGMENT, TRIES, settled, swapped_too_fa
 from offsetlog.errors import InvalidArgumentError, MissingFileError, StorageError
 from offsetlog.spark.location import Location, shown
 from offsetlog.spark.scan.options import OFFSET_MAX
-from offsetlog.spark.scan.uri_files import NO_SETTINGS, storage_text
+from offsetlog.spark.scan.uri_files import NO_SETTINGS, open_uri, storage_text
 
 #: A file of a segment that takes the place of others, until it has its own name.
 _SWAP = ".swap"
@@ -223,12 +223,12 @@ def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files
     """Returns the file system of a path or URI, by Hadoop's settings, and the path on it.
 
     Raises:
-        ConfigError, StorageError: as `Location.of` and `Location.file_system`.
+        ConfigError, StorageError: as `Location.of` and `open_uri`.
     """
     location = Location.of(path)
     if location.path is not None:
         return Files(), location.path
-    arrow, found = location.file_system(settings)
+    arrow, found = open_uri(location.text, settings)
     return Files(arrow, path), found
 
 

@@ -17,7 +17,7 @@ import pyarrow.fs
 
 from offsetlog._native.arrow_files import failure_text
 from offsetlog.errors import ConfigError, StorageError
-from offsetlog.spark.location import shown
+from offsetlog.spark.location import AnyPath, Location, shown
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings, ObjectStore, is_mapped, object_store_of
 
 NO_SETTINGS = HadoopSettings()
@@ -50,6 +50,21 @@ def what_to_set(uri: str) -> str:
     if is_mapped(uri):
         return f"{_SET_AZURE}; {_WHERE.format('AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET')}"
     return _SET_HDFS if _HDFS.match(uri) else ""
+
+
+def file_system_of(given: AnyPath, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, str]:
+    """Returns pyarrow's file system for a path or URI, and the path on that, without a slash at its end.
+
+    Args:
+        given: the path or URI.
+        settings: Hadoop's, by name in small letters, for `s3a://` and `abfss://`.
+
+    Raises:
+        ArgumentTypeError, ConfigError: as `Location.of`.
+        ConfigError, StorageError: as `open_uri`.
+    """
+    location = Location.of(given)
+    return (pyarrow.fs.LocalFileSystem(), location.path) if location.path else open_uri(location.text, settings)
 
 
 def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, str]:

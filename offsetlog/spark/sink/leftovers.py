@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pyarrow import fs as arrow_fs
 
-from offsetlog.spark.location import Location
+from offsetlog.spark.scan.uri_files import file_system_of
 from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
@@ -28,7 +28,7 @@ def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: i
         runs: directories below the staging, of one epoch.
         done: the epoch, where it is published: then what older epochs and older runs of it left is deleted as well.
     """
-    file_system, root = Location.of(options.staging_location).file_system(options.hadoop)
+    file_system, root = file_system_of(options.staging_location, options.hadoop)
     with contextlib.suppress(OSError):
         if done is not None:
             _remove_left(file_system, f"{root}/{query}", runs, done, root)

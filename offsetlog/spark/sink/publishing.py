@@ -25,7 +25,7 @@ from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
 from offsetlog.spark.held_stores import Opening, use_store
-from offsetlog.spark.location import Location
+from offsetlog.spark.scan.uri_files import file_system_of
 from offsetlog.spark.sink import epochs
 from offsetlog.spark.sink.epochs import FINISHED, Epoch, MarkerGroups
 from offsetlog.spark.sink.options import SinkOptions
@@ -84,7 +84,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
     messages = sorted(messages, key=lambda message: message.task)
     if all(message.folder is None for message in messages):
         return Published(0)
-    file_system, _ = Location.of(options.staging_location).file_system(options.hadoop)
+    file_system, _ = file_system_of(options.staging_location, options.hadoop)
     failure = refusal_error(messages) if options.mode == "failfast" else None
     if failure is not None:
         if options.report is not None:

@@ -22,10 +22,9 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError, StorageError
-from offsetlog.spark.location import Location
 from offsetlog.spark.machine import refusal, this_machine
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings
-from offsetlog.spark.scan.uri_files import storage_text
+from offsetlog.spark.scan.uri_files import file_system_of, storage_text
 
 #: Groups whose names begin so hold what the sink knows about its queries; nobody else writes to them.
 RESERVED_PREFIX = "__offsetlog_spark"
@@ -221,7 +220,7 @@ def stage(
     task = context.partitionId() if context is not None else 0
     attempt = context.taskAttemptId() if context is not None else 0
     spark_query, of_run = _identity(place, context)
-    file_system, root = Location.of(place.location).file_system(place.hadoop)
+    file_system, root = file_system_of(place.location, place.hadoop)
     folder = f"{root}/{of_run}"
     name = f"{folder}/{task:05d}-{attempt}-{uuid.uuid4().hex}"
     sound: _HashedFile | None = None
