@@ -231,8 +231,10 @@ def test_a_job_waits_for_the_executors_of_its_cluster(monkeypatch):
     assert nobody.looks == session._EXECUTOR_LOOKS_MAX
 
 
-def test_a_view_of_a_job_is_planned_for_the_executors_that_are_there():
+def test_a_view_of_a_job_is_planned_for_the_executors_that_are_there(monkeypatch):
     session = pytest.importorskip("offsetlog.spark.jobs.session")
+    source = pytest.importorskip("offsetlog.spark.source")
+    monkeypatch.setattr(source, "hadoop_settings_of", lambda _: source.HadoopSettings())
     cluster = Cluster([0, 3])
     for cluster.looks in (1, 2):
         session.view_of(cluster, "/log", "offsets")
