@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from offsetlog._native.scan import batch_at, skim
 from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import MissingFileError, OffsetLogError, StorageError
+from offsetlog.spark.location import Location
 from offsetlog.spark.scan.bounds import Horizon, horizon_at_offset, horizon_at_time, horizon_now, index_entries, seek
 from offsetlog.spark.scan.files import (
     ATTEMPTS,
@@ -150,7 +151,7 @@ def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
     try:
         return open_source(read, files)
     except MissingFileError as failure:
-        if files is not None or resolve(read.path)[0].arrow is not None:
+        if files is not None or Location.of(read.path).path is None:
             raise
         raise not_on_driver(failure) from None
 
