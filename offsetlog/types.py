@@ -167,7 +167,7 @@ class CleanShare(NamedTuple):
 
 
 class CleanSurvey(NamedTuple):
-    """What a clean of one log would do.
+    """The effects that a clean of one log would have.
 
     Attributes:
         share: the records of all groups.

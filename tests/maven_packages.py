@@ -1,7 +1,7 @@
 """Packages of Java that tests run: named by a POM, fetched once with Maven, and compared with known checksums.
 
     python tests/maven_packages.py              fetches all that packages/ names
-    python tests/maven_packages.py --sums NAME  fetches one anew, and writes the checksums of what came
+    python tests/maven_packages.py --sums NAME  fetches one again, and writes the checksums of its files
 
 The packages of ``packages/NAME.xml`` live in ``.cache/NAME-DIGEST/`` of the repository. ``packages/NAME.sha256`` says
 which files these are: another file, or another content, is refused.
@@ -106,7 +106,7 @@ def _run_maven(pom: Path, directory: Path) -> None:
         raise PackagesMissing(f"the packages of {pom.name} are not here, and there is no Maven (mvn) to fetch them")
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
     command = [maven, "-B", "-q", "-C", "-Dstyle.color=never", "-f", str(pom), *goal]
-    # Maven may be told by Java options how to reach its repositories, and cannot run with sanitizers preloaded.
+    # Java options may say how Maven reaches its repositories, and cannot run with sanitizers preloaded.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
         done = subprocess.run(

@@ -32,7 +32,7 @@ ON_EXECUTORS = {
     "spark.in_effect",
     "spark.location",
     "spark.machine",
-    # Of the driver, as it plans what executors read: it opens logs, and no store.
+    # For the driver, as it plans what executors read: it opens logs, and no store.
     "directory.completeness",
     "directory.listing",
     "directory.segments",

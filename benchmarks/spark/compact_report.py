@@ -1,4 +1,4 @@
-"""What a clean would free, beside the dry run of the command line."""
+"""The space that a clean would free, beside the dry run of the command line."""
 
 from __future__ import annotations
 

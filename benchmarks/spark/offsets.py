@@ -13,7 +13,7 @@ from benchmarks.workload import Run, workload
 
 KEY = ("group", "topic", "partition")
 GOALS = ">= 6 x a groupBy over Parquet, no worker above 512 MiB"
-#: What was asked for where a task read a whole log partition for each bucket of its keys.
+#: The goal from when a task read a whole log partition for each bucket of its keys.
 BUCKETS = (2, 16)
 VALUE = ("log_offset", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
 

@@ -374,7 +374,7 @@ static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *be
     if (status != OL_OK) return status;
     status = copy_group(run, first, *count, &bad, error);
     if (OL_LIKELY(!concerns_group(status))) return status;
-    /* What a survey has counted since cannot be undone. */
+    /* The counts of a survey cannot be undone. */
     if (run->scope.surveyor != NULL) return blame_change(status, error);
     ol_error damage = *error;
     int restored = restore(report, &run->walk.open, before, error);

@@ -36,7 +36,7 @@ typedef struct ol_clean_row {
     uint32_t flags;
 } ol_clean_row;
 
-/* What becomes of a record.  Those up to STAYS_AND_BEGINS stay. */
+/* The fate of a record.  Those up to STAYS_AND_BEGINS stay. */
 typedef enum ol_clean_outcome {
     OL_CLEAN_STAYS,
     OL_CLEAN_STAYS_AND_BEGINS,          /* a tombstone whose time has to begin */
@@ -57,7 +57,7 @@ typedef struct ol_clean_name {
 typedef struct ol_clean_rows {
     size_t count;
     ol_clean_row row[OL_CLEAN_ROWS];
-    /* Of positions; filled only while the table is asked, or the log surveyed. */
+    /* For positions; filled only while the table is asked, or the log surveyed. */
     ol_clean_name name[OL_CLEAN_ROWS];
     uint8_t outcome[OL_CLEAN_ROWS];     /* an ol_clean_outcome; set by ol_clean_retain */
 } ol_clean_rows;

@@ -9,7 +9,7 @@
 #include "format/record_put.h"
 #include "log/batch_walk.h"
 
-/* What is known of a record until the size of its batch is. */
+/* The facts of a record that are known before the size of its batch. */
 typedef struct entry {
     uint32_t share;             /* index */
     uint32_t weight;            /* its encoded size */
@@ -212,8 +212,8 @@ static void count_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int6
     OL_ASSERT(batch->size > 0);
 }
 
-/* What a batch frees is shared by the records that go; what it grows by, where none does, by
- * all. */
+/* The records that go share the bytes that their batch frees; where none goes, all records share
+ * the bytes that it grows by. */
 static void count_entries(ol_clean_survey *survey, const ol_batch *batch, const entry *entries,
                           size_t count, int64_t bytes_after) {
     double weights = 0, going = 0;

@@ -45,7 +45,7 @@ typedef struct ol_clean_survey {
 void ol_clean_survey_free(ol_clean_survey *survey);
 
 /* Surveys a partition that is loaded; its log may be read-only.  `closes_active`: the active
- * segment is closed first, unless a transaction is open, as `offsetlog compact` does it.  Of the
+ * segment is closed first, unless a transaction is open, as `offsetlog compact` does it.  The
  * options `sink`, `raise_floor` and `first_dirty` do not count: all of the log is dirty.
  *
  * The report is that of a run with a sink.  Where it is not `complete`, the keys did not fit

@@ -19,7 +19,7 @@
 #include "state/pending.h"
 #include "table/table.h"
 
-/* What the run of a log did to the state before it; see state/run. */
+/* The effects of a run of a log on the state before it; see state/run. */
 typedef struct ol_run_effects ol_run_effects;
 
 typedef struct ol_state {

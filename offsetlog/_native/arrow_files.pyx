@@ -31,7 +31,7 @@ from offsetlog._native.status cimport keep_interrupt
 #: How much is read at a time: a request to an object store costs tens of milliseconds, whatever its size.
 READ_AHEAD_BYTES = 8 << 20
 
-#: What signs a request, in a URL: Azure's errors hold it.
+#: The signature of a request in a URL, which Azure's errors hold.
 _SIGNED = re.compile(r"(?i)\b(sig|signature|x-amz-(?:signature|credential|security-token))=[^&\s'\"]+")
 
 

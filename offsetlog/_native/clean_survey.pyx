@@ -1,4 +1,4 @@
-"""What a clean of one partition would free, by group and by reason (docs/maintenance.md)."""
+"""The records and bytes that a clean of one partition would free, by group and by reason (docs/maintenance.md)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t

@@ -480,8 +480,8 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
     """Writes the rows of a record batch or table into the producer's transactions, one in each log partition of the rows.
 
-    They take effect when each transaction ends, which is the caller's to do (`Partition.end_transaction`).  Of rows with the same
-    key the last one wins.
+    They take effect when each transaction ends, which is the caller's to do (`Partition.end_transaction`).  The last
+    one of several rows with the same key wins.
 
     Args:
         core: of a store that is open for writing.

@@ -98,7 +98,7 @@ PLAN_COLUMNS = [
     Column("expired_markers", "markers freed", right=True, rank=2),
     Column("reason", "note"),
 ]
-#: Of a survey, what goes.
+#: The counts of a survey of records that go.
 GOES = ("superseded", "aborted", "expired_tombstones", "expired_markers", "keyless")
 ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean", "again": "clean once more"}
 

@@ -72,7 +72,7 @@ class BeyondEnd:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in one sentence."""
+        """The problem, in one sentence."""
         cause = _OF_CRASH if self.is_of_crash else ""
         return f"it says {self.offset}, the log ends at {self.end.offset}{cause}"
 
@@ -118,7 +118,7 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 class Completeness:
     """The witnesses of one log directory, as they are when this is made: before its logs are listed.
 
-    What a writer appends later is above what they say, so that it is never taken for a loss.  One thread.
+    Records that a writer appends later are above what they say, and never count as a loss.  One thread.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:

@@ -250,7 +250,7 @@ class _HeldStore:
             request.answer(b"{}")
 
     def _close_resting(self) -> None:
-        # What fails here was written before, and is found by the next open.
+        # Everything was written before; the next open finds what fails here.
         with contextlib.suppress(OffsetLogError):
             self.close()
 

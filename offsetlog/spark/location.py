@@ -73,7 +73,7 @@ class Location:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is above it, and its name: of a path with its links followed, of a URI with its scheme."""
+        """The names above it, and its own: of a path with its links followed, of a URI with its scheme."""
         if self.path is not None:
             return Path(os.path.realpath(self.path)).parts
         scheme, _, rest = self.text.partition(":")

@@ -34,7 +34,7 @@ from packaging.utils import canonicalize_name
 import offsetlog
 from offsetlog.errors import ConfigError, MissingFileError, StorageError
 
-#: What executors run besides offsetlog and what it depends on: `migrate` reads ZooKeeper in tasks.
+#: Packages that executors run besides offsetlog and its dependencies: `migrate` reads ZooKeeper in tasks.
 ALSO = ("kazoo",)
 #: These come with Spark, in the version that runs.
 OF_SPARK = frozenset({"pyspark", "pyspark-client", "pyspark-connect", "py4j"})

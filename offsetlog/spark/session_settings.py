@@ -1,4 +1,4 @@
-"""What a session knows and the processes that plan and read for it do not: it travels with the data source."""
+"""Settings of a session that the processes which plan and read for it lack: they travel with the data source."""
 
 from __future__ import annotations
 

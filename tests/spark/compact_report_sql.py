@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-#: Of the view "records".
+#: Columns of the view "records".
 COLUMNS = [
     "log_partition", "log_offset", "kind", "key", "value", "group", "topic", "partition", "fields", "control",
     "outcome", "marker_offset", "segment", "position", "base_offset", "last_offset", "batch_size", "magic",
@@ -18,7 +18,7 @@ COLUMNS = [
 #: Bytes of the header of a batch of magic 2, which goes only with the batch.
 HEADER_BYTES = 61
 
-#: What becomes of a record, by name; the first three stay.
+#: The fates of records, by name; the first three stay.
 STAYS = ["live", "tombstone", "marker"]
 GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
 
@@ -45,7 +45,7 @@ def ends(records: DataFrame, *, roll: bool, active: DataFrame | None = None) -> 
 
     `end` is the first offset of a segment: that of the active one, which no cleaner touches, or of the one in which the
     oldest open transaction begins.  With `roll` the active segment is closed first, unless a transaction is open.
-    `undecided_from` is where the first transaction below `end` begins that ended behind it, null for none: its commits
+    `undecided_from` is where the first transaction below `end` begins that ended above it, null for none: its commits
     stay and supersede nothing, and from there on no deletion of a position goes, since it may have taken one back.
 
     Args:
@@ -85,7 +85,7 @@ def ends(records: DataFrame, *, roll: bool, active: DataFrame | None = None) -> 
 
 
 def _is_undecided() -> Column:
-    # A value of a transaction that ends behind what is cleaned.
+    # A value of a transaction that ends above the part that is cleaned.
     return (
         fn.col("value").isNotNull()
         & (fn.col("log_offset") < fn.col("end"))
@@ -97,7 +97,7 @@ def _is_undecided() -> Column:
 
 
 def _varint_size(value: Column) -> Column:
-    # Of a number that is not negative, which is doubled first.
+    # The number is not negative, and is doubled first.
     size: Column = fn.lit(5)
     for bytes_, limit in ((4, 1 << 27), (3, 1 << 20), (2, 1 << 13), (1, 1 << 6)):
         size = fn.when(value < limit, fn.lit(bytes_)).otherwise(size)
@@ -181,7 +181,7 @@ def verdicts(records: DataFrame, bounds: DataFrame, now_ms: int) -> DataFrame:
 
 def _with_markers(judged: DataFrame) -> DataFrame:
     # A marker goes, after its time, when nothing is left of its transaction.  The last batch of a producer stays, if
-    # empty, and so does the marker behind it.
+    # empty, and so does the marker after it.
     left = fn.count_if((fn.col("marker_offset") == fn.col("_ends")) & fn.col("fate").isin(STAYS))
     ends_at = fn.when(fn.col("control").isNotNull(), fn.col("log_offset")).otherwise(fn.col("marker_offset"))
     marked = judged.withColumn("_ends", ends_at).where(fn.col("_ends").isNotNull())

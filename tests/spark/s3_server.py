@@ -58,7 +58,7 @@ class S3Server:
         )
 
     def put(self, directory: Path, name: str) -> str:
-        """Puts a directory in the place of what has its name; returns its s3a:// URI. Locks stay behind."""
+        """Puts a directory in the place of what has its name; returns its s3a:// URI. Locks are left where they are."""
         files, place = self.files, f"{BUCKET}/{name}"
         if files.get_file_info(place).type != pyarrow.fs.FileType.NotFound:
             files.delete_dir(place)

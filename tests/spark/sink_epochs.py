@@ -39,7 +39,7 @@ def check(directory: Path, written: int) -> None:
     assert set(commits.values()) == {1}
     for key in keys:
         committed = sorted(offset for *of, offset in commits if tuple(of) == key)
-        # Of several rows of a key one is committed.
+        # One of several rows of a key is committed.
         assert len(committed) == len(epochs), key
         for offset, files in zip(committed, epochs, strict=True):
             assert offset in [file * POSITIONS + key[2] for file in files], (key, offset, files)

@@ -127,7 +127,7 @@ def s3(settings: dict[str, str], log: str, uri: str, secrets: list[str]) -> Any:
     answer["unregistered"] = failure(lambda: load(uri).count())
     answer["options"] = rows(load(uri, **options)) == local["commits"]
     texts += [shown(load(uri, **options)), answer["wrong"], answer["unregistered"]]
-    # What is set in the session itself counts as well, as for Spark's own sources.
+    # Settings of the session itself count as well, as for Spark's own sources.
     spark.conf.set("fs.s3a.secret.key", "wrong-secret")
     register(spark)
     answer["session"] = failure(lambda: load(uri).count())

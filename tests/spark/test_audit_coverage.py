@@ -1,4 +1,4 @@
-"""What an audit says of how much it could see: also of a log partition of which nothing is left."""
+"""How much of a log an audit says it could see: also of a log partition of which nothing is left."""
 
 from __future__ import annotations
 

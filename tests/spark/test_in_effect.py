@@ -100,7 +100,7 @@ def random_rows(seed: int, count: int) -> list[Row]:
 
 
 def replayed(rows: list[Row]) -> dict[int, int | None]:
-    """What the rule says, by applying the log one offset after the other, as a broker does."""
+    """The answer of the rule, found by applying the log one offset after the other, as a broker does."""
     found: dict[int, int | None] = {row["log_offset"]: None for row in rows}
     end = max(row["log_offset"] for row in rows) + 100
     newest: dict[int, int] = {}

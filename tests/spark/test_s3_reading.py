@@ -190,7 +190,7 @@ def test_objects_that_a_cleaner_replaced_meanwhile(server: S3Server, view: str, 
     ]
     after = rows_of(path, view=view)
     if view == "records":
-        # The records of the planned range that survived: what is told was there, and nothing that survived is left out.
+        # The records of the planned range that survived: every row was there, and nothing that survived is left out.
         key = [(row["log_partition"], row["log_offset"]) for row in before]
         survived = [row for row in after if (row["log_partition"], row["log_offset"]) in set(key)]
         names = ("log_partition", "log_offset", "kind", "group", "topic", "partition", "offset")

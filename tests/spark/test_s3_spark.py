@@ -24,7 +24,7 @@ from .spark_run import DEADLINE_SECONDS, run
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 
-#: Where nobody listens: a session that was told nothing must not ask for Amazon's buckets.
+#: An address where nobody listens: a session without settings must not ask for Amazon's buckets.
 NOWHERE = "http://127.0.0.1:1"
 
 

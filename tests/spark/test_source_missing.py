@@ -326,7 +326,7 @@ def test_an_end_within_a_batch_below_the_high_watermark_is_no_whole_log(tmp_path
 
 
 def test_a_crash_of_our_own_store_leaves_a_whole_log(whole, tmp_path: Path):
-    """What is torn lies above the recovery point and the high watermark."""
+    """The torn part lies above the recovery point and the high watermark."""
     log = Path(shutil.copytree(whole["killed"], tmp_path / "data"))
     with segments_of(log)[-1].open("ab") as file:
         file.write(bytes(range(40)))

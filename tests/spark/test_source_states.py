@@ -61,7 +61,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[JoinedRuns | None]:
-    """What each attempt to read in runs led to."""
+    """The result of each attempt to read in runs."""
     seen: list[JoinedRuns | None] = []
 
     def watch(*arguments: Any) -> JoinedRuns | None:

@@ -1,6 +1,6 @@
 """A driver in a process of its own, since a process has one Spark at most.
 
-What it does is a function of a module, which gets its SparkSession first; what that returns comes back.
+It calls a function of a module with its SparkSession first, and sends back the result.
 """
 
 from __future__ import annotations

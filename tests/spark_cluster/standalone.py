@@ -21,12 +21,12 @@ from tests.spark.process_trees import family_of, kill, wait_for_end
 
 WORKERS = 2
 CORES = 1
-#: Of an executor's JVM; its Python workers come on top.
+#: Memory of an executor's JVM; its Python workers come on top.
 EXECUTOR_MEMORY = "512m"
 START_SECONDS = 120
 #: For a process that runs few things once: no optimising compiler, one collector thread, no files of its own.
 JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-#: What an application on this cluster is given.
+#: Settings of an application on this cluster.
 SETTINGS = {
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.executor.cores": str(CORES),
@@ -70,7 +70,7 @@ class _Daemon:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": JVM_FLAGS,
             "PYSPARK_PYTHON": sys.executable,
-            # What a killed executor leaves goes with the rest of the test's files.
+            # Files that a killed executor leaves go with the rest of the test's files.
             "SPARK_LOCAL_DIRS": str(output.with_name("scratch")),
         }
         # It is of no use without this process, however that ends.
@@ -106,7 +106,7 @@ class _Daemon:
         # The first one first: a worker that lives a moment longer would start another executor.
         kill(family)
         self._process.wait()
-        # What was being started as they were listed has lost its parent: it ends by itself.
+        # A process that was being started as they were listed has lost its parent, and ends by itself.
         wait_for_end(family)
 
 

@@ -46,7 +46,7 @@ def test_the_source_says_that_the_driver_plans(driver: Driver, logs: tuple[Path,
     shown, hidden = logs
     with pytest.raises(DriverError, match=r"MissingFileError: .*the driver plans a read.*read_on_executors"):
         driver.run(view, str(hidden))
-    # What the driver sees and no executor does fails in a task, with its name.
+    # A log that the driver sees and no executor does fails in a task, with its name.
     gone = shown.with_name("of the driver")
     assert driver.run(view, str(shown))[0] != []
     with pytest.raises(DriverError, match="MissingFileError"):

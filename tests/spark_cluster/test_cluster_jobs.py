@@ -157,7 +157,7 @@ def test_the_cause_reaches_who_started_a_job(cluster: StandaloneCluster, tmp_pat
 
 
 def test_a_python_without_offsetlog_is_named(cluster: StandaloneCluster, log: Path, tmp_path: Path) -> None:
-    # Of the same version, so that nothing but the package is missing.
+    # It has the same version, so that nothing but the package is missing.
     venv.create(tmp_path / "bare", with_pip=False)
     python = tmp_path / "bare" / "bin" / "python"
     code, _, said = run_on_cluster(cluster, "snapshot", log, tmp_path / "out", python=str(python))

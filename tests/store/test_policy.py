@@ -257,7 +257,7 @@ def test_what_was_deleted_goes_also_where_nothing_is_committed_any_more(size, en
     assert decide(facts, CONFIG, NOW).action == action
 
 
-#: What is replayed in the time that a replay may take.
+#: Bytes that are replayed in the time that a replay may take.
 REPLAYED = MaintenanceConfig().snapshot_replay_ms * policy.REPLAYED_BYTES_PER_SECOND // 1000
 
 

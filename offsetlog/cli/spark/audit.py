@@ -36,8 +36,8 @@ HELP = """Tell what every group committed, and what looks wrong: rewinds, stalls
 
 Rewinds: an offset went down. Stalls: an offset did not move, or a group was silent while others went on, for --stall or
 longer. Zombie commits: an older epoch after a newer one. Also open and aborted transactions, rates, and who commits
-most. All of it is told of what the log still holds: the coverage, which stands first, says how much that is. A log of
-which something is missing is refused without --permissive.
+most. All of it is about the records that the log still holds; the coverage, which stands first, says how many those
+are. A log of which something is missing is refused without --permissive.
 
 --report makes one page of HTML with plots; --output writes every table, whole, as Parquet.
 
@@ -78,7 +78,7 @@ def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: d
 
 
 def _none(coverage: Coverage, name: str) -> str:
-    # Of a log that was cleaned nobody can say that there was none.
+    # Nobody can say of a log that was cleaned that there was none.
     return "0" if coverage.nothing(name, "") == "" else "unknown, none in what is left"
 
 

@@ -15,9 +15,9 @@ from offsetlog.spark.jobs.places import log_directory
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
-Both are of the same records, also while somebody writes. PATH is only read. A log that ends before what a checkpoint
-beside it says is told: its tail is missing. So is everything else that its witnesses list and that is not there; with
---permissive the exit code is about the digests alone.
+Both are of the same records, also while somebody writes. PATH is only read. A log that ends before the offset in a
+checkpoint beside it is reported: its tail is missing. So is everything else that its witnesses list and that is not
+there; with --permissive the exit code is about the digests alone.
 
 \b
 Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.

@@ -69,7 +69,7 @@ def coverage(records: DataFrame, ends: Sequence[tuple[int, int]] = ()) -> DataFr
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What an audit could see.
+    """How much of a log an audit could see.
 
     Attributes:
         log_offsets: that were given out, in all log partitions.
@@ -120,7 +120,7 @@ class Coverage:
         share = f"{self.cleaned_share:.1%}" if self.cleaned_share >= 0.001 else "Less than 0.1%"
         return (
             f"{share} of the log was cleaned away ({count_text(self.gone)} of {count_text(self.log_offsets)} records): "
-            "findings among those records cannot be told."
+            "findings among those records are unknown."
         )
 
     def nothing(self, table: str, said: str) -> str:

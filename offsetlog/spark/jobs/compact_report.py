@@ -1,4 +1,4 @@
-"""What a clean would free: live and dead records and bytes, by log partition and by group.
+"""The space that a clean would free: live and dead records and bytes, by log partition and by group.
 
 The engine's own cleaner decides, in a task for each log partition, without a history that is kept: of each key the last
 record stays; what an aborted transaction wrote goes; a tombstone and a transaction's marker go only when a clean found
@@ -24,7 +24,7 @@ from offsetlog.spark.scan.files import choose, list_partitions, resolve
 from offsetlog.spark.scan.options import parse_partitions
 from offsetlog.spark.session_settings import hadoop_settings_of
 
-#: What becomes of a record that goes, by name.
+#: The fates of records that go, by name.
 GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
 
 #: More tasks than this cost more than they bring.

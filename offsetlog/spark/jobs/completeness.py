@@ -1,4 +1,4 @@
-"""What a job does where its log is not whole: it refuses, or with `permissive` goes on and marks what it writes."""
+"""A job whose log is not whole refuses, or with `permissive` goes on and marks what it writes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def write_marked_table(
 ) -> None:
     """Writes one table to a directory of its own, in which the mark is that of the table; else as `write_marked`."""
     if not problems:
-        # What is replaced goes with its mark.
+        # The table that is replaced goes with its mark.
         table.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)
         return
     if overwrite:

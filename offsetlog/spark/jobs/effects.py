@@ -54,8 +54,8 @@ def _choose(condition: Column, yes: Column | int, no: Column | int) -> Column:
 def pending(commits: DataFrame) -> DataFrame:
     """Returns the rows of the view "commits" that open transactions hold: what their COMMIT would bring.
 
-    Of each producer and position the latest value; a tombstone erases what stands before it, in whatever transaction
-    it is itself.
+    They are the latest value of each producer and position; a tombstone erases the values before it, in whatever
+    transaction it is itself.
     """
     latest = (
         commits.where("kind = 'commit' and outcome = 'open'")

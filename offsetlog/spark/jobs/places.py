@@ -16,7 +16,7 @@ from offsetlog.spark.location import AnyPath, Location
 #: Names in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
 _OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
 
-#: What a snapshot is written as.
+#: The formats of a snapshot.
 TableFormat = Literal["parquet", "delta", "iceberg"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 

@@ -186,7 +186,7 @@ def read_view(
 def _is_among(reported: Sequence[str]) -> Column:
     if not reported:
         return fn.lit(False)
-    # What is reported names the log partition first.
+    # A reported problem names the log partition first.
     texts = fn.array(*[fn.lit(each) for each in reported])
     return fn.exists(texts, lambda text: text.endswith(fn.col("problem")))
 

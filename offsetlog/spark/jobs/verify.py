@@ -115,7 +115,7 @@ def run(
     if ends:
         cut = json.dumps(ends)
         given = {"partitions": ",".join(ends), "at": cut}
-        # What is damaged or missing is in `damages` and `findings`.
+        # Damage and missing parts are in `damages` and `findings`.
         views = (read_view(spark, directory.path, view, permissive=True, **given) for view in VIEWS)
         computed = digests(sums(*views, physical=physical))
     there = {each.number for each in found}

@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
 
 
 class PlannedReader(BatchReader):
-    """Reads tasks that were planned before, on an executor.  What goes to executors is without them."""
+    """Reads tasks that were planned before, on an executor.  Executors get the reader without them."""
 
     def __init__(self, read: ReadOptions, schema: Any, tasks: Sequence[Task]) -> None:
         """Takes what `BatchReader` does, and the tasks."""

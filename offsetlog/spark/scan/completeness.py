@@ -1,7 +1,7 @@
-"""What a log directory says it holds and does not: asked on the driver, at each planning and each start of a stream.
+"""Missing parts of a log directory: the driver asks at each planning and each start of a stream.
 
 A log that lost its end, a segment or a directory reads like one that never had it, since log offsets have gaps where
-a cleaner worked.  `offsetlog.directory.completeness` asks the witnesses; here it is decided what of that concerns a
+a cleaner worked.  `offsetlog.directory.completeness` asks the witnesses; here it is decided which losses concern a
 reader.
 """
 
@@ -46,7 +46,7 @@ def find_losses(source: Source, read: ReadOptions) -> list[CorruptionError]:
         losses = [each for each in found if not is_witness_missing(each)]
         if not losses:
             break  # a witness that is missing is no reason for another look
-        # What was listed before the witnesses were read may have been appended to since.
+        # A log that was listed before the witnesses were read may have grown since.
         listings = ()
     for doubt in [*doubts, *(each for each in found if is_witness_missing(each))]:
         _log.warning("%s", doubt)
@@ -98,7 +98,7 @@ def _look(
 ) -> list[CorruptionError]:
     """Asks the witnesses about what was listed, or where that is empty about what is there after they were read.
 
-    What is wrong with the witnesses of a log directory goes into `doubts`.
+    Problems of the witnesses themselves go into `doubts`.
     """
     is_whole = _is_whole_directory(source)
     above, elsewhere = (source.path, None) if is_whole else _directory_of(source)

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from offsetlog.errors import ConfigError
 
-#: What the names of all settings that may count begin with.
+#: The prefixes of all settings that may count.
 PREFIXES = ("fs.s3a.", "fs.azure.")
 
 _S3_NAMES = frozenset({
@@ -78,7 +78,7 @@ def _counts(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """What a URI names, for one of pyarrow's file systems.
+    """The store that a URI names, for one of pyarrow's file systems.
 
     Attributes:
         kind: "S3FileSystem" or "AzureFileSystem", of pyarrow.fs.
@@ -296,7 +296,7 @@ def _azure_credentials(settings: Mapping[str, str], container: str, host: str) -
     if chosen == "sas":
         if not token:
             raise ConfigError(f"fs.azure.sas.fixed.token.{host} is missing; a provider of tokens is code for Java")
-        # pyarrow puts it behind the URL as it is.
+        # pyarrow appends it to the URL as it is.
         return {"sas_token": f"?{token.removeprefix('?')}"}
     if chosen == "oauth":
         names = ("provider.type", "client.id", "client.secret", "client.endpoint")

@@ -1,7 +1,8 @@
 """Reads a partition in runs, on several threads, and joins the states that they lead to: each byte is read once.
 
-The engine releases the interpreter while it applies a run and while it joins two.  What is not as it was planned,
-damage above all, ends the attempt: whoever reads the partition from its start to its end says what is wrong, and where.
+The engine releases the interpreter while it applies a run and while it joins two.  Anything that is not as it was
+planned, damage above all, ends the attempt: a reader of the partition from its start to its end says what is wrong, and
+where.
 """
 
 from __future__ import annotations

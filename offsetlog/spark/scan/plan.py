@@ -100,7 +100,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task of Spark reads: a large piece, or small ones of several partitions.
+    """The splits that one task of Spark reads: a large piece, or small ones of several partitions.
 
     Attributes:
         splits: the pieces.

@@ -1,4 +1,4 @@
-"""What to say of a log that is not where the driver looks for it: the executors may see it all the same."""
+"""The error for a log that is not where the driver looks for it: the executors may see it all the same."""
 
 from __future__ import annotations
 

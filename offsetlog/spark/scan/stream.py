@@ -62,7 +62,7 @@ class StreamSplit(InputPartition):
 
 @dataclasses.dataclass(frozen=True)
 class StreamProblems(InputPartition):
-    """What the driver found missing as the query started, with mode=permissive.
+    """The parts that the driver found missing as the query started, with mode=permissive.
 
     Attributes:
         problems: (log partition, text), a row each.

@@ -1,4 +1,4 @@
-"""The file system behind a URI, for whoever reads a log, stages rows or reads a checkpoint.
+"""The file system that a URI names: to read a log, to stage rows or to read a checkpoint.
 
 `s3a://` and `abfss://` go by Hadoop's settings (`hadoop_settings`), everything else by what pyarrow makes of the
 URI and of the environment.  No text that is made here holds a secret.
@@ -22,7 +22,7 @@ from offsetlog.spark.scan.hadoop_settings import HadoopSettings, ObjectStore, is
 
 NO_SETTINGS = HadoopSettings()
 
-#: Of the environment; the first that is set counts.
+#: Variables of the environment; the first that is set counts.
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _HDFS = re.compile(r"(?:hdfs|viewfs)://", re.IGNORECASE)

@@ -121,7 +121,7 @@ static void compare(const bytes *log, size_t count) {
     }
     join_all(runs, count);
     check_same(&whole, &runs[0]);
-    /* What is open at the end ends alike. */
+    /* Transactions that are open at the end end alike. */
     for (int64_t producer = 0; producer < 4; producer++) {
         ol_control type = producer % 2 == 0 ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT;
         ol_state_end_transaction(&whole, producer, type);
