@@ -6,6 +6,7 @@ stay in the processor's cache.
 """
 
 import os
+from threading import Lock
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t
@@ -358,7 +359,7 @@ cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *
 
 
 cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end) noexcept nogil:
-    # Whole groups, at least one.  *group moves behind the last of them; returns where their runs end.
+    # Whole groups, at least one.  *group moves past the last of them; returns where their runs end.
     cdef size_t rows = 0
     cdef size_t end = 0
     cdef int32_t number
@@ -393,7 +394,7 @@ cdef class _Order:
     cdef batch_columns columns
     cdef order_plan plan
     cdef list kept              # what the columns borrow from
-    cdef bint stopped           # shares end before their next piece
+    cdef bint stopped           # shares end before their next piece, and begin no more
 
     def __cinit__(self):
         memset(&self.columns, 0, sizeof(self.columns))
@@ -414,6 +415,7 @@ cdef class _Share:
     cdef StoreCore core
     cdef producer owner
     cdef _Order order
+    cdef object busy                # held while the share writes
     cdef const order_plan *plan     # of the order
     cdef int32_t number
     cdef size_t group           # of the sequence: the next one
@@ -423,6 +425,11 @@ cdef class _Share:
     cdef ol_commit_result result
 
     def __call__(self):
+        with self.busy:
+            if not self.order.stopped:
+                self.write_rows()
+
+    cdef object write_rows(self):
         cdef Partition partition = self.core.used(self.number)
         cdef piece scratch
         if partition is None:
@@ -558,6 +565,7 @@ cdef list shares_of(StoreCore core, producer owner, _Order order, object admit):
         share.core = core
         share.owner = owner
         share.order = order
+        share.busy = Lock()
         share.plan = plan
         share.number = number
         share.group = group
@@ -600,32 +608,32 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
 
 
 cdef object run_all(object pool, list shares, _Order order):
-    # Every share has ended when this returns or raises: its rows go into transactions that the caller then ends.
+    # Every share has ended, or will never begin, when this returns or raises: its rows go into transactions that the caller then
+    # ends.  An interrupt may come while a share is handed over, so that the pool has it and no future of it is here.
+    from concurrent.futures import wait
+
     futures = []
     try:
         for share in shares[1:]:
             futures.append(pool.submit(share))
         shares[0]()
+        wait(futures)
+        for future in futures:
+            future.result()
     except BaseException:
         order.stopped = True
+        wait_for_all(shares)
         raise
-    finally:
-        wait_for_all(futures, order)
-    for future in futures:
-        future.result()
 
 
-cdef object wait_for_all(list futures, _Order order):
-    # An interrupt ends the shares early, and is raised when they have ended.
-    from concurrent.futures import wait
-
-    interrupt = None
-    while True:
-        try:
-            wait(futures)
-            break
-        except BaseException as failure:
-            interrupt = interrupt or failure
-            order.stopped = True
-    if interrupt is not None:
-        raise interrupt
+cdef object wait_for_all(list shares):
+    # Further interrupts are let go: the first one is being raised.
+    cdef _Share share
+    for share in shares:
+        while True:
+            try:
+                share.busy.acquire()
+                break
+            except BaseException:
+                continue
+        share.busy.release()
