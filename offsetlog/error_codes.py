@@ -110,4 +110,5 @@ ERROR_CODES: dict[str, ErrorCode] = {
     "TransactionError": INVALID_TXN_STATE,
     "ThrottledError": THROTTLING_QUOTA_EXCEEDED,
     "ClusterUnavailableError": _retriable(COORDINATOR_NOT_AVAILABLE),
+    "ZooKeeperUnavailableError": _retriable(COORDINATOR_NOT_AVAILABLE),
 }

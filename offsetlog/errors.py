@@ -19,15 +19,19 @@
     │   ├── HistoryError
     │   ├── GenerationError, GroupNotEmptyError, ThrottledError, NotEnoughReplicasError, CapabilityError
     │   ├── FencedError: FencedLeaderEpochError; UnknownLeaderEpochError
-    │   ├── TransactionError, ClockError, CommitTimeoutError (TimeoutError)
+    │   ├── TransactionError, ClockError, CommitTimeoutError (TimeoutError): UnknownOutcomeError
     ├── ClusterError                            a Kafka cluster that was asked through its protocol
     │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
+    ├── ZooKeeperError                          an ensemble of ZooKeeper
+    │   ├── NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError
+    │   ├── ZooKeeperUnavailableError (retriable): SessionExpiredError
     └── InternalError                           our bug
 
     CorruptionWarning (UserWarning)             opening found damage, and serves what is sound
 
 A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through one table,
-`STATUS_ERRORS`; what each class means to a client of Kafka's protocol stands in `offsetlog.error_codes`.
+`offsetlog.error_status.STATUS_ERRORS`; `offsetlog.error_codes` says what each class means to a client of Kafka's
+protocol.
 """
 
 from __future__ import annotations
@@ -628,6 +632,57 @@ class ClusterUnavailableError(ClusterError):
     """The cluster, or the coordinator of the group, did not answer, or could not yet."""
 
 
+# ----------------------------------------------------------------------------------------------------------- ZooKeeper
+
+
+class ZooKeeperError(OffsetLogError):
+    """ZooKeeper refused what it was asked for; nothing was changed.
+
+    Attributes:
+        node: the path of the node concerned, below the root of the connection; None where there is none.
+    """
+
+    def __init__(self, message: str = "", *, node: str | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.node = node
+
+
+class NoNodeError(ZooKeeperError):
+    """There is no such node, or not the one above it."""
+
+
+class NodeExistsError(ZooKeeperError):
+    """There is a node of this path already."""
+
+
+class NodeVersionError(ZooKeeperError):
+    """The node was changed meanwhile: its version is not the one that was named."""
+
+
+class NodeNotEmptyError(ZooKeeperError):
+    """The node has nodes below it."""
+
+
+class ZooKeeperUnavailableError(ZooKeeperError):
+    """No ZooKeeper answered; a write that raises this was not made."""
+
+
+class SessionExpiredError(ZooKeeperUnavailableError):
+    """The session ended; its ephemeral nodes are gone, and a new session begins."""
+
+
+class UnknownOutcomeError(CommitTimeoutError):
+    """The connection to ZooKeeper broke, or was silent, after a write was sent: it was made as a whole, or not at all.
+
+    Attributes:
+        node: the path of the first node that is written.
+    """
+
+    def __init__(self, message: str = "", *, node: str | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.node = node
+
+
 # ------------------------------------------------------------------------------------------------------ neither of them
 
 
@@ -635,65 +690,3 @@ class InternalError(OffsetLogError):
     """An invariant of offsetlog's own code does not hold; please report it."""
 
     status = -1
-
-
-#: The one table from a failure of the C floor to its class.
-STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
-    Status.NO_MEMORY: CapacityError,
-    Status.IO: StorageError,
-    Status.DISK_FULL: DiskFullError,
-    Status.NO_SUCH_FILE: MissingFileError,
-    Status.LOCKED: LockedError,
-    Status.CHANGED: ChangedFileError,
-    Status.CORRUPT: CorruptionError,
-    Status.TORN: TornTailError,
-    Status.UNSUPPORTED: UnsupportedVersionError,
-    Status.LIMIT: LimitError,
-    Status.INVALID: InvalidArgumentError,
-    Status.TOO_LARGE: TooLargeError,
-    Status.OUT_OF_RANGE: OffsetOutOfRangeError,
-    Status.CLOSED: ClosedError,
-    Status.READ_ONLY: ReadOnlyError,
-    Status.FAILED: PartitionFailedError,
-    Status.LOADING: CoordinatorLoadingError,
-    Status.NOT_COORDINATOR: NotCoordinatorError,
-    Status.CONDITION: ExpectedOffsetError,
-    Status.REWIND: RewindError,
-    Status.FENCED: FencedError,
-    Status.TRANSACTION: TransactionError,
-    Status.TIMED_OUT: CommitTimeoutError,
-    Status.FENCED_LEADER_EPOCH: FencedLeaderEpochError,
-    Status.UNKNOWN_LEADER_EPOCH: UnknownLeaderEpochError,
-    Status.GENERATION: GenerationError,
-}
-
-
-def from_status(
-    status: int,
-    reason: str,
-    *,
-    path: str | None = None,
-    position: int | None = None,
-    offset: int | None = None,
-    errno: int | None = None,
-    item: int | None = None,
-) -> OffsetLogError:
-    """Makes the exception for a failure of the C floor; the caller raises it.  Any thread may call it.
-
-    Args:
-        status: an ol_status that is a failure; any other number is our bug and gives an InternalError.
-        reason: one sentence.
-        path: the file concerned.
-        position: the byte position in it.
-        offset: the log offset; for CONDITION and REWIND the committed offset that was found.
-        errno: of the failed system call.
-        item: the index of the refused item in the caller's array.
-    """
-    kind = STATUS_ERRORS.get(status)
-    if kind is None:
-        kind, reason = InternalError, f"unknown status {status}: {reason}"
-    if issubclass(kind, ConditionError):
-        return kind(reason, actual=offset, path=path, position=position, item=item)
-    if issubclass(kind, StorageError):
-        return kind(reason, errno=errno, path=path, position=position, log_offset=offset, item=item)
-    return kind(reason, path=path, position=position, log_offset=offset, item=item)

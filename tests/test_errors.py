@@ -12,6 +12,7 @@ import pytest
 from offsetlog import errors
 from offsetlog._native import status as native
 from offsetlog.error_codes import ERROR_CODES
+from offsetlog.error_status import STATUS_ERRORS
 
 HEADER = Path(__file__).parent.parent / "csrc" / "base/status.h"
 ALL_ERRORS = [
@@ -30,12 +31,12 @@ def test_the_statuses_are_those_of_the_header():
 def test_every_status_is_a_result_or_has_a_class():
     # Only the faulting file system of the tests returns CRASHED; it brings the class along.
     only_in_tests = {errors.Status.CRASHED}
-    assert (set(errors.STATUS_ERRORS) | errors.RESULTS) - only_in_tests == set(errors.Status) - only_in_tests
-    assert not set(errors.STATUS_ERRORS) & errors.RESULTS
+    assert (set(STATUS_ERRORS) | errors.RESULTS) - only_in_tests == set(errors.Status) - only_in_tests
+    assert not set(STATUS_ERRORS) & errors.RESULTS
 
 
 def test_a_class_carries_the_status_that_it_stands_for():
-    for status, kind in errors.STATUS_ERRORS.items():
+    for status, kind in STATUS_ERRORS.items():
         assert kind.status == status
 
 
@@ -44,12 +45,12 @@ def test_a_result_is_returned(status):
     assert native.provoke(status, "no failure") == status
 
 
-@pytest.mark.parametrize("status", sorted(errors.STATUS_ERRORS))
+@pytest.mark.parametrize("status", sorted(STATUS_ERRORS))
 def test_a_failure_is_raised_without_the_gil_as_its_class(status):
-    with pytest.raises(errors.STATUS_ERRORS[status]) as caught:
+    with pytest.raises(STATUS_ERRORS[status]) as caught:
         native.provoke(status, "the reason", path="/a/log", position=61, offset=7, item=3, errno=5)
     error = caught.value
-    assert type(error) is errors.STATUS_ERRORS[status]
+    assert type(error) is STATUS_ERRORS[status]
     assert (error.message, error.path, error.position, error.item) == ("the reason", "/a/log", 61, 3)
     if isinstance(error, errors.ConditionError):
         assert (error.actual, error.log_offset) == (7, None)

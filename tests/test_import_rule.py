@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "offsetlog"
 
 VALUES = {"errors", "error_codes", "types", "config", "clock"}
-NATIVE = {*VALUES, "_native", "_native.csrc", "_native.status", "_native.buffers"}
+NATIVE = {*VALUES, "error_status", "_native", "_native.csrc", "_native.status", "_native.buffers"}
 #: Besides the extensions: checked arguments, and calls that can be stopped.
 CALLS = {*NATIVE, "arguments", "cancellation"}
 DIRECTORY = {*CALLS, "directory"}
@@ -56,10 +56,11 @@ RULE: dict[str, set[str]] = {
     "errors": {"error_codes"},
     "types": set(),
     "error_codes": set(),
+    "error_status": {"errors"},
     "config": {"errors"},
     "clock": {"errors"},
     "_native.csrc": set(),
-    "_native.status": {"_native.csrc", "errors"},
+    "_native.status": {"_native.csrc", "error_status", "errors"},
     "_native.buffers": {"_native.csrc", "_native.status", "errors"},
     "_native": NATIVE,
     "arguments": VALUES,
@@ -72,6 +73,7 @@ RULE: dict[str, set[str]] = {
     "transaction": CALLS,
     "retention": VALUES,
     "replication": VALUES,
+    "zookeeper": {*VALUES, "arguments"},
     "manager": {*STORE - {"opening", "store"}, "replication", "manager.interface"},
     # The contract's tests know the interface, and no manager.
     "manager.testing": {*NATIVE, "manager.interface"},

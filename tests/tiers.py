@@ -32,6 +32,7 @@ TIER_OF_FOLDER = {
     "server": "gate",
     "pytest_plugin": "gate",
     "conformance": "gate",
+    "zookeeper": "gate",
     "cli": "gate",
     ".": "gate",
 }

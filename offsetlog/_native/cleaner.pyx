@@ -55,7 +55,8 @@ from offsetlog._native.partition cimport Partition
 from offsetlog._native.replay cimport Replay
 from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 
-from offsetlog.errors import InternalError, OffsetOutOfRangeError, from_status
+from offsetlog.error_status import from_status
+from offsetlog.errors import InternalError, OffsetOutOfRangeError
 
 
 # ---------------------------------------------------------------------------------------------------- ports

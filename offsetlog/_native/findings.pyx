@@ -20,7 +20,8 @@ from offsetlog._native.csrc cimport (
     ol_transaction_copy_group,
 )
 
-from offsetlog.errors import CorruptionError, DataLossError, PossibleLossError, from_status
+from offsetlog.error_status import from_status
+from offsetlog.errors import CorruptionError, DataLossError, PossibleLossError
 
 
 cdef object whole_of(ol_hash128 value):

@@ -89,7 +89,8 @@ from offsetlog._native.log_view cimport LogView
 from offsetlog._native.resync cimport resync
 from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 
-from offsetlog.errors import InternalError, InvalidArgumentError, from_status
+from offsetlog.error_status import from_status
+from offsetlog.errors import InternalError, InvalidArgumentError
 
 #: What `Replay.apply` tells of a batch: names and NumPy's codes of the fields, which follow each other without gaps.
 BATCH_FIELDS = [

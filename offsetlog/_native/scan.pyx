@@ -56,11 +56,11 @@ from collections import namedtuple
 
 from offsetlog._native.records import KINDS as _KINDS
 from offsetlog._native.row_blocks import VIEWS, view_schema
+from offsetlog.error_status import from_status
 from offsetlog.errors import (
     ClosedError,
     InternalError,
     InvalidArgumentError,
-    from_status,
 )
 
 cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF

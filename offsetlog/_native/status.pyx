@@ -12,7 +12,7 @@ from offsetlog._native.csrc cimport (
     ol_status_name,
 )
 
-from offsetlog.errors import from_status
+from offsetlog.error_status import from_status
 
 
 # What a callback met that was no failure of its own, an interrupt or an exit, by the thread that met it.

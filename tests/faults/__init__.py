@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from offsetlog.errors import STATUS_ERRORS, OffsetLogError, Status
+from offsetlog.error_status import STATUS_ERRORS
+from offsetlog.errors import OffsetLogError, Status
 
 
 class SimulatedCrashError(OffsetLogError):

@@ -1,0 +1,97 @@
+"""The one table from a failure of the C floor to its exception."""
+
+from __future__ import annotations
+
+from offsetlog.errors import (
+    CapacityError,
+    ChangedFileError,
+    ClosedError,
+    CommitTimeoutError,
+    ConditionError,
+    CoordinatorLoadingError,
+    CorruptionError,
+    DiskFullError,
+    ExpectedOffsetError,
+    FencedError,
+    FencedLeaderEpochError,
+    GenerationError,
+    InternalError,
+    InvalidArgumentError,
+    LimitError,
+    LockedError,
+    MissingFileError,
+    NotCoordinatorError,
+    OffsetLogError,
+    OffsetOutOfRangeError,
+    PartitionFailedError,
+    ReadOnlyError,
+    RewindError,
+    Status,
+    StorageError,
+    TooLargeError,
+    TornTailError,
+    TransactionError,
+    UnknownLeaderEpochError,
+    UnsupportedVersionError,
+)
+
+#: The one table from a failure of the C floor to its class.
+STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
+    Status.NO_MEMORY: CapacityError,
+    Status.IO: StorageError,
+    Status.DISK_FULL: DiskFullError,
+    Status.NO_SUCH_FILE: MissingFileError,
+    Status.LOCKED: LockedError,
+    Status.CHANGED: ChangedFileError,
+    Status.CORRUPT: CorruptionError,
+    Status.TORN: TornTailError,
+    Status.UNSUPPORTED: UnsupportedVersionError,
+    Status.LIMIT: LimitError,
+    Status.INVALID: InvalidArgumentError,
+    Status.TOO_LARGE: TooLargeError,
+    Status.OUT_OF_RANGE: OffsetOutOfRangeError,
+    Status.CLOSED: ClosedError,
+    Status.READ_ONLY: ReadOnlyError,
+    Status.FAILED: PartitionFailedError,
+    Status.LOADING: CoordinatorLoadingError,
+    Status.NOT_COORDINATOR: NotCoordinatorError,
+    Status.CONDITION: ExpectedOffsetError,
+    Status.REWIND: RewindError,
+    Status.FENCED: FencedError,
+    Status.TRANSACTION: TransactionError,
+    Status.TIMED_OUT: CommitTimeoutError,
+    Status.FENCED_LEADER_EPOCH: FencedLeaderEpochError,
+    Status.UNKNOWN_LEADER_EPOCH: UnknownLeaderEpochError,
+    Status.GENERATION: GenerationError,
+}
+
+
+def from_status(
+    status: int,
+    reason: str,
+    *,
+    path: str | None = None,
+    position: int | None = None,
+    offset: int | None = None,
+    errno: int | None = None,
+    item: int | None = None,
+) -> OffsetLogError:
+    """Makes the exception for a failure of the C floor; the caller raises it.  Any thread may call it.
+
+    Args:
+        status: an ol_status that is a failure; any other number is our bug and gives an InternalError.
+        reason: one sentence.
+        path: the file concerned.
+        position: the byte position in it.
+        offset: the log offset; for CONDITION and REWIND the committed offset that was found.
+        errno: of the failed system call.
+        item: the index of the refused item in the caller's array.
+    """
+    kind = STATUS_ERRORS.get(status)
+    if kind is None:
+        kind, reason = InternalError, f"unknown status {status}: {reason}"
+    if issubclass(kind, ConditionError):
+        return kind(reason, actual=offset, path=path, position=position, item=item)
+    if issubclass(kind, StorageError):
+        return kind(reason, errno=errno, path=path, position=position, log_offset=offset, item=item)
+    return kind(reason, path=path, position=position, log_offset=offset, item=item)

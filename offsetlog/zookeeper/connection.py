@@ -1,0 +1,382 @@
+"""A session with a ZooKeeper ensemble.  A write is answered truly: made, refused, or nobody knows.
+
+kazoo keeps the session, finds another server when one goes, and makes a new session when one expires.  This module adds
+a bound on every wait, one error for each way to fail, and the difference between a write that was refused and one of
+which nobody knows whether it was made.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from offsetlog.errors import (
+    ClosedError,
+    ConfigError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeVersionError,
+    NoNodeError,
+    OffsetLogError,
+    SessionExpiredError,
+    TooLargeError,
+    UnknownOutcomeError,
+    ZooKeeperError,
+    ZooKeeperUnavailableError,
+)
+from offsetlog.zookeeper.operations import Check, Create, Delete, Operation, SetData, request_size
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+#: The size of a request that a server takes unless its `jute.maxbuffer` says otherwise.
+REQUEST_BYTES_MAX = 0xFFFFF
+
+
+class NodeStat(NamedTuple):
+    """The state of a node beside its bytes.
+
+    Attributes:
+        version: the number of changes of its bytes.
+        modified_ms: the time of the last one, ms since 1970.
+        created_zxid: the transaction that made the node; another one made a later node of that path.
+        ephemeral_owner: the session that it goes with, 0 for none.
+        children: the number of nodes below it.
+    """
+
+    version: int
+    modified_ms: int
+    created_zxid: int
+    ephemeral_owner: int
+    children: int
+
+
+class Node(NamedTuple):
+    """The bytes of a node, None where they are null, and its state."""
+
+    data: bytes | None
+    stat: NodeStat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """How an ensemble is reached.
+
+    Attributes:
+        hosts: with the root of everything behind the last one, as in "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
+        session_timeout: seconds after which the ensemble ends a session that it does not hear of
+            (`zookeeper.session.timeout.ms`); it may bound what it grants.
+        connection_timeout: seconds that `start` waits for a server (`zookeeper.connection.timeout.ms`).
+        request_timeout: seconds that an answer is waited for, a new connection included.
+        request_bytes_max: of one write; the `jute.maxbuffer` of the servers.
+        auth: pairs of scheme and credential, as ("digest", "user:password").
+
+    Raises:
+        ConfigError: a time is not above 0, or that is no list of hosts.
+    """
+
+    hosts: str
+    session_timeout: float = 18.0
+    connection_timeout: float = 18.0
+    request_timeout: float = 30.0
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    auth: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("session_timeout", "connection_timeout", "request_timeout", "request_bytes_max"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        if not self.hosts.strip() or self.hosts.lstrip().startswith("/"):
+            raise ConfigError(f"{self.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka")
+
+
+class Answer(Generic[T]):
+    """The answer of a call that returns before it; it comes once, or its wait runs out."""
+
+    def __init__(
+        self,
+        result: Any,
+        read: Callable[[Any], T],
+        failed: Callable[[BaseException], OffsetLogError],
+        overdue: Callable[[], OffsetLogError],
+        timeout: float,
+    ) -> None:
+        self._result = result
+        self._read = read
+        self._failed = failed
+        self._overdue = overdue
+        self._deadline = time.monotonic() + timeout
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return bool(self._result.ready())
+
+    def result(self) -> T:
+        """Waits for the answer for `request_timeout` from the call on, and returns it or raises.
+
+        Raises:
+            UnknownOutcomeError: of a write: the connection broke, or nobody answered in time.
+            ZooKeeperUnavailableError: of a read, the same.
+            Also as the call says.
+        """
+        if not self._result.wait(max(0.0, self._deadline - time.monotonic())):
+            raise self._overdue()
+        if self._result.exception is not None:
+            raise self._failed(self._result.exception) from self._result.exception
+        return self._read(self._result.value)
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """Has the callback called with it once the answer is there, by a thread of the connection; it must not wait.
+
+        An answer that never comes calls nothing until the connection breaks or is closed, which answers everything.
+        """
+        self._result.rawlink(lambda _: callback(self))
+
+
+def _kazoo() -> Any:
+    try:
+        import kazoo.client
+        import kazoo.exceptions
+        import kazoo.handlers.threading
+        import kazoo.retry
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "ZooKeeper is reached through kazoo, which is not installed: pip install 'offsetlog[zookeeper]'"
+        ) from None
+    return kazoo
+
+
+def _stat_of(stat: Any) -> NodeStat:
+    return NodeStat(stat.version, stat.mtime, stat.czxid, stat.ephemeralOwner, stat.numChildren)
+
+
+class ZooKeeperConnection:
+    """A session with an ensemble; safe from any thread.
+
+    Requests of one connection are carried out in the order of their calls.  A read sees what this connection wrote
+    before; it sees what others wrote once `sync_async` was called before it.
+    """
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.settings = settings
+        self._kazoo = _kazoo()
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._listeners: list[Callable[[str], object]] = []
+
+    # --------------------------------------------------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begins the session.
+
+        Raises:
+            ConfigError: kazoo refuses the list of hosts.
+            ZooKeeperUnavailableError: no server answered within `connection_timeout`.
+        """
+        retry = self._kazoo.retry.KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+        try:
+            client = self._kazoo.client.KazooClient(
+                hosts=self.settings.hosts,
+                timeout=self.settings.session_timeout,
+                connection_retry=retry,
+                auth_data=list(self.settings.auth) or None,
+            )
+        except ValueError as failure:
+            text = f"{self.settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
+            raise ConfigError(text) from None
+        client.add_listener(self._state_changed)
+        try:
+            client.start(timeout=self.settings.connection_timeout)
+        except self._kazoo.handlers.threading.KazooTimeoutError:
+            client.close()
+            text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
+            raise ZooKeeperUnavailableError(text) from None
+        with self._lock:
+            self._client = client
+
+    def close(self) -> None:
+        """Ends the session, its ephemeral nodes with it.  A second call does nothing."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.stop()
+            client.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def session_id(self) -> int:
+        """The number of the session, which ephemeral nodes name as their owner; 0 while there is none."""
+        session = self._open().client_id
+        return 0 if session is None else int(session[0])
+
+    def add_state_listener(self, listener: Callable[[str], object]) -> None:
+        """Has the listener called with "connected", "suspended" or "lost", by a thread of the connection.
+
+        It must not wait.  "suspended": no server is connected, and the session may live.  "lost": the session ended.
+        """
+        self._listeners.append(listener)
+
+    def _state_changed(self, state: str) -> None:
+        for listener in list(self._listeners):
+            listener(str(state).lower())
+
+    def _open(self) -> Any:
+        client = self._client
+        if client is None:
+            raise ClosedError("the connection to ZooKeeper is closed")
+        return client
+
+    # -------------------------------------------------------------------------------------------------------- reads
+
+    def get_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[Node]:
+        """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node changes or goes."""
+        return self._read(node, self._open().get_async(node, watch), lambda found: Node(found[0], _stat_of(found[1])))
+
+    def get(self, node: str) -> Node:
+        """Reads a node.  Raises NoNodeError."""
+        return self.get_async(node).result()
+
+    def exists_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[NodeStat | None]:
+        """Asks for the state of a node, None where there is none; `watch` is called once, when that changes."""
+        result = self._open().exists_async(node, watch)
+        return self._read(node, result, lambda found: None if found is None else _stat_of(found))
+
+    def exists(self, node: str) -> NodeStat | None:
+        """Returns the state of a node, None where there is none."""
+        return self.exists_async(node).result()
+
+    def children_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[list[str]]:
+        """Reads the names below a node, sorted.  The answer raises NoNodeError; `watch` is called once at a change."""
+        return self._read(node, self._open().get_children_async(node, watch), sorted)
+
+    def children(self, node: str) -> list[str]:
+        """Returns the names below a node, sorted.  Raises NoNodeError."""
+        return self.children_async(node).result()
+
+    def sync_async(self) -> Answer[None]:
+        """Has the server catch up with all writes that the ensemble has answered; reads called later see them."""
+        return self._read("/", self._open().sync_async("/"), lambda _: None)
+
+    def _read(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
+        def overdue() -> OffsetLogError:
+            text = f"no ZooKeeper answered within {self.settings.request_timeout:g} s"
+            return ZooKeeperUnavailableError(text, node=node)
+
+        return Answer(
+            result, read, lambda failure: self._refusal(failure, node), overdue, self.settings.request_timeout
+        )
+
+    # ------------------------------------------------------------------------------------------------------- writes
+
+    def multi_async(self, operations: Sequence[Operation]) -> Answer[None]:
+        """Makes all writes, or none.
+
+        Raises:
+            TooLargeError: the request is larger than `request_bytes_max`; nothing was sent.
+        The answer raises:
+            NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: one of them could not be made, whose node
+                the error names; none was.
+            UnknownOutcomeError: nobody knows whether they were made.
+        """
+        operations = list(operations)
+        size = request_size(operations)
+        if size > self.settings.request_bytes_max:
+            raise TooLargeError(
+                f"{len(operations)} writes make a request of {size} bytes, and ZooKeeper takes at most "
+                f"{self.settings.request_bytes_max} (jute.maxbuffer)"
+            )
+        transaction = self._open().transaction()
+        for each in operations:
+            self._add(transaction, each)
+
+        def read(results: list[Any]) -> None:
+            refused = self._first_refusal(results, operations)
+            if refused is not None:
+                raise refused
+
+        return self._write(operations[0].node, transaction.commit_async(), read)
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        """Makes all writes, or none, and waits for it; raises as `multi_async`."""
+        self.multi_async(operations).result()
+
+    def create(self, node: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        """Makes a node; the one above it must be there.  Raises NodeExistsError, NoNodeError, UnknownOutcomeError."""
+        self.multi([Create(node, data, ephemeral)])
+
+    def set_data(self, node: str, data: bytes, version: int = -1) -> None:
+        """Replaces the bytes of a node.  Raises NoNodeError, NodeVersionError, UnknownOutcomeError."""
+        self.multi([SetData(node, data, version)])
+
+    def delete(self, node: str, version: int = -1) -> None:
+        """Removes a node.  Raises NoNodeError, NodeVersionError, NodeNotEmptyError, UnknownOutcomeError."""
+        self.multi([Delete(node, version)])
+
+    @staticmethod
+    def _add(transaction: Any, operation: Operation) -> None:
+        if isinstance(operation, Create):
+            transaction.create(operation.node, operation.data, ephemeral=operation.ephemeral)
+        elif isinstance(operation, SetData):
+            transaction.set_data(operation.node, operation.data, operation.version)
+        elif isinstance(operation, Delete):
+            transaction.delete(operation.node, operation.version)
+        else:
+            assert isinstance(operation, Check)
+            transaction.check(operation.node, operation.version)
+
+    def _write(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
+        def unknown(why: str) -> OffsetLogError:
+            text = f"{why} after a write to {node} was sent: it may or may not have been made"
+            return UnknownOutcomeError(text, node=node)
+
+        def failed(failure: BaseException) -> OffsetLogError:
+            known = self._refusal(failure, node)
+            if isinstance(known, ZooKeeperUnavailableError):
+                return unknown("the connection to ZooKeeper broke")
+            return known
+
+        def overdue() -> OffsetLogError:
+            return unknown(f"no ZooKeeper answered within {self.settings.request_timeout:g} s")
+
+        return Answer(result, read, failed, overdue, self.settings.request_timeout)
+
+    # ------------------------------------------------------------------------------------------------------- errors
+
+    def _first_refusal(self, results: list[Any], operations: list[Operation]) -> OffsetLogError | None:
+        # The one that could not be made has an error of its own; those before it were rolled back.
+        kinds = self._kazoo.exceptions
+        for result, operation in zip(results, operations, strict=True):
+            if isinstance(result, Exception) and not isinstance(
+                result, kinds.RolledBackError | kinds.RuntimeInconsistency
+            ):
+                return self._refusal(result, operation.node)
+        return None
+
+    def _refusal(self, failure: BaseException, node: str) -> OffsetLogError:
+        kinds = self._kazoo.exceptions
+        table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (
+            (kinds.NoNodeError, NoNodeError, "there is no node {0}, or none above it"),
+            (kinds.NodeExistsError, NodeExistsError, "there is a node {0} already"),
+            (kinds.BadVersionError, NodeVersionError, "the node {0} was changed meanwhile"),
+            (kinds.NotEmptyError, NodeNotEmptyError, "the node {0} has nodes below it"),
+            (kinds.SessionExpiredError, SessionExpiredError, "the session with ZooKeeper expired"),
+            (kinds.ConnectionLoss, ZooKeeperUnavailableError, "the connection to ZooKeeper broke"),
+            (kinds.ConnectionClosedError, ZooKeeperUnavailableError, "the connection to ZooKeeper is closed"),
+            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session moved to another server meanwhile"),
+            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper gave up on a request"),
+            (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
+            (kinds.NoAuthError, ZooKeeperError, "ZooKeeper does not let this connection do that to {0}"),
+        )
+        for kind, ours, text in table:
+            if isinstance(failure, kind):
+                return ours(text.format(node), node=node)
+        return ZooKeeperError(f"ZooKeeper refuses {node}: {str(failure) or type(failure).__name__}", node=node)

@@ -1,0 +1,197 @@
+"""The offsets of consumers in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the decimal number in ASCII.
+
+The nodes above it are empty.  docs/format/brokers.md (spec §15.2) says what brokers and consumers of Kafka 0.8 to 1.1
+left there.  Metadata is not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from offsetlog.errors import CorruptionError, GroupError, InvalidArgumentError, NoNodeError, TopicError
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.connection import Answer, Node, NodeStat, ZooKeeperConnection
+
+CONSUMERS = "/consumers"
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+_NUMBER = re.compile(rb"[0-9]{1,19}")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+# ZooKeeper's own rule for paths, by code point: no control characters, no surrogates, nothing private, no specials.
+_NOT_IN_PATHS = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff/]")
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class OffsetNode(NamedTuple):
+    """A node of an offset as it stands in ZooKeeper, not checked.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        partition: the name of the node, which should be a number.
+        data: its bytes, None for null.
+        stat: its version and times.
+    """
+
+    group: str
+    topic: str
+    partition: str
+    data: bytes | None
+    stat: NodeStat
+
+    @property
+    def node(self) -> str:
+        """The path of the node."""
+        return f"{topic_node(self.group, self.topic)}/{self.partition}"
+
+    def key(self) -> TopicPartition:
+        """Returns the position that the node keeps.
+
+        Raises:
+            CorruptionError: its name is no partition; the path is that of the node.
+        """
+        if not _PARTITION.fullmatch(self.partition) or int(self.partition) > PARTITION_MAX:
+            raise CorruptionError("the name of the node is no number of a partition", path=self.node)
+        return TopicPartition(self.topic, int(self.partition))
+
+    def offset(self) -> int:
+        """Returns the offset.  Raises CorruptionError with the path of the node: its bytes are no offset."""
+        return offset_in(self.data, self.node)
+
+
+def offset_in(data: bytes | None, node: str) -> int:
+    """Returns the offset that a node's bytes are.
+
+    Raises:
+        CorruptionError: they are no decimal number from 0 to 2**63 - 1; the path is that of the node.
+    """
+    if data is None or not _NUMBER.fullmatch(data) or int(data) > OFFSET_MAX:
+        shown = "null" if data is None else f"{len(data)} bytes, {data[:40]!r}"
+        raise CorruptionError(f"the node holds no offset but {shown}", path=node)
+    return int(data)
+
+
+def data_of(offset: int) -> bytes:
+    """Returns the bytes with which consumers write an offset."""
+    return b"%d" % offset
+
+
+def is_node_name(name: str) -> bool:
+    """Whether ZooKeeper takes a name as that of one node."""
+    return name not in ("", ".", "..") and not _NOT_IN_PATHS.search(name)
+
+
+def check_group(group: str) -> None:
+    """Raises GroupError where no node can have the name of a group."""
+    if not is_node_name(group):
+        raise GroupError(f"the group {group!r} cannot be kept in ZooKeeper: no node can have this name")
+
+
+def check_topic(topic: str) -> None:
+    """Raises TopicError where no node can have the name of a topic."""
+    if not is_node_name(topic):
+        raise TopicError(f"the topic {topic!r} cannot be kept in ZooKeeper: no node can have this name")
+
+
+def group_node(group: str) -> str:
+    """Returns the path of everything that ZooKeeper keeps of a group."""
+    return f"{CONSUMERS}/{group}"
+
+
+def offsets_node(group: str) -> str:
+    """Returns the path above the topics of a group."""
+    return f"{CONSUMERS}/{group}/offsets"
+
+
+def topic_node(group: str, topic: str) -> str:
+    """Returns the path above the partitions of a topic."""
+    return f"{CONSUMERS}/{group}/offsets/{topic}"
+
+
+def offset_node(group: str, key: TopicPartition) -> str:
+    """Returns the path of a position."""
+    return f"{CONSUMERS}/{group}/offsets/{key[0]}/{key[1]}"
+
+
+def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int) -> Iterator[tuple[K, T | None]]:
+    """Yields (key, answer) in the order of the questions, None for a node that is not there.
+
+    Args:
+        questions: a key of the caller's, and the call that asks.
+        in_flight: how many answers are outstanding at most.
+
+    Raises:
+        ZooKeeperError: as the answers, but for NoNodeError.
+    """
+    waiting: deque[tuple[K, Answer[T]]] = deque()
+
+    def next_answer() -> tuple[K, T | None]:
+        key, answer = waiting.popleft()
+        try:
+            return key, answer.result()
+        except NoNodeError:
+            return key, None
+
+    for key, ask in questions:
+        if len(waiting) >= in_flight:
+            yield next_answer()
+        waiting.append((key, ask()))
+    while waiting:
+        yield next_answer()
+
+
+def groups_in(connection: ZooKeeperConnection) -> list[str]:
+    """Returns the names below /consumers, sorted.
+
+    Raises:
+        InvalidArgumentError: there is no such node, which every Kafka of that time made: the root is another.
+        ZooKeeperError: ZooKeeper does not give it.
+    """
+    try:
+        return connection.children(CONSUMERS)
+    except NoNodeError:
+        reason = (
+            f"ZooKeeper has no node {CONSUMERS} below the root of {connection.settings.hosts!r}; is the root right?"
+        )
+        raise InvalidArgumentError(reason) from None
+
+
+def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[OffsetNode]:
+    """Yields the nodes of the offsets of groups; what goes meanwhile is left out.
+
+    Call `connection.sync_async()` before it, to see what other clients were answered before.
+
+    Args:
+        connection: started.
+        groups: which; one that is not there has none.
+        in_flight: how many answers of each kind (topics, partitions, offsets) are outstanding at most.
+
+    Raises:
+        ZooKeeperError: ZooKeeper does not give a node.
+    """
+
+    def topics() -> Iterator[tuple[str, Callable[[], Answer[list[str]]]]]:
+        for group in groups:
+            yield group, partial(connection.children_async, offsets_node(group))
+
+    def partitions() -> Iterator[tuple[tuple[str, str], Callable[[], Answer[list[str]]]]]:
+        for group, names in pipelined(topics(), in_flight):
+            for topic in names or ():
+                yield (group, topic), partial(connection.children_async, topic_node(group, topic))
+
+    def nodes() -> Iterator[tuple[tuple[str, str, str], Callable[[], Answer[Node]]]]:
+        for (group, topic), names in pipelined(partitions(), in_flight):
+            for partition in names or ():
+                node = f"{topic_node(group, topic)}/{partition}"
+                yield (group, topic, partition), partial(connection.get_async, node)
+
+    for (group, topic, partition), found in pipelined(nodes(), in_flight):
+        if found is not None:
+            yield OffsetNode(group, topic, partition, found.data, found.stat)

@@ -1,0 +1,211 @@
+"""A session answers writes truly: made, refused with the node that refused it, or of unknown outcome."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from offsetlog import errors
+from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.operations import Check, Create, Delete, SetData, request_size
+
+from .ensemble import Ensemble, expire_session
+from .proxy import OP_MULTI, Cut, CuttingProxy
+
+PATIENCE = 60.0
+
+
+def test_nodes_are_made_read_changed_and_removed(connection):
+    assert connection.exists("/a") is None
+    connection.create("/a", b"1")
+    found = connection.get("/a")
+    assert (found.data, found.stat.version, found.stat.ephemeral_owner) == (b"1", 0, 0)
+    connection.set_data("/a", b"2", version=0)
+    with pytest.raises(errors.NodeVersionError) as caught:
+        connection.set_data("/a", b"3", version=0)
+    assert caught.value.node == "/a"
+    connection.create("/a/b")
+    connection.create("/a/a")
+    assert connection.children("/a") == ["a", "b"]
+    with pytest.raises(errors.NodeNotEmptyError):
+        connection.delete("/a")
+    with pytest.raises(errors.NodeExistsError):
+        connection.create("/a/b")
+    for call in (connection.get, connection.children, connection.delete):
+        with pytest.raises(errors.NoNodeError) as missing:
+            call("/a/c")
+        assert missing.value.node == "/a/c"
+    with pytest.raises(errors.NoNodeError):
+        connection.create("/x/y")
+
+
+def test_several_writes_are_made_all_or_none(connection):
+    connection.create("/a", b"0")
+    connection.multi([Create("/a/b", b"1"), SetData("/a", b"2", 0), Check("/a", 1)])
+    for refused, kind, node in [
+        ([SetData("/a", b"9"), Create("/a/b")], errors.NodeExistsError, "/a/b"),
+        ([SetData("/a", b"9"), Check("/a/b", 7), Create("/c")], errors.NodeVersionError, "/a/b"),
+        ([Create("/c"), Create("/d/e"), SetData("/a", b"9")], errors.NoNodeError, "/d/e"),
+        ([Create("/c"), Delete("/a")], errors.NodeNotEmptyError, "/a"),
+    ]:
+        with pytest.raises(kind) as caught:
+            connection.multi(refused)
+        assert caught.value.node == node
+        assert connection.get("/a").data == b"2"
+        assert connection.children("/") == ["a"]
+
+
+def test_a_request_that_is_too_large_is_not_sent(hosts):
+    many = [Create("/a", b""), *(Create(f"/a/{number}", b"x" * 100) for number in range(20))]
+    with ZooKeeperConnection(ConnectionSettings(hosts=hosts, request_bytes_max=request_size(many) - 1)) as connection:
+        with pytest.raises(errors.TooLargeError, match=r"jute\.maxbuffer"):
+            connection.multi(many)
+        assert connection.children("/") == []
+        connection.multi(many[:-1])
+        assert len(connection.children("/a")) == 19
+
+
+def test_the_size_of_a_request_is_never_underestimated(ensemble, root):
+    # As the proxy sees it, with the length and the root before each path.
+    seen: list[int] = []
+
+    class Measuring(CuttingProxy):
+        def _moment_of(self, request: bytes) -> Cut | None:
+            seen.append(len(request))
+            return super()._moment_of(request)
+
+    many = [
+        Create("/a"),
+        *(Create(f"/a/{number}", b"12345") for number in range(50)),
+        SetData("/a", b"1"),
+        Check("/a", 1),
+    ]
+    many.append(Delete("/a/0"))
+    with Measuring(ensemble.ports[0]) as proxy:
+        connection = ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}"))
+        with connection:
+            connection.multi(many)
+    assert request_size(many) + len(many) * len(root) >= max(seen)
+
+
+@pytest.mark.parametrize("moment", list(Cut))
+def test_a_write_whose_connection_is_cut_has_an_unknown_outcome(ensemble, root, moment):
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
+        with ZooKeeperConnection(settings) as connection:
+            connection.create("/a", b"0")
+            session = connection.session_id
+            proxy.cut_next(OP_MULTI, moment)
+            with pytest.raises(errors.UnknownOutcomeError) as caught:
+                connection.multi([SetData("/a", b"1"), Create("/a/b", ephemeral=True)])
+            assert (proxy.cuts, caught.value.retriable, caught.value.node) == (1, True, "/a")
+            # The session goes on, and everything was made, or nothing.
+            made = moment is Cut.AFTER
+            assert connection.get("/a").data == (b"1" if made else b"0")
+            assert connection.children("/a") == (["b"] if made else [])
+            assert connection.session_id == session
+
+
+def test_a_read_whose_connection_is_cut_says_that_nobody_answered(ensemble, root):
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
+        with ZooKeeperConnection(settings) as connection:
+            proxy.cut_next(4, Cut.AFTER)
+            with pytest.raises(errors.ZooKeeperUnavailableError) as caught:
+                connection.get("/")
+            assert caught.value.retriable
+            assert connection.children("/") == []
+
+
+def test_a_session_that_expired_begins_again_without_its_nodes(ensemble, hosts, connection):
+    states: list[str] = []
+    lost, again = threading.Event(), threading.Event()
+
+    def listen(state: str) -> None:
+        states.append(state)
+        if state == "lost":
+            lost.set()
+        elif lost.is_set() and state == "connected":
+            again.set()
+
+    connection.add_state_listener(listen)
+    connection.create("/kept")
+    connection.create("/gone", ephemeral=True)
+    session = connection.session_id
+    assert connection.get("/gone").stat.ephemeral_owner == session
+    expire_session(connection._client, ensemble.hosts)
+    assert again.wait(PATIENCE), states
+    assert connection.session_id != session
+    assert connection.children("/") == ["kept"]
+
+
+def test_a_read_after_sync_sees_what_another_client_was_answered(ensemble, root):
+    with ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{ensemble.ports[0]}{root}")) as writer:
+        writer.create("/a", b"0")
+        readers = [
+            ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{port}{root}")) for port in ensemble.ports[1:]
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            for number in range(1, 51):
+                writer.set_data("/a", b"%d" % number)
+                for reader in readers:
+                    reader.sync_async()
+                    assert reader.get("/a").data == b"%d" % number
+        finally:
+            for reader in readers:
+                reader.close()
+
+
+def test_the_death_of_the_leader_is_survived(tmp_path):
+    with Ensemble(tmp_path) as ensemble:
+        connection = ZooKeeperConnection(ConnectionSettings(hosts=ensemble.hosts, session_timeout=8.0))
+        with connection:
+            connection.create("/a", b"-1")
+            for number in range(3):
+                ensemble.kill_server(ensemble.leader())
+                _write_until_known(connection, number)
+                ensemble.start()
+                assert connection.get("/a").data == b"%d" % number
+
+
+def _write_until_known(connection: ZooKeeperConnection, number: int) -> None:
+    while True:
+        try:
+            connection.set_data("/a", b"%d" % number)
+        except errors.UnknownOutcomeError:
+            continue
+        return
+
+
+def test_where_nobody_listens_the_start_fails():
+    settings = ConnectionSettings(hosts="127.0.0.1:1/kafka", connection_timeout=0.5)
+    with pytest.raises(errors.ZooKeeperUnavailableError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1/kafka"):
+        ZooKeeperConnection(settings).start()
+
+
+def test_settings_out_of_their_domain_are_refused():
+    for given in (
+        {"hosts": ""},
+        {"hosts": "/kafka"},
+        {"hosts": "h", "session_timeout": 0},
+        {"hosts": "h", "request_timeout": -1},
+    ):
+        with pytest.raises(errors.ConfigError):
+            ConnectionSettings(**given)
+    with pytest.raises(errors.ConfigError, match="no list of hosts"):
+        ZooKeeperConnection(ConnectionSettings(hosts="h:port")).start()
+
+
+def test_a_closed_connection_refuses(hosts):
+    connection = ZooKeeperConnection(ConnectionSettings(hosts=hosts))
+    with pytest.raises(errors.ClosedError):
+        connection.get("/")
+    connection.start()
+    connection.close()
+    connection.close()
+    for call in (connection.get, connection.create):
+        with pytest.raises(errors.ClosedError):
+            call("/a")
