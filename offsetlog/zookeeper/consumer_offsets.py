@@ -1,6 +1,6 @@
 """The offsets of consumers in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the decimal number in ASCII.
 
-The nodes above it are empty.  docs/format/brokers.md (spec §15.2) says what brokers and consumers of Kafka 0.8 to 1.1
+The nodes above it are empty.  docs/format/brokers.md §15.2 says what brokers and consumers of Kafka 0.8 to 1.1
 left there.  Metadata is not kept.
 """
 
@@ -22,8 +22,9 @@ PARTITION_MAX = 2**31 - 1
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-# ZooKeeper's own rule for paths, by code point: no control characters, no surrogates, nothing private, no specials.
-_NOT_IN_PATHS = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff/]")
+# ZooKeeper's own rule for paths, by UTF-16 unit: no control characters, no surrogates (so nothing above U+FFFF),
+# nothing private, no specials.
+_NOT_IN_PATHS = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff/]")
 
 K = TypeVar("K")
 T = TypeVar("T")

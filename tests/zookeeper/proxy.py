@@ -7,6 +7,7 @@ import enum
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from typing import Self
 
 #: The numbers of requests (ZooKeeper's ZooDefs.OpCode).
@@ -25,10 +26,33 @@ class Cut(enum.Enum):
     AFTER = "before the answer"
 
 
+class _Link:
+    """The two connections of one client; the thread that is last to leave closes them."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client, self.server = client, server
+        self._lock = threading.Lock()
+        self._users = 2
+
+    def cut(self) -> None:
+        for each in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def leave(self) -> None:
+        self.cut()
+        with self._lock:
+            self._users -= 1
+            is_last = self._users == 0
+        if is_last:
+            self.client.close()
+            self.server.close()
+
+
 class CuttingProxy:
     """Hands bytes on between clients and one server; cuts the connection of the next request of a kind when asked.
 
-    Started and stopped by `with`.  Threads of it end with their connections.
+    Started and stopped by `with`.
     """
 
     def __init__(self, port: int) -> None:
@@ -37,7 +61,8 @@ class CuttingProxy:
         self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._wanted: tuple[int, Cut] | None = None
-        self._open: set[socket.socket] = set()
+        self._links: list[_Link] = []
+        self._threads: list[threading.Thread] = []
         self.cuts = 0
 
     def cut_next(self, operation: int, moment: Cut) -> None:
@@ -48,17 +73,27 @@ class CuttingProxy:
     def cut_all(self) -> None:
         """Cuts every connection now."""
         with self._lock:
-            for each in list(self._open):
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+            links = list(self._links)
+        for each in links:
+            each.cut()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._run(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
+        # A thread that waits in accept() is woken by a shutdown, and not by a close.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
         self._listener.close()
         self.cut_all()
+        for each in self._threads:
+            each.join()
+
+    def _run(self, call: Callable[..., None], *given: object) -> None:
+        thread = threading.Thread(target=call, args=given, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
         while True:
@@ -72,51 +107,41 @@ class CuttingProxy:
                 client.close()
                 continue
             server.settimeout(None)
+            link = _Link(client, server)
             with self._lock:
-                self._open |= {client, server}
-            cut = threading.Event()
-            threading.Thread(target=self._requests, args=(client, server, cut), daemon=True).start()
-            threading.Thread(target=self._answers, args=(server, client, cut), daemon=True).start()
+                self._links.append(link)
+            is_silent = threading.Event()
+            self._run(self._requests, link, is_silent)
+            self._run(self._answers, link, is_silent)
 
-    def _close(self, *sockets: socket.socket) -> None:
-        with self._lock:
-            self._open -= set(sockets)
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def _requests(self, client: socket.socket, server: socket.socket, cut: threading.Event) -> None:
+    def _requests(self, link: _Link, is_silent: threading.Event) -> None:
         try:
-            first = True
-            while (request := self._frame(client)) is not None:
-                # The first frame of a connection is no request: it begins or goes on with the session.
-                moment = None if first else self._moment_of(request)
-                first = False
+            # The first frame of a connection is no request: it begins or goes on with the session.
+            link.server.sendall(self._frame(link.client) or b"")
+            while (request := self._frame(link.client)) is not None:
+                moment = self._moment_of(request)
                 if moment is Cut.BEFORE:
                     break
                 if moment is Cut.WITHIN:
-                    server.sendall(request[: len(request) // 2])
+                    link.server.sendall(request[: len(request) // 2])
                     break
                 if moment is Cut.AFTER:
-                    # Set before it is sent, so that its answer never passes.
-                    cut.set()
-                    server.sendall(request)
-                    # The answer's thread closes both once the answer is there.
-                    return
-                server.sendall(request)
+                    # Set before it is sent, so that its answer never passes; the other thread cuts once that is there.
+                    is_silent.set()
+                link.server.sendall(request)
         except OSError:
             pass
-        self._close(client, server)
+        link.leave()
 
-    def _answers(self, server: socket.socket, client: socket.socket, cut: threading.Event) -> None:
+    def _answers(self, link: _Link, is_silent: threading.Event) -> None:
         try:
-            while piece := server.recv(1 << 16):
-                if cut.is_set():
+            while piece := link.server.recv(1 << 16):
+                if is_silent.is_set():
                     break
-                client.sendall(piece)
+                link.client.sendall(piece)
         except OSError:
             pass
-        self._close(client, server)
+        link.leave()
 
     @staticmethod
     def _frame(source: socket.socket) -> bytes | None:

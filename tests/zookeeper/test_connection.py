@@ -159,6 +159,7 @@ def test_a_read_after_sync_sees_what_another_client_was_answered(ensemble, root)
                 reader.close()
 
 
+@pytest.mark.ci
 def test_the_death_of_the_leader_is_survived(tmp_path):
     with Ensemble(tmp_path) as ensemble:
         connection = ZooKeeperConnection(ConnectionSettings(hosts=ensemble.hosts, session_timeout=8.0))
