@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "partition/partition_impl.h"
+#include "table/copy.h"
 
 /* A directory is named after the topic and the number of the log partition; -1 for any other. */
 static int32_t partition_number(const ol_partition *partition) {
@@ -52,6 +54,105 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
     ol_snapshot_source source = source_of(partition);
     return ol_snapshot_borrow(&source, &partition->state, &partition->own.open, positions.written,
                               max_timestamp, snapshot, error);
+}
+
+/* ---------------------------------------------------------------- a copy of a state that changes */
+
+enum {
+    AT_ONCE_SIZE_MAX = 8 << 20,         /* bytes that are copied under the locks: a millisecond */
+    PAUSE_NS = 50000,                   /* between two steps, for whoever waits for the lock */
+};
+
+/* An active partition is loaded.  Under writer or table. */
+static int check_copyable(const ol_partition *partition, ol_error *error) {
+    if (partition->options.replicated || partition->read_only ||
+        ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0) {
+        return ol_fail(error, OL_INVALID,
+                       "only a sound, active partition of a lone store is copied");
+    }
+    return OL_OK;
+}
+
+static int measure(ol_partition *partition, ol_table *target, ol_table_copy *copy,
+                   ol_error *error) {
+    const ol_state *state = &partition->state;
+    pthread_mutex_lock(&partition->table);
+    int status = check_copyable(partition, error);
+    size_t size = 0;
+    if (status == OL_OK) {
+        size = ol_table_copy_measure(state->table, target, copy) +
+               ol_pending_memory_usage(state->pending) +
+               ol_group_records_memory_usage(state->group_records);
+    }
+    pthread_mutex_unlock(&partition->table);
+    if (status == OL_OK && size > AT_ONCE_SIZE_MAX) {
+        status = ol_fail(error, OL_LIMIT, "%zu bytes would have to be copied at once", size);
+    }
+    return status;
+}
+
+static int copy_cells(ol_partition *partition, ol_table_copy *copy, const atomic_bool *stop,
+                      ol_error *error) {
+    const struct timespec pause = {0, PAUSE_NS};
+    for (bool more = true; more; nanosleep(&pause, NULL)) {
+        if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) {
+            return ol_fail(error, OL_CLOSED, "the snapshot was stopped");
+        }
+        pthread_mutex_lock(&partition->table);
+        more = ol_table_copy_step(copy);
+        pthread_mutex_unlock(&partition->table);
+    }
+    return OL_OK;
+}
+
+static int finish_copy(ol_partition *partition, ol_table_copy *copy, ol_snapshot *snapshot,
+                       ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    pthread_mutex_lock(&partition->table);
+    int status = check_copyable(partition, error);
+    if (status == OL_OK) status = ol_table_copy_finish(copy, error);
+    if (status == OL_OK) {
+        ol_snapshot_source source = source_of(partition);
+        status = ol_snapshot_keep_rest(snapshot, &source, &partition->state, &partition->own.open,
+                                       partition->applied, partition->clock.newest, error);
+    }
+    pthread_mutex_unlock(&partition->table);
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+static int copy_state(ol_partition *partition, ol_snapshot *snapshot, const atomic_bool *stop,
+                      ol_error *error) {
+    ol_table_copy copy = {0};
+    int status = measure(partition, ol_snapshot_copied_table(snapshot), &copy, error);
+    if (status == OL_OK) status = ol_table_copy_prepare(&copy, error);
+    if (status == OL_OK) {
+        pthread_mutex_lock(&partition->table);
+        ol_table_copy_begin(&copy);
+        pthread_mutex_unlock(&partition->table);
+        status = copy_cells(partition, &copy, stop, error);
+        if (status == OL_OK) status = finish_copy(partition, &copy, snapshot, error);
+    }
+    pthread_mutex_lock(&partition->table);
+    ol_table_copy_cancel(&copy);
+    pthread_mutex_unlock(&partition->table);
+    return status;
+}
+
+int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
+                               ol_snapshot **snapshot, ol_error *error) {
+    ol_snapshot_source source = source_of(partition);
+    ol_snapshot *created;
+    int status = ol_snapshot_begin(&source, &created, error);
+    if (status != OL_OK) return status;
+    status = copy_state(partition, created, stop, error);
+    if (status == OL_OK) status = ol_snapshot_find_log(created, &source, error);
+    if (status != OL_OK) {
+        ol_snapshot_destroy(created);
+        return status;
+    }
+    *snapshot = created;
+    return OL_OK;
 }
 
 /* Damage may lie above the snapshot.  What is missing below it is in its state. */

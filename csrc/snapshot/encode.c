@@ -90,17 +90,17 @@ static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     return OL_OK;
 }
 
-static int put_pending(ol_snapshot *snapshot, ol_error *error) {
+static int put_pending(ol_snapshot *snapshot, const ol_pending *pending, ol_error *error) {
     ol_pending_cursor cursor = {0, 0};
     ol_pending_entry entry;
     uint64_t count = 0;
-    while (ol_pending_next_entry(snapshot->state.pending, &cursor, &entry)) count++;
+    while (ol_pending_next_entry(pending, &cursor, &entry)) count++;
     snapshot->pending_count = count;
     int status = make_blob(snapshot, OL_SNAPSHOT_PENDING, count * PENDING_SIZE, error);
     if (status != OL_OK) return status;
     uint8_t *p = snapshot->blobs[OL_SNAPSHOT_PENDING];
     cursor = (ol_pending_cursor){0, 0};
-    while (ol_pending_next_entry(snapshot->state.pending, &cursor, &entry)) {
+    while (ol_pending_next_entry(pending, &cursor, &entry)) {
         p = put_i64(p, entry.producer_id);
         p = put_u32(p, entry.reservation.pair);
         p = put_u32(p, (uint32_t)entry.reservation.partition);
@@ -116,8 +116,8 @@ static int put_pending(ol_snapshot *snapshot, ol_error *error) {
     return OL_OK;
 }
 
-static int put_group_records(ol_snapshot *snapshot, ol_error *error) {
-    const ol_group_records *records = snapshot->state.group_records;
+static int put_group_records(ol_snapshot *snapshot, const ol_group_records *records,
+                             ol_error *error) {
     ol_group_record record;
     size_t size = 0, cursor = 0;
     while (ol_group_records_next(records, &cursor, &record)) {
@@ -140,17 +140,19 @@ static int put_group_records(ol_snapshot *snapshot, ol_error *error) {
     return OL_OK;
 }
 
+int ol_snapshot_put_state(ol_snapshot *snapshot, const ol_state *state, ol_error *error) {
+    int status = make_blob(snapshot, OL_SNAPSHOT_NUMBERS, OL_TABLE_NUMBERS_SIZE, error);
+    if (status == OL_OK) {
+        ol_table_put_numbers(state->table, snapshot->blobs[OL_SNAPSHOT_NUMBERS]);
+        status = put_pending(snapshot, state->pending, error);
+    }
+    return status == OL_OK ? put_group_records(snapshot, state->group_records, error) : status;
+}
+
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) {
     int status = put_facts(snapshot, error);
-    if (status == OL_OK) {
-        status = make_blob(snapshot, OL_SNAPSHOT_NUMBERS, OL_TABLE_NUMBERS_SIZE, error);
-    }
-    if (status == OL_OK) {
-        ol_table_put_numbers(snapshot->state.table, snapshot->blobs[OL_SNAPSHOT_NUMBERS]);
-    }
-    if (status == OL_OK) status = put_pending(snapshot, error);
-    if (status == OL_OK) status = put_group_records(snapshot, error);
-    return status;
+    if (status != OL_OK || snapshot->copied) return status;
+    return ol_snapshot_put_state(snapshot, &snapshot->state, error);
 }
 
 /* ------------------------------------------------------------------------------------- decoding */

@@ -40,7 +40,9 @@ void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) {
         .max_timestamp = snapshot->max_timestamp,
         .positions = ol_table_count(snapshot->state.table),
         .pending = snapshot->pending_count,
-        .group_records = ol_group_records_count(snapshot->state.group_records),
+        .group_records = snapshot->copied
+                             ? snapshot->group_record_count
+                             : ol_group_records_count(snapshot->state.group_records),
     };
 }
 
@@ -101,12 +103,15 @@ const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
     return NULL;
 }
 
-/* A sum over closed segments: another sum means that some were cleaned or cut in between. */
-static uint64_t closed_segments(const ol_log *log, int64_t below) {
-    ol_log_segment_info info;
+/* A sum over the closed segments that hold [from, below): another sum means that some were cleaned
+ * or cut in between.  A cleaning below `from` does not disturb a replay from there. */
+static uint64_t closed_segments(const ol_log *log, int64_t from, int64_t below) {
+    ol_log_segment_info info, next;
     uint64_t sum = 0;
-    for (size_t i = 0; ol_log_segment_at(log, i, &info) && info.base_offset < below; i++) {
-        if (info.active) break;
+    bool there = ol_log_segment_at(log, 0, &info);
+    for (size_t i = 1; there && info.base_offset < below && !info.active; i++, info = next) {
+        there = ol_log_segment_at(log, i, &next);
+        if (there && next.base_offset <= from) continue;
         sum = ol_hash64_mix(ol_hash64_mix(sum, (uint64_t)info.base_offset), (uint64_t)info.size);
     }
     return sum;
@@ -204,8 +209,8 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
                         const atomic_bool *stop, ol_error *error) {
     OL_ASSERT(!snapshot->borrowed);
     start_facts(snapshot, source);
-    int64_t start = snapshot->log_start, base = active_base(source->log);
-    uint64_t segments = closed_segments(source->log, base);
+    int64_t start = snapshot->log_start, from = snapshot->offset, base = active_base(source->log);
+    uint64_t segments = closed_segments(source->log, from, base);
     if (snapshot->offset < up_to) {
         replay *run = ol_pages_allocate(sizeof *run);
         if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to take a snapshot");
@@ -216,7 +221,7 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
     }
     /* The replay may have read half of a segment before a cleaning and half after it: a value from
      * before, while its tombstone is gone. */
-    if (ol_log_start(source->log) != start || closed_segments(source->log, base) != segments) {
+    if (ol_log_start(source->log) != start || closed_segments(source->log, from, base) != segments) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
     }
     return take_epochs(snapshot, source->log, error);
@@ -243,6 +248,36 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
     }
     *snapshot = created;
     return OL_OK;
+}
+
+/* ------------------------------------------------------------------- a state that goes on changing */
+
+ol_table *ol_snapshot_copied_table(ol_snapshot *snapshot) { return snapshot->state.table; }
+
+int ol_snapshot_keep_rest(ol_snapshot *snapshot, const ol_snapshot_source *source,
+                          const ol_state *state, const ol_own_transactions *own, int64_t offset,
+                          int64_t max_timestamp, ol_error *error) {
+    OL_ASSERT(!snapshot->borrowed && !snapshot->from_file && snapshot->own.count == 0);
+    snapshot->copied = true;
+    snapshot->term = source->term;
+    snapshot->offset = offset;
+    snapshot->max_timestamp = max_timestamp;
+    snapshot->state.value_version_max = state->value_version_max;
+    snapshot->state.unknown_records = state->unknown_records;
+    snapshot->group_record_count = ol_group_records_count(state->group_records);
+    int status = OL_OK;
+    for (size_t i = 0; i < own->count && status == OL_OK; i++) {
+        status = ol_own_transactions_open(&snapshot->own, own->ids[i], error);
+    }
+    return status == OL_OK ? ol_snapshot_put_state(snapshot, state, error) : status;
+}
+
+int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source, ol_error *error) {
+    uint64_t term = snapshot->term;
+    start_facts(snapshot, source);
+    snapshot->term = term;
+    int status = ol_snapshot_find_witnesses(snapshot, source->log, error);
+    return status == OL_OK ? take_epochs(snapshot, source->log, error) : status;
 }
 
 void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own) {

@@ -15,7 +15,7 @@
  * Taking one.  A second state is built beside the live one: from the last snapshot, or from
  * nothing, and the log up to S.  It reads the log as any reader does, so that commits go on; it
  * costs the memory of a second table for that time.  A state that nobody changes any more can be
- * borrowed instead.
+ * borrowed instead, and one that goes on changing be copied (table/copy.h): that costs no replay.
  *
  * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no
  * file does harm.
@@ -91,6 +91,19 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+
+/* A copy of a state that goes on changing.  The caller begins a snapshot (ol_snapshot_begin), has
+ * the table copied into ol_snapshot_copied_table, and at the moment at which that copy is finished,
+ * while nothing changes, ol_snapshot_keep_rest takes everything else; then, without any lock,
+ * ol_snapshot_find_log reads what the snapshot says about its log.  `own` as for a borrowed one.
+ * OL_NO_MEMORY; the second also OL_IO, and OL_WOULD_BLOCK if the log changed meanwhile.  Such a
+ * snapshot can be sealed and reported, and has no digest. */
+ol_table *ol_snapshot_copied_table(ol_snapshot *snapshot);
+int ol_snapshot_keep_rest(ol_snapshot *snapshot, const ol_snapshot_source *source,
+                          const ol_state *state, const ol_own_transactions *own, int64_t offset,
+                          int64_t max_timestamp, ol_error *error) OL_NODISCARD;
+int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source,
+                         ol_error *error) OL_NODISCARD;
 
 /* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads
  * for the checksums.  OL_NO_MEMORY; OL_LIMIT: more transactions of ours are open than a file

@@ -27,6 +27,7 @@ enum { OL_SNAPSHOT_WITNESSES = 8 };
 struct ol_snapshot {
     ol_state state;
     bool borrowed;              /* the state belongs to somebody else */
+    bool copied;                /* of the state only the table is here; blobs hold the rest */
     bool from_file;             /* a gap in the log after it would be an error */
     int64_t offset;
     int64_t log_start;
@@ -41,6 +42,7 @@ struct ol_snapshot {
     size_t epoch_count;
     uint64_t term;              /* of the source when it was begun or advanced */
     uint64_t pending_count;
+    uint64_t group_record_count;    /* of a copied one */
     uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];
     size_t blob_sizes[OL_SNAPSHOT_OWN_SECTIONS];
 };
@@ -66,8 +68,11 @@ int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *err
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* Encodes facts, numbers, pending values and group records into the blobs. */
+/* Encodes facts, numbers, pending values and group records into the blobs; of a copied one the
+ * facts alone.  The second encodes the other three from any state. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
+int ol_snapshot_put_state(ol_snapshot *snapshot, const ol_state *state,
+                          ol_error *error) OL_NODISCARD;
 
 /* Decodes them.  Facts come first; pending values take two steps: first the reservations that the
  * table must hold for them, then, once the table is restored, the values. */

@@ -143,15 +143,19 @@ void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBER
     OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
 }
 
-int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE],
-                     const ol_reservation *held, size_t held_count, unsigned threads,
-                     ol_error *error) {
+bool ol_table_take_numbers(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE]) {
     number_walk walk = {.at = (uint8_t *)numbers, .put = false, .fits = true};
     walk_table(&walk, table);
     OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
-    if (!walk.fits) {
+    ol_table_set_seed(table, table->seed);
+    return walk.fits;
+}
+
+int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE],
+                     const ol_reservation *held, size_t held_count, unsigned threads,
+                     ol_error *error) {
+    if (!ol_table_take_numbers(table, numbers)) {
         return ol_fail(error, OL_CORRUPT, "a number of the table does not fit its field");
     }
-    ol_table_set_seed(table, table->seed);
     return ol_table_validate(table, held, held_count, threads, error);
 }

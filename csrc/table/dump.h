@@ -36,6 +36,10 @@ void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTI
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
+/* The other direction, for a table whose arenas are filled; nothing is validated.  False: a number
+ * does not fit its field. */
+bool ol_table_take_numbers(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
+
 /* Takes a table into use after its arenas were filled: sets the numbers and validates everything
  * (table/validate/ownership.h) with this many threads.  `held` are the reservations that were live
  * at the dump; they are live again from now on.  After OL_CORRUPT or OL_NO_MEMORY the table can

@@ -145,6 +145,7 @@ static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned 
     uint32_t run = chunk->run;
     if (ol_table_run_capacity(length) > length) {
         ol_cell *cells = cells_of(table, run);
+        ol_table_mark(table, cells);
         memmove(cells + position + 1, cells + position, (length - position) * sizeof *cells);
         return OL_OK;
     }
@@ -153,6 +154,7 @@ static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned 
                                            &larger, error);
     if (status != OL_OK) return status;
     ol_cell *target = cells_of(table, larger), *source = cells_of(table, run);
+    ol_table_mark(table, target);
     memcpy(target, source, position * sizeof *target);
     memcpy(target + position + 1, source + position, (length - position) * sizeof *target);
     ol_run_allocator_free(&table->cells, run, length);
@@ -190,6 +192,7 @@ int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell
         chunk->bitmap |= (uint16_t)(1u << bit);
         *cell = cells_of(table, chunk->run) + position;
     }
+    ol_table_mark(table, *cell);
     **cell = (ol_cell){.log_offset = INT64_MIN, .metadata = OL_CELL_ABSENT};
     table->absent_count++;
     return OL_OK;
@@ -206,6 +209,7 @@ void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition) {
     unsigned length = ol_table_ones(chunk->bitmap),
              position = ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
     ol_cell *cells = cells_of(table, chunk->run);
+    ol_table_mark(table, cells);
     memmove(cells + position, cells + position + 1, (length - position - 1) * sizeof *cells);
     unsigned before = ol_table_run_capacity(length), after = ol_table_run_capacity(length - 1);
     if (after < before) ol_run_allocator_free(&table->cells, chunk->run + after, before - after);

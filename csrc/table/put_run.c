@@ -63,7 +63,9 @@ static int add_chunk(ol_table *table, uint32_t pair, const ol_position_row *rows
         ol_run_allocator_free(&table->cells, run, capacity);
         return status;
     }
-    fill((ol_cell *)table->cells.units.base + run, rows, length);
+    ol_cell *cells = (ol_cell *)table->cells.units.base + run;
+    ol_table_mark(table, cells);
+    fill(cells, rows, length);
     table->count += length;
     return OL_OK;
 }
@@ -94,7 +96,7 @@ static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name,
         if (OL_LIKELY(chunk != NULL && chunk->bitmap >> bit & 1)) {
             ol_cell *cell = ol_table_cell_at(table, chunk, bit);
             if (OL_LIKELY(ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata))) {
-                ol_table_store_plain(cell, &rows[i].value, metadata);
+                ol_table_store_plain(table, cell, &rows[i].value, metadata);
                 i++;
                 continue;
             }

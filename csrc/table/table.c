@@ -147,6 +147,7 @@ static void clear_side(ol_table *table, ol_cell_extras_entry *entry) {
 /* Makes a cell absent, whatever it was; dropping its extras entry is left to the caller. */
 static void clear_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *entry) {
     if (ol_table_is_absent(cell)) return;
+    ol_table_mark(table, cell);
     ol_string_pool_release(&table->string_pool, cell->metadata & OL_CELL_METADATA);
     if (cell->metadata & OL_CELL_EXTRAS) clear_side(table, entry);
     cell->metadata = OL_CELL_ABSENT;
@@ -160,6 +161,7 @@ static void write_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *ent
                        const ol_position_value *value, int64_t expire_timestamp,
                        const value_needs *prepared) {
     clear_cell(table, cell, entry);
+    ol_table_mark(table, cell);
     uint32_t flags = prepared->pair_id ? OL_CELL_TOPIC_ID : 0;
     if (prepared->topic_id != 0) {
         entry->topic_id = prepared->topic_id;
@@ -277,7 +279,7 @@ int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, in
     if (cell == NULL || !ol_table_is_plain(table, pair, cell, value, &metadata)) {
         return put_anything(table, name, pair, partition, value, error);
     }
-    ol_table_store_plain(cell, value, metadata);
+    ol_table_store_plain(table, cell, value, metadata);
     table->last_pair = pair;
     table->last_hash = name->hash;
     return OL_OK;

@@ -61,6 +61,11 @@ struct ol_table {
     uint32_t last_pair;         /* which is this one; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
+    /* While a copy is made (table/copy.h): pages of cells that have changed since they were copied,
+     * a bit each, how many these are, and how many pages were copied so far. */
+    uint64_t *marks;
+    uint32_t marked_count;
+    uint32_t copied_pages;
 };
 
 /* -------------------------------------------------------------------------------------- finding */
@@ -148,8 +153,17 @@ static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const
     return ol_table_has_id(table, ol_table_pair(table, pair)->topic, value->topic_id);
 }
 
-static inline void ol_table_store_plain(ol_cell *cell, const ol_position_value *value,
-                                        uint32_t metadata) {
+/* table/copy.c */
+void ol_table_mark_page(ol_table *table, const ol_cell *cell);
+
+/* Before or after each change of a cell, or of cells of one run: these lie in one page. */
+static inline void ol_table_mark(ol_table *table, const ol_cell *cell) {
+    if (OL_UNLIKELY(table->copied_pages != 0)) ol_table_mark_page(table, cell);
+}
+
+static inline void ol_table_store_plain(ol_table *table, ol_cell *cell,
+                                        const ol_position_value *value, uint32_t metadata) {
+    ol_table_mark(table, cell);
     cell->offset = value->offset;
     cell->log_offset = value->log_offset;
     cell->commit_timestamp = value->commit_timestamp;

@@ -914,6 +914,8 @@ cdef extern from "partition/snapshot_take.h" nogil:
     int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
                                       const atomic_flag_value *stop, ol_error *error) noexcept
     int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
+    int ol_partition_snapshot_copy(ol_partition *partition, const atomic_flag_value *stop, ol_snapshot **snapshot,
+                                   ol_error *error) noexcept
     int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot, const char *temporary,
                                       ol_error *error) noexcept
     int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) noexcept

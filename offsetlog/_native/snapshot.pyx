@@ -12,6 +12,7 @@ from libc.string cimport memset
 
 from offsetlog._native.csrc cimport (
     OL_INVALID,
+    OL_LIMIT,
     OL_OK,
     OL_OPEN_CREATE,
     OL_SNAPSHOT_DIRECTORY_SIZE,
@@ -36,6 +37,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_snapshot_begin,
     ol_partition_snapshot_borrow,
     ol_partition_snapshot_check,
+    ol_partition_snapshot_copy,
     ol_partition_snapshot_discarded,
     ol_partition_snapshot_offset,
     ol_partition_snapshot_publish,
@@ -116,8 +118,8 @@ cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
 cdef class Snapshot:
     """The state of a partition at a log offset.  One thread at a time.
 
-    Made by `begin` (a second state, that `advance` brings up to an offset), by `borrow` (the partition's own, at the end of its
-    life) or by `open_file`.  `seal` gives what is to be written; `load` uses it up.
+    Made by `begin` (a second state, that `advance` brings up to an offset), by `copy` (of the partition's own, beside commits), by
+    `borrow` (the partition's own, at the end of its life) or by `open_file`.  `seal` gives what is to be written; `load` uses it up.
     """
 
     def __cinit__(self):
@@ -125,7 +127,7 @@ cdef class Snapshot:
         self.sections = NULL
 
     def __init__(self):
-        raise TypeError("a snapshot comes from begin, borrow or open_file")
+        raise TypeError("a snapshot comes from begin, copy, borrow or open_file")
 
     def __dealloc__(self):
         ol_snapshot_destroy(self.handle)
@@ -350,6 +352,33 @@ def borrow(Partition partition not None):
     snapshot = _owning(handle)
     snapshot.lender = partition
     return snapshot
+
+
+def copy(Partition partition not None, StopFlag stop=None):
+    """Returns a Snapshot of a partition's own state at its log end, which is not flushed, while commits go on, without the GIL.
+
+    Returns:
+        None where it has to be made from the log: the partition is not active, is a replica or has problems, its table
+        would keep commits waiting for more than about a millisecond, or its log is being cleaned or cut.
+
+    Raises:
+        ClosedError: `stop` was set, or the partition is closed.  StorageError, CapacityError.
+    """
+    cdef ol_snapshot *handle = NULL
+    cdef ol_error error
+    cdef const atomic_flag_value *asked = NULL
+    cdef int status
+    if stop is not None:
+        asked = &stop.asked
+    partition.enter()
+    try:
+        with nogil:
+            status = ol_partition_snapshot_copy(partition.handle, asked, &handle, &error)
+            if status != OL_INVALID and status != OL_LIMIT:
+                check(status, &error)
+    finally:
+        partition.leave()
+    return _owning(handle) if handle != NULL else None
 
 
 def open_file(FileSystem fs not None, path, unsigned threads=1):

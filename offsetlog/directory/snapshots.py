@@ -80,7 +80,7 @@ class SnapshotReport:
         offset: everything below this log offset is in it.
         written: False when the snapshot that was there already is of this offset.
         since: the offset of the earlier snapshot that it was made from; None when the whole log was
-            read.
+            read, or the state in memory copied.
         positions: committed positions in it.
         size: bytes of the file.
         seconds: how long it took.
@@ -229,12 +229,13 @@ def write(
     cleaned_to: int = -1,
     threads: int = 1,
     stop: StopFlag | None = None,
-) -> SnapshotReport:
+    whole: bool = True,
+    live: bool = False,
+) -> SnapshotReport | None:
     """Writes a snapshot of what is flushed now, while commits go on; flushes first.
 
-    A second state is made beside the partition's, of the last snapshot and the log after it, or of
-    the whole log: it takes as much memory as the first for that time, less what is still as it was
-    in the last snapshot.
+    A second state is made beside the partition's: a copy of it, or of the last snapshot and the log
+    after it, or of the whole log.  It takes as much memory as the first for that time.
 
     W of a replicated log is checkpointed before its snapshot is there: a kill must not leave one
     that the next open finds above W, and may not use.
@@ -245,6 +246,13 @@ def write(
         cleaned_to: as for `load`.
         threads: how many threads check and sum up a large one.
         stop: ends it soon.
+        whole: whether all of the log may be read, where the last snapshot is of no use; nobody may
+            clean the log meanwhile.
+        live: whether a partition's own state may be copied.  That takes a tenth of the time, and
+            does not read the log again, so it does not notice damage there.
+
+    Returns:
+        None only without `whole`: all of the log would have to be read.
 
     Raises:
         CorruptionError: the log is damaged, or something of it is missing; a snapshot would hide it.
@@ -260,6 +268,8 @@ def write(
             path=partition.path,
         )
     fs = directory.fs
+    copied = _copy(partition, stop) if live else None
+    # What was copied is on disk then.
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
@@ -268,7 +278,15 @@ def write(
         return SnapshotReport(
             partition.number, up_to, False, up_to, positions, 0, time.monotonic() - begun
         )
-    snapshot, since = _make(partition, fs, up_to, cleaned_to, threads, stop)
+    since, snapshot = (
+        (None, copied)
+        if copied is not None
+        else _go_on(partition, fs, up_to, cleaned_to, threads, stop)
+    )
+    if snapshot is None:
+        if not whole:
+            return None
+        snapshot = _begin(partition, up_to, stop)
     made = snapshot.facts()
     if partition.replicated:
         checkpoint_bounds(directory, [partition])
@@ -300,29 +318,40 @@ def _positions_of(partition: Partition, fs: FileSystem) -> int:
     return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]
 
 
-def _make(
+def _copy(partition: Partition, stop: StopFlag | None) -> Snapshot | None:
+    if native.file_offset(partition) == partition.log_facts()["watermark"]:
+        return None    # the last snapshot will do, if it is there
+    return native.copy(partition, stop)
+
+
+def _go_on(
     partition: Partition,
     fs: FileSystem,
     up_to: int,
     cleaned_to: int,
     threads: int,
     stop: StopFlag | None,
-) -> tuple[Snapshot, int | None]:
-    # From the last snapshot, or where that does not do, from the whole log.
+) -> tuple[int | None, Snapshot | None]:
+    # From the last snapshot, whose offset comes with it, where that does.
     snapshot, _ = _usable(partition, fs, cleaned_to, threads)
     if snapshot is not None:
         since = snapshot.facts()["offset"]
         try:
             if since <= up_to and snapshot.advance(partition, up_to, stop):
-                return snapshot, since
+                return since, snapshot
         except CorruptionError as failure:
             LOGGER.info(
                 "%s: nothing can be added to the last snapshot: %s", partition.path, failure.message
             )
+    return None, None
+
+
+def _begin(partition: Partition, up_to: int, stop: StopFlag | None) -> Snapshot:
+    # From the whole log.
     for _ in range(_TRIES):
         snapshot = native.begin(partition)
         if snapshot.advance(partition, up_to, stop):
-            return snapshot, None
+            return snapshot
     raise InternalError(
         "the log is cleaned again and again while a snapshot is made", path=partition.path
     )

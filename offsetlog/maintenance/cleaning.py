@@ -9,15 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from offsetlog._native import cleaner
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
-from offsetlog._native.snapshot import StopFlag
 from offsetlog.cancellation import Control
 from offsetlog.clock import wall_ms
 from offsetlog.config import MaintenanceConfig
@@ -29,13 +27,10 @@ from offsetlog.directory.surveying import whole_survey
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.policy import LogFacts, Plan, Segment
+from offsetlog.maintenance.turns import Turns
 from offsetlog.types import CleaningReport, CleanShare, CleanSurvey, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
-
-#: How often `stop` stops the run under way, which another may follow, in seconds.
-STOP_SECONDS = 0.1
-
 
 def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
     """Returns what a run left alone, of its report."""
@@ -52,7 +47,10 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
 
 
 class LogCleaner:
-    """Cleans the logs of one directory.  Safe to call from any thread; one log is cleaned at a time.
+    """Cleans the logs of one directory, and writes their snapshots.  Safe to call from any thread.
+
+    One log is cleaned at a time, and one snapshot is made at a time, beside each other.  Who needs
+    both turns takes that of the cleaning first.
 
     Args:
         directory: the log directory.
@@ -82,9 +80,8 @@ class LogCleaner:
         self._cuts: dict[int, int] = {}
         #: Guards `_cuts` and the checkpoint, which a cut lowers and the end of a run raises.
         self._recording = threading.Lock()
-        self._turn = threading.Lock()
-        self._stopped = False
-        self._current: tuple[int, Control] | None = None
+        self._cleans = Turns()
+        self._snapshots = Turns()
 
     def _read_checkpoints(self) -> dict[int, int]:
         entries = self._directory.read_checkpoint(CLEANER_POINTS)
@@ -115,10 +112,9 @@ class LogCleaner:
                 self._checkpoints[number] = offset
 
     def interrupt(self, number: int) -> None:
-        """Stops the run under way on one log, soon; others may follow."""
-        current = self._current
-        if current is not None and current[0] == number:
-            current[1].stop()
+        """Stops the runs under way on one log, soon; others may follow."""
+        self._cleans.interrupt(number)
+        self._snapshots.interrupt(number)
 
     # ----------------------------------------------------------------------------------- inspecting
 
@@ -254,7 +250,8 @@ class LogCleaner:
         """
         started = time.monotonic()
         control = control if control is not None else Control()
-        with self._turn_of(partition.number, control):
+        with self._cleans.of(partition.number, control):
+            control.renew()
             before, segments_before = _extent(partition)
             if plan.action == "roll":
                 cleaner.roll(partition)
@@ -292,7 +289,7 @@ class LogCleaner:
             self._cuts.pop(partition.number, None)
         holds = self._holds(partition)
         if config.snapshots and policy.loses_snapshot(facts, measured):
-            self._renew_snapshot(partition, checkpoint, control.flag)
+            self._renew_snapshot(partition, checkpoint, control)
         # Records that were held back before are dirty still.
         held = read_floor(fs, path).groups.values()
         recorded = False
@@ -331,9 +328,16 @@ class LogCleaner:
             raise failure
         return described
 
-    def _renew_snapshot(self, partition: Partition, checkpoint: int, stop: StopFlag) -> None:
+    def _renew_snapshot(self, partition: Partition, checkpoint: int, control: Control) -> None:
         try:
-            snapshots.write(partition, self._directory, cleaned_to=checkpoint, stop=stop)
+            with self._snapshots.of(partition.number, control):
+                snapshots.write(
+                    partition,
+                    self._directory,
+                    cleaned_to=checkpoint,
+                    stop=control.flag,
+                    live=True,
+                )
         except ClosedError:
             raise
         except OffsetLogError as failure:
@@ -346,34 +350,48 @@ class LogCleaner:
             )
 
     def snapshot(
-        self, partition: Partition, *, threads: int = 1, control: Control | None = None
+        self,
+        partition: Partition,
+        *,
+        threads: int = 1,
+        control: Control | None = None,
+        live: bool = False,
     ) -> SnapshotReport:
-        """Writes a snapshot of one log; see snapshots.write, and `clean` about the control."""
-        control = control if control is not None else Control()
-        with self._turn_of(partition.number, control):
-            return snapshots.write(
-                partition,
-                self._directory,
-                cleaned_to=self._checkpoints.get(partition.number, -1),
-                threads=threads,
-                stop=control.flag,
-            )
+        """Writes a snapshot of one log; see snapshots.write, and `clean` about the control.
 
-    @contextmanager
-    def _turn_of(self, number: int, control: Control) -> Iterator[None]:
-        while not self._turn.acquire(timeout=STOP_SECONDS):
-            control.check()
-        try:
-            control.renew()
-            self._current = (number, control)
-            # After `_current`, so that `stop` either stops this run or keeps it from beginning.
-            if self._stopped:
-                raise ClosedError("the store is closed")
-            control.check()
-            yield
-        finally:
-            self._current = None
-            self._turn.release()
+        Beside a cleaning, also of the same log, which replaces nothing above its last snapshot.
+        Only one that has to read the log from its start waits for the end of the cleaning.
+        """
+        control = control if control is not None else Control()
+        with self._snapshots.of(partition.number, control):
+            report = self._write_snapshot(partition, threads, control, whole=False, live=live)
+        if report is None:
+            with (
+                self._cleans.of(partition.number, control),
+                self._snapshots.of(partition.number, control),
+            ):
+                report = self._write_snapshot(partition, threads, control, whole=True)
+        assert report is not None
+        return report
+
+    def _write_snapshot(
+        self,
+        partition: Partition,
+        threads: int,
+        control: Control,
+        *,
+        whole: bool,
+        live: bool = False,
+    ) -> SnapshotReport | None:
+        return snapshots.write(
+            partition,
+            self._directory,
+            cleaned_to=self._checkpoints.get(partition.number, -1),
+            threads=threads,
+            stop=control.flag,
+            whole=whole,
+            live=live,
+        )
 
     def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
         before, after, kept = (
@@ -403,19 +421,16 @@ class LogCleaner:
 
     def progress(self, control: Control | None = None) -> tuple[int, dict[str, int]] | None:
         """Returns which log is being cleaned and how far it is; None where none is, or not for this control."""
-        current = self._current
+        current = self._cleans.current
         if current is None or control not in (None, current[1]):
             return None
         return current[0], current[1].clean.progress()
 
     def stop(self) -> None:
-        """Stops the cleaning under way and waits for its end; no other begins."""
-        self._stopped = True
-        while not self._turn.acquire(timeout=STOP_SECONDS):
-            current = self._current
-            if current is not None:
-                current[1].stop()
-        self._turn.release()
+        """Stops the cleaning and the snapshot under way and waits for their end; no other begins."""
+        # Each by itself first: a cleaning may wait for a snapshot, or the other way round.
+        self._cleans.stop()
+        self._snapshots.stop()
 
 
 #: Fields of a run's report that a CleaningReport has under the same name.

@@ -23,6 +23,9 @@ REPLAYED_BYTES_PER_SECOND = 300_000_000
 #: At most so many bytes of snapshots are written for each byte of a log.
 SNAPSHOT_TIMES_MAX = 2
 
+#: Between two checks for snapshots that are due, in milliseconds, while logs grow.
+SNAPSHOT_CHECK_MS_MIN = 100
+
 Action = Literal["none", "roll", "clean", "again"]
 
 
@@ -402,6 +405,30 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
             due.add(tail.number)
             left -= tail.bytes
     return due
+
+
+def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
+    """Returns how many bytes can be written, to whichever logs, before a snapshot may be due; at least 0."""
+    sizes = [tail.bytes for tail in tails]
+    if config.snapshot_tail_bytes is not None:
+        return max(0, config.snapshot_tail_bytes - max(sizes, default=0))
+    return max(0, config.snapshot_replay_ms * REPLAYED_BYTES_PER_SECOND // 1000 - sum(sizes))
+
+
+def check_again_ms(left: int, grown: int, elapsed_ms: float, longest_ms: int) -> int:
+    """Returns after how many milliseconds to check again whether snapshots are due.
+
+    So the check of a store that rests is rare, and that of one that is written to comes when it can find something.
+
+    Args:
+        left: bytes until a snapshot may be due, as `bytes_until_due`.
+        grown: bytes by which the tails have grown since the last check.
+        elapsed_ms: milliseconds since then.
+        longest_ms: the answer while nothing grows.
+    """
+    if grown <= 0:
+        return longest_ms
+    return min(longest_ms, max(SNAPSHOT_CHECK_MS_MIN, int(left * elapsed_ms / grown)))
 
 
 def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:

@@ -1,12 +1,15 @@
 """Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (docs/maintenance.md).
 
-One thread a store.  The thread holds a reference to the store only for a moment at a time, so that
-a store that nobody uses any more ends.  Work on one log that fails is logged, counted and tried
-again later, and never keeps the thread from the other logs.
+Two threads a store: one that cleans and expires, and one that writes snapshots, so that the part of
+a log after its snapshot stays short while a large log is cleaned.  A thread holds a reference to
+the store only for a moment at a time, so that a store that nobody uses any more ends.  Work on one
+log that fails is logged, counted and tried again later, and never keeps a thread from the other
+logs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -47,7 +50,7 @@ from offsetlog.types import CleaningReport, CleanSurvey
 #: much longer.
 SLEEP_MS_MAX = 86_400_000
 
-#: Between two checks for snapshots that are due: a log grows by tens of megabytes in a second.
+#: Between two checks for snapshots that are due, in milliseconds, where nothing is written.
 SNAPSHOT_CHECK_MS = 2000
 
 Result = TypeVar("Result")
@@ -85,7 +88,7 @@ class Maintenance:
         self.calls = LongCalls()
         self._record = MaintenanceRecord()
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     # -------------------------------------------------------------------------------------- unasked
 
@@ -112,10 +115,15 @@ class Maintenance:
 
     def start(self) -> None:
         """Begins to work unasked, where that is wanted."""
-        if self.config.enabled and not self._read_only:
-            thread = threading.Thread(target=self._run, name="offsetlog-maintenance", daemon=True)
+        if not self.config.enabled or self._read_only:
+            return
+        works = [("offsetlog-maintenance", self._run)]
+        if self.config.snapshots:
+            works.append(("offsetlog-snapshots", self._keep_snapshots))
+        for name, work in works:
+            thread = threading.Thread(target=work, name=name, daemon=True)
             thread.start()
-            self._thread = thread
+            self._threads.append(thread)
 
     def stop(self) -> None:
         """Stops what is under way, soon, and waits for its end; does nothing the second time."""
@@ -123,14 +131,14 @@ class Maintenance:
         self._expirer.stop()
         self.calls.stop()
         self._cleaner.stop()
-        # The thread itself may have held the last reference to the store for a moment.
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        # A thread itself may have held the last reference to the store for a moment.
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
     def _run(self) -> None:
         config = self.config
-        longest_ms = SNAPSHOT_CHECK_MS if config.snapshots else SLEEP_MS_MAX
-        seconds = min(config.interval_ms, config.retention_check_interval_ms, longest_ms) / 1000
+        seconds = min(config.interval_ms, config.retention_check_interval_ms, SLEEP_MS_MAX) / 1000
         inspected = checked = time.monotonic()
         while not self._stop.wait(seconds):
             now = time.monotonic()
@@ -147,19 +155,38 @@ class Maintenance:
                 # missed for long.
                 self._record.record_failed_round(failure)
 
-    def _round(self, *, checks: bool, inspects: bool) -> None:
+    def _keep_snapshots(self) -> None:
+        longest_ms = wait_ms = min(self.config.interval_ms, SNAPSHOT_CHECK_MS)
+        known, checked = 0, time.monotonic()
+        while not self._stop.wait(wait_ms / 1000):
+            try:
+                partitions = self._growing()
+                grown = sum(tail.bytes for tail in self._tails(partitions)) - known
+                elapsed_ms = (time.monotonic() - checked) * 1000
+                tails = self.renew_snapshots(partitions)
+            except ClosedError:
+                return
+            except Exception as failure:
+                self._record.record_failed_round(failure)
+                continue
+            known, checked = sum(tail.bytes for tail in tails), time.monotonic()
+            left = policy.bytes_until_due(tails, self.config)
+            wait_ms = policy.check_again_ms(left, grown, elapsed_ms, longest_ms)
+
+    def _growing(self) -> list[Partition]:
         # Logs that are still being loaded come later.  All others grow, also those of replicas
         # that follow, or have no table.
         attached = self._open_core().attached(wait=False)
-        partitions = [each for each in attached if each.role != "loading"]
+        return [each for each in attached if each.role != "loading"]
+
+    def _round(self, *, checks: bool, inspects: bool) -> None:
+        partitions = self._growing()
         # First what makes records dead, then what drops them.  Only a leader decides that
         # something has expired; its followers copy that.
         if checks:
             self.expire([each for each in partitions if each.role == "active"])
         if inspects:
             self.look_after(partitions)
-        else:
-            self._write_due_snapshots(partitions)
 
     def _open_core(self) -> StoreCore:
         core = None if self._core is None else self._core()
@@ -180,34 +207,55 @@ class Maintenance:
             plan = self._trying("inspect", partition, known, self._decide)
             if plan is not None:
                 plans[plan] = partition
-        # The next inspection handles the logs that were cleaned in this one.  The others grow while
-        # a large log is cleaned.
-        left = dict(plans)
+        # The next inspection handles the logs that were cleaned in this one.
         for plan in policy.filthiest_first(plans):
             if self._stop.is_set():
                 return
-            partition = left.pop(plan)
-            self._trying("clean", partition, self._record.of(plan.number), self._clean_unasked)
-            self._write_due_snapshots(list(left.values()))
-        self._write_due_snapshots(list(left.values()))
+            known = self._record.of(plan.number)
+            self._trying("clean", plans[plan], known, self._clean_unasked)
 
-    def _write_due_snapshots(self, partitions: list[Partition]) -> None:
-        tails = [found for found in map(self._tail, partitions) if found is not None]
-        due = policy.snapshots_due(tails, self.config)
+    def renew_snapshots(self, partitions: list[Partition]) -> list[Tail]:
+        """Writes the snapshots that are due, of each log at most one, the longest tail first.
+
+        What is due is decided again after each, since the other logs grow meanwhile.
+
+        Returns:
+            The tails as they are then.
+
+        Raises:
+            ClosedError: the store is being closed.
+        """
+        left = {each.number: each for each in partitions}
+        while not self._stop.is_set():
+            tails = self._tails(partitions)
+            due = policy.snapshots_due(tails, self.config)
+            for number in left.keys() - due:
+                self._record.of(number).troubles.pop("snapshot", None)
+            chosen = self._most_overdue([tail for tail in tails if tail.number in due], left)
+            if chosen is None:
+                return tails
+            known = self._record.of(chosen.number)
+            self._trying("snapshot", left.pop(chosen.number), known, self._snapshot)
+        raise ClosedError("the store is being closed")
+
+    def _most_overdue(self, due: list[Tail], left: dict[int, Partition]) -> Tail | None:
+        # Of those that can get one now.
+        able = [
+            tail
+            for tail in due
+            if tail.number in left
+            and not left[tail.number].read_only
+            and not self._record.of(tail.number).waits("snapshot")
+        ]
+        return min(able, key=lambda tail: (-tail.bytes, tail.number), default=None)
+
+    def _tails(self, partitions: list[Partition]) -> list[Tail]:
+        tails = []
         for partition in partitions:
-            known = self._record.of(partition.number)
-            if self._stop.is_set():
-                return
-            if partition.number not in due:
-                known.troubles.pop("snapshot", None)
-            elif not partition.read_only and not known.waits("snapshot"):
-                self._trying("snapshot", partition, known, self._snapshot)
-
-    def _tail(self, partition: Partition) -> Tail | None:
-        try:
-            return Tail(partition.number, *native_snapshot.tail(partition))
-        except ClosedError:  # its role changed, or the store is being closed
-            return None
+            # Else its role changed, or the store is being closed.
+            with contextlib.suppress(ClosedError):
+                tails.append(Tail(partition.number, *native_snapshot.tail(partition)))
+        return tails
 
     def _trying(
         self,
@@ -266,7 +314,7 @@ class Maintenance:
         return report
 
     def _snapshot(self, partition: Partition, known: KnownLog) -> None:
-        report = self._cleaner.snapshot(partition)
+        report = self._cleaner.snapshot(partition, live=True)
         self._record.count(snapshots=report.written)
 
     def expire(self, partitions: list[Partition]) -> None:
@@ -498,7 +546,7 @@ class Maintenance:
 
     def status(self) -> MaintenanceStatus:
         """Returns the work under way and done; takes no lock, so it answers during a cleaning."""
-        running = self._thread is not None and self._thread.is_alive()
+        running = any(thread.is_alive() for thread in self._threads)
         return self._record.status(running=running, current=self._cleaner.progress())
 
     def decisions(self) -> list[Decision]:

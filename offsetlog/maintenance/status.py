@@ -172,7 +172,7 @@ class MaintenanceRecord:
         now = time.monotonic()
         for known, logged_at in list(self._logged.items()):
             if now - logged_at >= LOG_AGAIN_SECONDS:
-                del self._logged[known]
+                self._logged.pop(known, None)    # another thread may have been faster
         if what in self._logged:
             return False
         self._logged[what] = now

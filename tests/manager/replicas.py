@@ -91,5 +91,6 @@ def digest_of(manager: LogManager) -> Any:
 
 
 def look_after(manager: LogManager) -> None:
-    """Does once what the thread of maintenance does unasked."""
+    """Does once what the threads of maintenance do unasked."""
     manager._maintenance._round(checks=True, inspects=True)
+    manager._maintenance.renew_snapshots(manager._maintenance._growing())

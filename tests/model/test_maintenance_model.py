@@ -106,7 +106,9 @@ class MaintainedStoreBesideModel(StoreBesideModel):
     def maintain(self):
         self.cleaned = True
         with self.stoppable():
-            self.store.maintenance.look_after(self.store._core.attached())
+            partitions = self.store._core.attached()
+            self.store.maintenance.look_after(partitions)
+            self.store.maintenance.renew_snapshots(partitions)
 
     @rule()
     def snapshot(self):

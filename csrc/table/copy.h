@@ -1,0 +1,50 @@
+/* table/copy: a copy of a table whose owner goes on changing it.
+ *
+ * Cells are nine tenths of a table.  They are copied in steps of some tens of microseconds, between
+ * which the table changes; the table marks the pages of cells that change after their step
+ * (ol_table_mark), and these are copied once more.  The last step copies the marked pages and
+ * everything but the cells at once, so the copy is the table of that moment, byte for byte.
+ *
+ *     ol_table_copy_measure      under the lock that keeps the table from changing
+ *     ol_table_copy_prepare      without it: the memory of the copy, which it also touches
+ *     ol_table_copy_begin        under it
+ *     ol_table_copy_step         under it, again and again, released in between; true: go on
+ *     ol_table_copy_finish       under it; or ol_table_copy_cancel, also after a failure
+ *
+ * Ownership: the target is an empty table of the caller, and the copy when finish succeeds; else it
+ * can only be destroyed.  The struct owns the marks.  The table must not be destroyed between begin
+ * and the end.  One copy of a table at a time.
+ */
+#ifndef OL_TABLE_COPY_H
+#define OL_TABLE_COPY_H
+
+#include "table/dump.h"
+
+typedef struct ol_table_copy {
+    ol_table *source;
+    ol_table *target;
+    size_t sizes[OL_TABLE_SECTIONS];    /* of the source's arenas, when measured */
+    uint64_t *marks;
+    uint32_t page_count;                /* pages of cells when it was measured */
+    uint32_t copied_again;              /* marked pages that were copied in steps */
+    bool begun;
+} ol_table_copy;
+
+/* Returns how many bytes the last step will copy at least, under the lock. */
+size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *copy);
+
+/* OL_NO_MEMORY: there is nothing to cancel. */
+int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
+
+void ol_table_copy_begin(ol_table_copy *copy);
+
+/* Copies at most 256 KiB; false: nothing is left that is worth another step. */
+bool ol_table_copy_step(ol_table_copy *copy);
+
+/* OL_NO_MEMORY: the table has grown, and the copy cannot. */
+int ol_table_copy_finish(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
+
+/* Ends a copy, whatever became of it; a second call does nothing. */
+void ol_table_copy_cancel(ol_table_copy *copy);
+
+#endif
