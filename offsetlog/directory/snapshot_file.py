@@ -16,6 +16,7 @@ from offsetlog._native.snapshot import OutputFile, Snapshot
 
 #: A large_binary column of one row has two offsets before its bytes.
 _OFFSETS_SIZE = 16
+_BUFFER_SIZE = 256 << 10
 
 
 def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
@@ -40,9 +41,12 @@ def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> Non
         # Arrow puts every buffer at a multiple of eight.
         position += _OFFSETS_SIZE + (size + 7) // 8 * 8
     columns.append(_column(pa.py_buffer(snapshot.directory(positions))))
-    with pa.PythonFile(output, mode="w") as sink:
+    # Each write waits for the GIL, up to some milliseconds beside a thread that commits: small ones
+    # are joined.
+    with pa.BufferedOutputStream(pa.PythonFile(output, mode="w"), _BUFFER_SIZE) as sink:
         with pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch(columns, schema=schema))
+        sink.flush()
         output.sync()
 
 
