@@ -471,9 +471,9 @@ class OffsetStore:
         """Returns the bytes of memory by component, over all partitions, and their `total`.
 
         `string_bytes` and `free` are parts of the others: the distinct strings themselves, and what
-        is allocated unused.
+        is allocated unused.  `snapshot` is about what the snapshot takes that is written just now.
         """
-        return inspection.memory(self._open_core)
+        return inspection.memory(self._open_core, self._maintenance.snapshot_bytes)
 
     # ------------------------------------------------------------------------------------- the past
 

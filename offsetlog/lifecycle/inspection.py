@@ -121,13 +121,14 @@ def digest(core: StoreCore, *, physical: bool) -> Digest:
     return Digest(*(sum(part[field] for part in sums) & _DIGEST_MASK for field in range(3)))
 
 
-def memory(core: StoreCore) -> dict[str, int]:
-    """Returns the bytes of memory by component; see OffsetStore.memory."""
+def memory(core: StoreCore, snapshot_bytes: int) -> dict[str, int]:
+    """Returns the bytes of memory by component, among them those of a snapshot; see OffsetStore.memory."""
     total: dict[str, int] = {}
     for partition in core.attached():
         for component, size in partition.memory().items():
             total[component] = total.get(component, 0) + size
     total["scratch"] = total.get("scratch", 0) + core.scratch_bytes()
+    total["snapshot"] = snapshot_bytes
     parts_of_others = ("string_bytes", "free")
     total["total"] = sum(
         size for component, size in total.items() if component not in parts_of_others

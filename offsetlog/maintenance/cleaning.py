@@ -26,7 +26,7 @@ from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.directory.surveying import whole_survey
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance import policy
-from offsetlog.maintenance.policy import LogFacts, Plan, Segment
+from offsetlog.maintenance.policy import LogFacts, Plan, Segment, Tail
 from offsetlog.maintenance.turns import Turns
 from offsetlog.types import CleaningReport, CleanShare, CleanSurvey, QuarantinedSegment
 
@@ -80,6 +80,8 @@ class LogCleaner:
         self._cuts: dict[int, int] = {}
         #: Guards `_cuts` and the checkpoint, which a cut lowers and the end of a run raises.
         self._recording = threading.Lock()
+        #: About how many bytes of memory the second state of the snapshot under way takes.
+        self.snapshot_bytes = 0
         self._cleans = Turns()
         self._snapshots = Turns()
 
@@ -331,13 +333,7 @@ class LogCleaner:
     def _renew_snapshot(self, partition: Partition, checkpoint: int, control: Control) -> None:
         try:
             with self._snapshots.of(partition.number, control):
-                snapshots.write(
-                    partition,
-                    self._directory,
-                    cleaned_to=checkpoint,
-                    stop=control.flag,
-                    live=True,
-                )
+                self._write_snapshot(partition, checkpoint, control, live=True)
         except ClosedError:
             raise
         except OffsetLogError as failure:
@@ -363,35 +359,43 @@ class LogCleaner:
         Only one that has to read the log from its start waits for the end of the cleaning.
         """
         control = control if control is not None else Control()
-        with self._snapshots.of(partition.number, control):
-            report = self._write_snapshot(partition, threads, control, whole=False, live=live)
+        number = partition.number
+        with self._snapshots.of(number, control):
+            cleaned_to = self._checkpoints.get(number, -1)
+            report = self._write_snapshot(
+                partition, cleaned_to, control, threads=threads, whole=False, live=live
+            )
         if report is None:
-            with (
-                self._cleans.of(partition.number, control),
-                self._snapshots.of(partition.number, control),
-            ):
-                report = self._write_snapshot(partition, threads, control, whole=True)
+            with self._cleans.of(number, control), self._snapshots.of(number, control):
+                cleaned_to = self._checkpoints.get(number, -1)
+                report = self._write_snapshot(partition, cleaned_to, control, threads=threads)
         assert report is not None
         return report
 
     def _write_snapshot(
         self,
         partition: Partition,
-        threads: int,
+        cleaned_to: int,
         control: Control,
         *,
-        whole: bool,
+        threads: int = 1,
+        whole: bool = True,
         live: bool = False,
     ) -> SnapshotReport | None:
-        return snapshots.write(
-            partition,
-            self._directory,
-            cleaned_to=self._checkpoints.get(partition.number, -1),
-            threads=threads,
-            stop=control.flag,
-            whole=whole,
-            live=live,
-        )
+        # In the turn of snapshots.
+        self.snapshot_bytes = Tail(partition.number, *native_snapshot.tail(partition)).snapshot_bytes
+        try:
+            return snapshots.write(
+                partition,
+                self._directory,
+                cleaned_to=cleaned_to,
+                threads=threads,
+                stop=control.flag,
+                whole=whole,
+                live=live,
+            )
+        finally:
+            self.snapshot_bytes = 0
 
     def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
         before, after, kept = (

@@ -549,6 +549,11 @@ class Maintenance:
         running = any(thread.is_alive() for thread in self._threads)
         return self._record.status(running=running, current=self._cleaner.progress())
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """About how many bytes of memory the snapshot takes that is written just now, 0 for none."""
+        return self._cleaner.snapshot_bytes
+
     def decisions(self) -> list[Decision]:
         """Returns the last decisions, oldest first, without those that repeat the one before."""
         return self._record.decisions()

@@ -308,6 +308,58 @@ def test_what_snapshots_leave_is_replayed_in_time(seed):
     assert all(tail.bytes <= min(chosen) for tail in tails if chosen and tail.number in worth - due)
 
 
+def test_how_much_can_be_written_before_a_snapshot_may_be_due():
+    assert policy.bytes_until_due([], CONFIG) == REPLAYED
+    assert policy.bytes_until_due([Tail(0, 10, 0), Tail(1, 20, 0)], CONFIG) == REPLAYED - 30
+    assert policy.bytes_until_due([Tail(0, REPLAYED + 1, 0)], CONFIG) == 0
+    by_log = MaintenanceConfig(snapshot_tail_bytes=5000)
+    assert policy.bytes_until_due([Tail(0, 100, 0), Tail(1, 4000, 0)], by_log) == 1000
+    assert policy.bytes_until_due([Tail(0, 5000, 0)], by_log) == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "grown", "elapsed_ms", "again_ms"),
+    [
+        (REPLAYED, 0, 1000, 2000),
+        (REPLAYED, -5, 1000, 2000),     # what was cut, or got a snapshot
+        (0, 0, 1000, 2000),
+        (1000, 1, 1000, 2000),
+        (1000, 1000, 500, 500),         # as long again
+        (1000, 4000, 1000, 250),
+        (1000, 10**9, 1000, policy.SNAPSHOT_CHECK_MS_MIN),
+        (0, 1, 1000, policy.SNAPSHOT_CHECK_MS_MIN),
+    ],
+)
+def test_the_faster_logs_grow_the_sooner_snapshots_are_checked_again(left, grown, elapsed_ms, again_ms):
+    assert policy.check_again_ms(left, grown, elapsed_ms, 2000) == again_ms
+
+
+@pytest.mark.parametrize("mb_per_second", [1, 15, 45, 120, 250])
+def test_under_a_steady_load_what_is_replayed_is_bounded_by_the_time_that_snapshots_take(mb_per_second):
+    # Four logs, each with a table of 27 MB, of which a snapshot takes a fifth of a second; one is written at a time.
+    rate, table, seconds, logs = mb_per_second * 1_000_000, 27_000_000, 0.2, 4
+    now, known, checked, wait_ms, worst = 0.0, 0, 0.0, 2000, 0
+    written = [0.0] * logs      # up to where the log of each is in its snapshot, as a time
+
+    def tails() -> list[Tail]:
+        return [Tail(number, int((now - since) * rate / logs), table) for number, since in enumerate(written)]
+
+    while now < 60:
+        now += wait_ms / 1000
+        grown, elapsed_ms = sum(tail.bytes for tail in tails()) - known, (now - checked) * 1000
+        done: set[int] = set()
+        while due := policy.snapshots_due(tails(), CONFIG) - done:
+            number = max(due, key=lambda each: tails()[each].bytes)
+            begun, now = now, now + seconds
+            worst = max(worst, sum(tail.bytes for tail in tails()) if now > 5 else 0)
+            written[number] = begun
+            done.add(number)
+        known, checked = sum(tail.bytes for tail in tails()), now
+        wait_ms = policy.check_again_ms(policy.bytes_until_due(tails(), CONFIG), grown, elapsed_ms, 2000)
+    # A snapshot waits until it is worth its bytes, and each for those of the others.
+    assert worst <= max(REPLAYED, logs * table // policy.SNAPSHOT_TIMES_MAX) + rate * seconds * logs
+
+
 @pytest.mark.parametrize(("snapshot", "loses"), [(-1, False), (0, True), (199, True), (200, False), (250, False)])
 def test_cleaning_takes_a_snapshot_away_that_ends_below_it(snapshot, loses):
     facts = log((0, 1000), (100, 1000), (200, 1000), end=300, snapshot=snapshot)

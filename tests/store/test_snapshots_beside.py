@@ -78,7 +78,8 @@ def test_the_tail_stays_short_while_a_cleaning_is_under_way(path, request, monke
         held.may_go_on.set()
         until(lambda: store.maintenance.status().counters.get("superseded", 0) > 5000)
         assert not store.maintenance.status().failures
-        assert store.digest() == digest and not store.verify()
+        assert store.digest() == digest
+        assert not store.verify()
     with opened(path, BY_HAND, partitions=2) as store:
         assert store.digest() == digest
         assert all(found["snapshot_discarded"] is None for found in store.recoveries().values())
@@ -94,7 +95,8 @@ def test_a_snapshot_goes_on_from_the_last_one_while_the_same_log_is_cleaned(path
         assert held_swap.begun.wait(60)
         feed(store, 10)
         (second,) = store.snapshot()
-        assert second.written and second.since == first.offset
+        assert second.written
+        assert second.since == first.offset
         held_swap.may_go_on.set()
         compacting.join()
         feed(store, 10)
@@ -117,8 +119,10 @@ def test_a_snapshot_that_reads_the_log_from_its_start_waits_for_the_cleaning(pat
         held_swap.may_go_on.set()
         compacting.join()
         taking.join()
-        assert reports[0].written and reports[0].since is None
-        assert store.fetch_one(GROUP, "orders", 0) is not None and not store.verify()
+        assert reports[0].written
+        assert reports[0].since is None
+        assert store.fetch_one(GROUP, "orders", 0) is not None
+        assert not store.verify()
 
 
 def test_close_ends_a_cleaning_that_waits_for_a_snapshot(path, monkeypatch):
