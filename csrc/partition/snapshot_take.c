@@ -56,7 +56,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
                               max_timestamp, snapshot, error);
 }
 
-/* ---------------------------------------------------------------- a copy of a state that changes */
+/* --------------------------------------------------------------- a copy of a state that changes */
 
 enum {
     AT_ONCE_SIZE_MAX = 8 << 20,         /* bytes that are copied under the locks: a millisecond */

@@ -221,7 +221,8 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
     }
     /* The replay may have read half of a segment before a cleaning and half after it: a value from
      * before, while its tombstone is gone. */
-    if (ol_log_start(source->log) != start || closed_segments(source->log, from, base) != segments) {
+    if (ol_log_start(source->log) != start ||
+        closed_segments(source->log, from, base) != segments) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
     }
     return take_epochs(snapshot, source->log, error);
@@ -250,7 +251,7 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------- a state that goes on changing */
+/* ---------------------------------------------------------------- a state that goes on changing */
 
 ol_table *ol_snapshot_copied_table(ol_snapshot *snapshot) { return snapshot->state.table; }
 
@@ -272,7 +273,8 @@ int ol_snapshot_keep_rest(ol_snapshot *snapshot, const ol_snapshot_source *sourc
     return status == OL_OK ? ol_snapshot_put_state(snapshot, state, error) : status;
 }
 
-int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source, ol_error *error) {
+int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source,
+                         ol_error *error) {
     uint64_t term = snapshot->term;
     start_facts(snapshot, source);
     snapshot->term = term;

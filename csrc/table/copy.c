@@ -100,7 +100,8 @@ bool ol_table_copy_step(ol_table_copy *copy) {
         return true;
     }
     /* A table that changes faster than it is copied is copied at once in the end. */
-    if (source->marked_count <= FEW_PAGES || copy->copied_again >= AGAIN_TIMES_MAX * copy->page_count) {
+    if (source->marked_count <= FEW_PAGES ||
+        copy->copied_again >= AGAIN_TIMES_MAX * copy->page_count) {
         return false;
     }
     copy_marked(copy, STEP_PAGES);
