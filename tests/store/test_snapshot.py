@@ -531,7 +531,7 @@ def test_a_full_disk_leaves_the_old_one(path):
             store.snapshot()
         assert not (old.parent / snapshots_module.TEMPORARY_NAME).exists()
         begun = fs.operations
-    # The file is made, emptied, written at once, flushed and renamed; the last to fail was to make the new name durable.
+    # The file is made, emptied, written at once, flushed and renamed; the last to fail made the new name durable.
     assert failed == 6
     fs.fail_at(0, 0)
     wanted = digests(store)
