@@ -292,6 +292,18 @@ def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
     return PartitionListing(listing.number, listing.directory, list_segments(files, listing.directory))
 
 
+def is_replaced(files: Files, segment: Segment) -> bool:
+    """Tells whether another file is now where a segment was listed: what was read there may be of either.
+
+    Raises:
+        MissingFileError, StorageError: as `Files.entry`.
+    """
+    now = files.entry(segment.path)
+    inode = segment.identity[0]
+    # The newest one grows, and loses the space that was allocated ahead; any other changes only by being replaced.
+    return now.identity[0] != inode if inode else (now.identity, now.size) != (segment.identity, segment.size)
+
+
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 

@@ -163,8 +163,8 @@ class RunReader:
         if scan.position >= span.limit or span.limit < 0:
             return
         batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
-        # A batch that begins after the asked range ends the walk before its place.
-        if batch is not None and batch[0] < span.until:
+        # A batch that begins after the asked range ends the walk before its place; in another file any may be there.
+        if batch is not None and batch[0] < span.until and self._is_same(span.segment):
             self._fail_at_boundary(span)
 
     def _fail_at_boundary(self, span: Span) -> None:

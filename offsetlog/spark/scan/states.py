@@ -17,6 +17,7 @@ from offsetlog.directory.listing import group_rows
 from offsetlog.directory.segments import SEGMENT
 from offsetlog.errors import (
     CapacityError,
+    ChangedFileError,
     CorruptionError,
     HistoryError,
     MissingFileError,
@@ -24,7 +25,7 @@ from offsetlog.errors import (
     StorageError,
 )
 from offsetlog.spark.scan.bounds import end_of, seek
-from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, list_again
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, is_replaced, list_again
 from offsetlog.spark.scan.history import NEEDED, effective_offsets
 from offsetlog.spark.scan.joined_runs import replay_joined
 from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of
@@ -173,6 +174,14 @@ class BucketReader:
         except MissingFileError:
             return False
 
+    def _refuse_replaced(self, segment: Segment) -> None:
+        """Raises where a cleaner has replaced a segment since it was listed, of which two looks make no damage.
+
+        Between them a segment that was just begun can be written to, closed and cleaned.
+        """
+        if is_replaced(self._files, segment):
+            raise ChangedFileError("the file was replaced while it was read", path=segment.path)
+
     # ------------------------------------------------------------------------------------------------ the state
 
     def _states(self, *, by_group: bool) -> Iterator[ReplayedBucket]:
@@ -218,7 +227,7 @@ class BucketReader:
                 if self._catch_up(state, listing):
                     self._check_is_known(state, listing, until)
                     return state
-            except MissingFileError:
+            except (ChangedFileError, MissingFileError):
                 if left == 0 or listing.directory is None:
                     raise
         raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
@@ -291,6 +300,7 @@ class BucketReader:
                 # It was written to its end between the two looks.
                 tried = -1
                 continue
+            self._refuse_replaced(segment)
             if not self._read.permissive:
                 raise damage
             state.problems.append(damage)
@@ -368,7 +378,7 @@ class BucketReader:
                 batches = self._all_commits(listing, end, problems)
                 if _is_as_it_was(listing.segments, self._listing(), end):
                     return batches, problems
-            except MissingFileError:
+            except (ChangedFileError, MissingFileError):
                 if left == 0 or listing.directory is None:
                     raise
         raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
@@ -409,6 +419,7 @@ class BucketReader:
                     except CorruptionError as failure:
                         if is_rolled_space(scan, segment, min(following, until)):
                             break
+                        self._refuse_replaced(segment)
                         if not read.permissive:
                             raise
                         problems.append(failure)
