@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError, OffsetLogError
-from offsetlog.spark.scan.batch import PlannedReader, PlanOnExecutor
+from offsetlog.spark.scan.batch import Planned, PlannedReader, PlanOnExecutor
+from offsetlog.spark.scan.completeness import warn_of
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import Task
@@ -32,7 +33,7 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     """Returns a view of a log that only the executors see, as `spark.read.format("offsetlog")` does of others.
 
     One task plans, now, on any executor; all executors must see the same log at the path.  Each run of the DataFrame
-    reads what was there then.  A witness that is missing is logged on that executor.
+    reads what was there then.  A witness that is missing is logged as a warning, on the driver.
 
     >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
 
@@ -57,11 +58,12 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
         raise ConfigError("pushdown=true: an executor plans without Spark's filters; give group, topic or partitions")
     planning = fn.udf(PlanOnExecutor(read), "binary", useArrow=False)
     (row,) = spark.range(0, 1, 1, 1).select(planning().alias("planned")).collect()
-    planned: list[Task] | OffsetLogError = pickle.loads(row["planned"])
-    if isinstance(planned, OffsetLogError):
-        raise planned
+    planned: Planned = pickle.loads(row["planned"])
+    warn_of(planned.doubts)
+    if isinstance(planned.tasks, OffsetLogError):
+        raise planned.tasks
     with _REGISTERING:
-        spark.dataSource.register(_source_of(planned, settings))
+        spark.dataSource.register(_source_of(planned.tasks, settings))
         return spark.read.format(_NAME).options(**given).load(os.fspath(path))
 
 

@@ -68,6 +68,18 @@ def test_what_is_missing_is_an_error_of_its_kind(spark, tmp_path):
     assert "log partition 0" in rows[0]["problem"] or rows[0]["log_partition"] == 0
 
 
+def test_a_missing_witness_is_a_warning_of_the_driver(spark, tmp_path, caplog):
+    log = build(tmp_path / "data", "closed")
+    rows = rows_on_executors(spark, log)
+    assert not caplog.records
+    manifest = segments_of(log)[0].with_name("offsetlog.manifest")
+    manifest.unlink()
+    assert rows_on_executors(spark, log) == rows
+    [warning] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "the manifest is missing" in warning
+    assert str(manifest) in warning
+
+
 def test_damage_is_met_in_a_task(spark, tmp_path):
     log = build(tmp_path / "data", "closed")
     segment = segments_of(log)[1]

@@ -116,6 +116,22 @@ def test_with_permissive_the_output_says_that_it_is_incomplete(spark, whole, tmp
     assert "is missing" in told or "says" in told or "are missing" in told, told
 
 
+@pytest.mark.parametrize("more", [(), ("--permissive",)])
+def test_a_snapshot_names_the_witnesses_that_are_missing(spark, whole, tmp_path, more):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    manifest = segments_of(log)[0].with_name("offsetlog.manifest")
+    manifest.unlink()
+    done = run_job("snapshot", log, whole, tmp_path, *more)
+    assert done.return_value == 0, done.output
+    note = json.loads((tmp_path / "out" / NOTE).read_text())
+    [doubt] = note["doubts"]
+    assert doubt.startswith("PossibleLossError: the manifest is missing")
+    assert str(manifest) in doubt
+    assert note["incomplete"] == []
+    assert run_job("snapshot", whole, whole, tmp_path, "--overwrite").return_value == 0
+    assert json.loads((tmp_path / "out" / NOTE).read_text())["doubts"] == []
+
+
 def test_damage_is_marked_as_well(spark, whole, tmp_path):
     log = Path(shutil.copytree(whole, tmp_path / "data"))
     middle = segments_of(log)[1]

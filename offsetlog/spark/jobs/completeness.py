@@ -9,17 +9,40 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.spark.jobs.places import check_replaceable
 from offsetlog.spark.jobs.session import PROBLEMS_MAX, view_of, write_tables
 from offsetlog.spark.location import shown
-from offsetlog.spark.scan.completeness import ask
-from offsetlog.spark.scan.options import parse
-from offsetlog.spark.scan.plan import open_on_driver
+from offsetlog.spark.scan.completeness import ask, find_losses
+from offsetlog.spark.scan.options import ReadOptions, parse
+from offsetlog.spark.scan.plan import open_on_driver, problem_of
 from offsetlog.spark.session_settings import hadoop_settings_of
 
 #: Beside tables that were made of a log that was not whole, with an entry for each; what begins so is no data to Spark.
 MARK = "_incomplete.json"
+
+
+def doubts_of(
+    spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object
+) -> tuple[str, ...]:
+    """Returns which witnesses of a log are missing or damaged, so that less can be known to be missing.
+
+    Arguments as of `problems_of`, which says what is known to be missing.
+
+    Raises:
+        MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
+    """
+    read = _options(spark, path, view, options)
+    found: list[OffsetLogError] = []
+    find_losses(open_on_driver(read), read, found)
+    return tuple(sorted(map(problem_of, found)))
+
+
+def _options(
+    spark: SparkSession, path: str | os.PathLike[str], view: str, options: Mapping[str, object]
+) -> ReadOptions:
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    return parse({"path": os.fspath(path), "view": view, **given, **hadoop_settings_of(spark)})
 
 
 def problems_of(
@@ -42,12 +65,11 @@ def problems_of(
         DataLossError, PossibleLossError, CorruptionError: something is missing, and `permissive` is not set.
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
     """
-    given = {name: str(value) for name, value in options.items() if value is not None}
     if not permissive:
-        read = parse({"path": os.fspath(path), "view": view, **given, **hadoop_settings_of(spark)})
+        read = _options(spark, path, view, options)
         ask(open_on_driver(read), read)
         return ()
-    found = view_of(spark, path, view, **{"mode": "permissive", "columns": "log_partition", **given})
+    found = view_of(spark, path, view, **{"mode": "permissive", "columns": "log_partition", **options})
     rows = found.where("problem is not null").limit(PROBLEMS_MAX).collect()
     told = sorted((row["log_partition"], row["problem"]) for row in rows)
     return tuple(text if number < 0 else f"log partition {number}: {text}" for number, text in told)

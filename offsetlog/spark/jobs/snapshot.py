@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.columns import position_hash
-from offsetlog.spark.jobs.completeness import problems_of, write_text
+from offsetlog.spark.jobs.completeness import doubts_of, problems_of, write_text
 from offsetlog.spark.jobs.hadoop_files import check_writable
 from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_format, check_target
 from offsetlog.spark.jobs.session import read_view
@@ -53,6 +53,7 @@ class Snapshot:
         positions: the digest of all of them (docs/digest.md, logical), read back from the table, 32 digits.
         log_partitions: the same by log partition.
         incomplete: what is missing or damaged in the log, and so in the table; only with `permissive`.
+        doubts: the witnesses of the log that are missing or damaged: less can be known to be missing.
     """
 
     source: str
@@ -63,6 +64,7 @@ class Snapshot:
     positions: str
     log_partitions: dict[str, str]
     incomplete: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def check_format(spark: SparkSession, table_format: str) -> None:
@@ -176,6 +178,7 @@ def run(
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
         check_writable(spark, target)
+    doubts = doubts_of(spark, path, "offsets", at=at)
     incomplete = problems_of(spark, path, "offsets", permissive=permissive, at=at)
     offsets = _arranged(read_view(spark, path, "offsets", permissive=permissive, reported=incomplete, at=at))
     _WRITERS[table_format](offsets, target, "overwrite" if overwrite else "errorifexists")
@@ -190,6 +193,6 @@ def run(
         # Without a file a directory of Parquet has no columns, and nobody can read it.
         offsets.limit(0).coalesce(1).write.mode("append").parquet(target)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    told = Snapshot(shown(os.fspath(path)), at, taken_at, table_format, rows, positions, parts, incomplete)
+    told = Snapshot(shown(os.fspath(path)), at, taken_at, table_format, rows, positions, parts, incomplete, doubts)
     _tell(spark, target, told)
     return told

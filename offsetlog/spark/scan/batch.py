@@ -85,14 +85,32 @@ class PlanOnExecutor:
     read: ReadOptions
 
     def __call__(self) -> bytes:
-        """Returns a pickle of the tasks, or of the OffsetLogError that planning ended with."""
+        """Returns a pickle of a `Planned`."""
+        doubts: list[OffsetLogError] = []
+        planned: list[Task] | OffsetLogError
         try:
-            return pickle.dumps(_tasks_for(open_source, self.read))
+            planned = _tasks_for(open_source, self.read, doubts)
         except OffsetLogError as failure:
-            return pickle.dumps(failure)
+            planned = failure
+        return pickle.dumps(Planned(planned, tuple(map(str, doubts))))
 
 
-def _tasks_for(opened: Callable[[ReadOptions], Source], read: ReadOptions) -> list[Task]:
+@dataclass(frozen=True)
+class Planned:
+    """A read that was planned elsewhere.
+
+    Attributes:
+        tasks: its tasks, or what planning ended with.
+        doubts: what is wrong with the witnesses of the log, for whoever asked.
+    """
+
+    tasks: list[Task] | OffsetLogError
+    doubts: tuple[str, ...] = ()
+
+
+def _tasks_for(
+    opened: Callable[[ReadOptions], Source], read: ReadOptions, doubts: list[OffsetLogError] | None = None
+) -> list[Task]:
     """Returns the tasks of a read, with what is missing as problems; raises as `plan` and `completeness.ask`."""
     # Executors import this module to read, and then nothing that knows the files of a store.
     from offsetlog.spark.scan.completeness import ask
@@ -106,7 +124,7 @@ def _tasks_for(opened: Callable[[ReadOptions], Source], read: ReadOptions) -> li
         # None of the log partitions that are asked for is there; whether one was, the others' directory may say.
         absent, there = failure, opened(replace(read, partitions=None))
         source = replace(there, listings=())
-    problems = tuple((_number_of(each), problem_of(each)) for each in ask(there, read))
+    problems = tuple((_number_of(each), problem_of(each)) for each in ask(there, read, doubts))
     if absent is not None and not problems:
         raise absent
     told = [Task((), problems)] if problems else []

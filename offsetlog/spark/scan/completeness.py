@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -27,11 +27,17 @@ _PAUSE_SECONDS = 0.02
 _log = logging.getLogger(__name__)
 
 
-def find_losses(source: Source, read: ReadOptions) -> list[CorruptionError]:
+def find_losses(
+    source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None = None
+) -> list[CorruptionError]:
     """Returns what is missing of what the options ask for, and what a reader would not meet by himself.
 
-    As errors that were not raised, each with its `log_partition`.  A missing or damaged witness, which shows nothing to
-    be absent, is logged as a warning.  Nothing is known of a segment that is read by itself.
+    As errors that were not raised, each with its `log_partition`.  A segment that is read by itself has no witness.
+
+    Args:
+        source: what is read.
+        read: the options.
+        doubts: gets the missing and damaged witnesses, which show nothing to be absent; None logs them as warnings.
 
     Raises:
         StorageError: the directory cannot be listed.
@@ -41,16 +47,25 @@ def find_losses(source: Source, read: ReadOptions) -> list[CorruptionError]:
     listings: Sequence[PartitionListing] = source.listings
     for look in range(LOOKS):
         time.sleep(look * _PAUSE_SECONDS)
-        doubts: list[OffsetLogError] = []
-        found = [each for each in _look(source, listings, read, doubts) if _concerns(each, source, read)]
+        wrong: list[OffsetLogError] = []
+        found = [each for each in _look(source, listings, read, wrong) if _concerns(each, source, read)]
         losses = [each for each in found if not is_witness_missing(each)]
         if not losses:
             break  # a witness that is missing is no reason for another look
         # A log that was listed before the witnesses were read may have grown since.
         listings = ()
-    for doubt in [*doubts, *(each for each in found if is_witness_missing(each))]:
-        _log.warning("%s", doubt)
+    wrong += [each for each in found if is_witness_missing(each)]
+    if doubts is None:
+        warn_of(map(str, wrong))
+    else:
+        doubts += wrong
     return losses
+
+
+def warn_of(doubts: Iterable[str]) -> None:
+    """Logs what is wrong with witnesses."""
+    for doubt in doubts:
+        _log.warning("%s", doubt)
 
 
 def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
@@ -66,14 +81,14 @@ def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
     )
 
 
-def ask(source: Source, read: ReadOptions) -> list[CorruptionError]:
-    """Returns what is missing with mode=permissive, and raises it otherwise; see `find_losses`.
+def ask(source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None = None) -> list[CorruptionError]:
+    """Returns what is missing with mode=permissive, and raises it otherwise; arguments as of `find_losses`.
 
     Raises:
         DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
         StorageError: the directory cannot be listed.
     """
-    found = find_losses(source, read)
+    found = find_losses(source, read, doubts)
     if found and not read.permissive:
         raise refusal(found, "mode=permissive (--permissive of a job)")
     return found
