@@ -63,7 +63,8 @@ class OffsetlogDataSource(DataSource):
     def streamReader(self, schema: Any) -> StreamReader | RefusedStreamReader:  # noqa: N802  (PySpark's name)
         """Returns the reader of a stream; where the options are wrong, one that raises ConfigError as it begins."""
         try:
-            return make_stream_reader(parse(self._given, streaming=True), schema)
+            read = replace(parse(self._given, streaming=True), default_parallelism=self.default_parallelism)
+            return make_stream_reader(read, schema)
         except ConfigError as refusal:
             # PySpark closes a reader that it never got, and tells the UnboundLocalError of that last.
             return RefusedStreamReader(refusal)

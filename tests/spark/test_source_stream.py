@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -17,11 +18,13 @@ from typing import Any
 import pytest
 from depth import by_depth, first_seed
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
 from offsetlog.errors import ConfigError, CorruptionError, HistoryError, MissingFileError, OffsetOutOfRangeError
 from offsetlog.spark import OffsetlogDataSource, starting_offsets
+from offsetlog.spark.scan import plan
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import StreamReader, StreamSplit, _limited
 from offsetlog.spark.scan.views import full_schema
@@ -499,3 +502,38 @@ def test_killed_drivers_write_every_record_once(path: Path, tmp_path: Path, grow
     kept = [row for row in rows if row["group"] == "kept"]
     assert sorted(row["partition"] for row in kept) == list(range(written))
     assert all(row["partition"] == row["offset"] for row in kept)
+
+
+def test_a_batch_is_divided_by_what_it_has_to_read(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Among all cores, as a batch of Spark is, and not by the size of the log."""
+    monkeypatch.setattr(plan, "_SPLIT_BYTES_MIN", 1000)
+    with opened(path, partitions=1) as store:
+        for number in range(400):
+            store.commit("g", {TopicPartition("t", number % 7): number})
+    read = dataclasses.replace(parse({"path": str(path), "view": "records"}, streaming=True), default_parallelism=5)
+    reader = StreamReader(read, full_schema(read))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    splits = reader.partitions(start, end)
+    assert 5 <= len(splits) <= 7
+    sizes = [split.split.size for split in splits]
+    assert max(sizes) <= 1.5 * sum(sizes) / 5
+    assert read_all(reader, splits) == 400
+    # The last tenth of it is a tenth of the bytes.
+    late = json.loads(json.dumps(end))
+    late["__consumer_offsets"]["0"] = 360
+    some = reader.partitions(late, end)
+    assert 3 <= len(some) <= 7
+    assert read_all(reader, some) == 40
+
+
+def test_a_stream_knows_the_cores_of_the_cluster(path: Path):
+    with opened(path) as store:
+        store.commit("g", {TopicPartition("t", 0): 1})
+
+    class OfACluster(OffsetlogDataSource):
+        default_parallelism = 24
+
+    source = OfACluster({"path": str(path), "columns": "group"})
+    reader = source.streamReader(StructType([StructField("group", StringType())]))
+    assert reader._read.default_parallelism == 24

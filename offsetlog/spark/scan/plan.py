@@ -165,12 +165,10 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
     """
     _refuse_future(source, read)
     if read.view not in KEYED_BY_TASK:
-        # A core without work is worse than a small split; behind that every task costs Spark's worker some 50 ms.
         total = sum(listing.size for listing in source.listings)
-        fair = max(total // parallelism(read), _SPLIT_BYTES_MIN)
+        read = divided(read, total)
         if read.partitions_min:
-            fair = min(fair, max(total // read.partitions_min, 1))
-        read = replace(read, split_bytes=min(read.split_bytes, fair))
+            read = replace(read, split_bytes=min(read.split_bytes, max(total // read.partitions_min, 1)))
         splits = _plan_all(source, read)
         # A split ends at the first batch that an index has above its share: where that makes too few, smaller ones do.
         while len(tasks_of(splits, read)) < read.partitions_min and read.split_bytes > _BATCH_BYTES_MIN:
@@ -178,6 +176,13 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
             splits = _plan_all(source, read)
         return splits
     return _plan_all(source, read)
+
+
+def divided(read: ReadOptions, total: int) -> ReadOptions:
+    """Returns the options with splits so small that each core has one of `total` bytes."""
+    # A core without work is worse than a small split; after that every task costs Spark's worker some 50 ms.
+    fair = max(total // parallelism(read), _SPLIT_BYTES_MIN)
+    return replace(read, split_bytes=min(read.split_bytes, fair))
 
 
 def _plan_all(source: Source, read: ReadOptions) -> list[Split]:
@@ -314,6 +319,22 @@ def _runs(source: Source, listing: PartitionListing, horizon: Horizon, read: Rea
     first = bound_of(read.starting_offset, listing.number, 0)
     until = min(bound_of(read.ending_offset, listing.number, OFFSET_MAX), horizon.offset)
     return split_range(source.files, listing, horizon, first, until, read)
+
+
+def bytes_between(files: Files, listing: PartitionListing, first: int, until: int) -> int:
+    """Returns about how many bytes the records of a partition in [first, until) take, by the indexes.
+
+    Raises:
+        MissingFileError: a segment has gone since it was listed.
+        StorageError: a file cannot be read.
+    """
+    bases = [segment.base_offset for segment in listing.segments]
+    total = 0
+    for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
+        if segment.base_offset < until and following > first:
+            start = seek(files, segment, first) if first > segment.base_offset else 0
+            total += (seek(files, segment, until) if until < following else segment.size) - start
+    return total
 
 
 def split_range(

@@ -33,7 +33,7 @@ from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attemp
 from offsetlog.spark.scan.history import equals
 from offsetlog.spark.scan.open_transactions import OpenTransactions
 from offsetlog.spark.scan.options import EARLIEST, LATEST, OFFSET_MAX, ReadOptions
-from offsetlog.spark.scan.plan import Split, open_on_driver, problem_of, split_range
+from offsetlog.spark.scan.plan import Split, bytes_between, divided, open_on_driver, problem_of, split_range
 from offsetlog.spark.scan.runs import RunReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
 
@@ -199,7 +199,7 @@ class StreamReader(DataSourceStreamReader):
         # Of a partition that came since, the end says where it ended when it came.
         starts, begun = _numbers(start, TOPIC), {**_numbers(end, BEGUN), **_numbers(start, BEGUN)}
         there = dict(self._listings())
-        found: list[StreamSplit] = []
+        ranges: list[tuple[PartitionListing, int, int]] = []
         for number in sorted(starts.keys() - _numbers(end, TOPIC).keys()):
             # It would be read again from its beginning once it is back.
             self._lose(self._partition_gone(number))
@@ -211,7 +211,13 @@ class StreamReader(DataSourceStreamReader):
             if listing is None:
                 self._lose(self._partition_gone(number))
                 continue
-            found += self._between(listing, first, until, begun.get(number, 0))
+            ranges.append((listing, first, until))
+        read = divided(self._read, sum(self._size(*each) for each in ranges))
+        found = [
+            split
+            for listing, first, until in ranges
+            for split in self._between(listing, first, until, begun.get(listing.number, 0), read)
+        ]
         batch = starts, _numbers(end, TOPIC)
         self._first = self._first or batch
         told = [StreamProblems(self._problems)] if self._problems and self._first == batch else []
@@ -244,13 +250,22 @@ class StreamReader(DataSourceStreamReader):
                 (-1 if each.log_partition is None else each.log_partition, problem_of(each)) for each in losses
             )
 
-    def _between(self, listing: PartitionListing, first: int, until: int, begun: int) -> Iterator[StreamSplit]:
+    def _size(self, listing: PartitionListing, first: int, until: int) -> int:
+        """About how many bytes there are to read: of a log that is cleaned meanwhile no more than that is needed."""
+        try:
+            return bytes_between(self._source_files(), listing, first, until)
+        except MissingFileError:
+            return listing.size
+
+    def _between(
+        self, listing: PartitionListing, first: int, until: int, begun: int, read: ReadOptions
+    ) -> Iterator[StreamSplit]:
         files = self._source_files()
         for left in attempts():
             listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
             try:
                 horizon = horizon_now(files, listing)
-                splits = split_range(files, listing, horizon, first, min(until, horizon.offset), self._read)
+                splits = split_range(files, listing, horizon, first, min(until, horizon.offset), read)
                 break
             except MissingFileError:
                 if left == 0:
