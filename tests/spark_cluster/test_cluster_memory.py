@@ -1,7 +1,8 @@
-"""The memory of Python workers beside executors of 512 MiB."""
+"""The memory of Python workers beside executors of 512 MiB, and a driver of 1 GiB: of each view, and of each job."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from benchmarks.spark.log import Shape, write_log
-from benchmarks.spark.session import WORKER_MIB_MAX, peak_mib_of
+from benchmarks.spark.session import WORKER_MIB_MAX, peak_mib_of, to_noop
+from offsetlog.spark.scan.options import VIEWS
 from tests.spark_cluster.driver import Driver
 from tests.spark_cluster.standalone import WORKERS, StandaloneCluster
+from tests.spark_cluster.test_cluster_jobs import run_here
 
 #: Records over a tenth as many keys, in one log partition.
 RECORDS = by_depth(gate=500_000, long=10_000_000)
@@ -39,11 +42,62 @@ def summed(spark: SparkSession, log: str) -> tuple[int, int]:
     return found[0], found[2]
 
 
-def test_the_state_of_a_large_partition_fits_a_worker(cluster: StandaloneCluster, driver: Driver, log: Path) -> None:
+def read_whole(spark: SparkSession, log: str, view: str) -> None:
+    """Every column of every row comes to a worker's end."""
+    to_noop(spark.read.format("offsetlog").option("view", view).load(log))
+
+
+@pytest.fixture
+def executors(cluster: StandaloneCluster, driver: Driver) -> Iterator[set[int]]:
+    """The executors of the application; none may run out of memory, nor their Python workers take too much."""
     before = cluster.executors()
     assert len(before) == WORKERS
-    count, _ = driver.run(summed, str(log))
-    assert count == RECORDS // 10
-    # None ran out of memory and was started again.
+    yield before
     assert cluster.executors() == before
     assert peak_mib_of(cluster.executor_pids()) <= WORKER_MIB_MAX
+
+
+@pytest.mark.usefixtures("executors")
+def test_the_state_of_a_large_partition_fits_a_worker(driver: Driver, log: Path) -> None:
+    count, _ = driver.run(summed, str(log))
+    assert count == RECORDS // 10
+
+
+@pytest.mark.usefixtures("executors")
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_of_a_large_partition_fits_a_worker(driver: Driver, log: Path, view: str) -> None:
+    driver.run(read_whole, str(log), view)
+
+
+def arguments_of(job: str, log: Path, folder: Path) -> list[object]:
+    """The arguments of a job over one log partition of ten topics; it writes to `folder / "out"`, if it writes."""
+    out, ends, dump = folder / "out", folder / "ends.json", folder / "dump.jsonl"
+    samples = [{"topic": f"orders-{topic:02d}", "partition": part, "log_end_offset": 2 * RECORDS}
+               for topic in range(10) for part in range(100)]  # fmt: skip
+    ends.write_text("".join(json.dumps(each) + "\n" for each in samples))
+    dump.write_text(json.dumps({"group": "new", "topic": "orders-00", "partition": 0, "offset": 100}) + "\n")
+    chosen: dict[str, list[object]] = {
+        "snapshot": [log, out],
+        "audit": [log, "--output", out],
+        "verify": [log],
+        "lag": [log, "--ends", ends, "--output", out],
+        "diff": [log, "--at", f"offset:{RECORDS // 2}", "--output", out],
+        "compact-report": [log, "--roll", "--groups", "--output", out],
+        "repartition": [log, out, "--partitions", 5],
+        "migrate": [log, "--dump", dump, "--dry-run"],
+    }
+    return [job, *chosen[job]]
+
+
+@pytest.mark.usefixtures("executors")
+@pytest.mark.parametrize(
+    "job", ["snapshot", "audit", "verify", "lag", "diff", "compact-report", "repartition", "migrate"]
+)
+def test_every_job_over_a_large_partition_fits_its_workers(driver: Driver, log: Path, tmp_path: Path, job: str) -> None:
+    try:
+        code, _, said = driver.run(run_here, *arguments_of(job, log, tmp_path))
+    finally:
+        # pytest keeps directories of several runs, and these are large.
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    # A diff that finds something ends with 3.
+    assert code == (3 if job == "diff" else 0), said
