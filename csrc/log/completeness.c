@@ -417,6 +417,56 @@ static int check_listed(ol_opening *opening, ol_error *error) {
     return status;
 }
 
+/* Where the segment before `base_offset` ends; there if none is before. */
+static int end_before(ol_opening *opening, int64_t base_offset, int64_t *end, ol_error *error) {
+    segment_end there = {.offset = base_offset};
+    const segment_rule any = {.below = INT64_MAX};
+    size_t i = opening->found_count;
+    while (i > 0 && opening->found[i - 1].base_offset >= base_offset) i--;
+    int status = OL_OK;
+    if (i > 0) status = find_end(opening, &opening->found[i - 1], &any, &there, error);
+    *end = there.offset;
+    return status;
+}
+
+/* One note of a roll (log/roll.c).  Its name was on the disk before that of the next segment, and
+ * no swap and no deletion takes a segment before a flush has taken its note. */
+static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_base,
+                      ol_error *error) {
+    char path[OL_PATH_MAX];
+    int64_t from = 0;
+    bool exists = false;
+    if (find_segment(opening, base_offset) != NULL || find_segment(opening, next_base) == NULL ||
+        next_base <= opening->log_start || is_reported(opening, base_offset, next_base)) {
+        return OL_OK;
+    }
+    int status = end_before(opening, base_offset, &from, error);
+    if (status != OL_OK || from > base_offset) return status;
+    if (ol_manifest_is_gap_legal(&opening->manifest, from, next_base)) return OL_OK;
+    status = ol_segment_path(path, sizeof path, opening->log->directory, base_offset, ".log",
+                             error);
+    if (status == OL_OK) status = opening->log->fs->exists(opening->log->fs, path, &exists, error);
+    if (status != OL_OK) return status;
+    /* A writer began it while the directory was listed piece by piece. */
+    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun as they were listed");
+    describe(add_loss(opening, true, from, next_base), path, "the segment is missing, which was "
+             "closed at %" PRId64 ": the log offsets %" PRId64 " to %" PRId64 " are missing",
+             next_base, from, next_base - 1);
+    return OL_OK;
+}
+
+/* Segments that were closed since the manifest was written, and are not flushed. */
+static int check_notes(ol_opening *opening, ol_error *error) {
+    int status = OL_OK;
+    int64_t base_offset, size, next_base;
+    if (opening->has_worked_here || opening->options->accept_loss) return OL_OK;
+    for (size_t i = 0; i < opening->name_count && status == OL_OK; i++) {
+        if (!ol_log_rolled_parse(opening->names[i], &base_offset, &size, &next_base)) continue;
+        status = check_note(opening, base_offset, next_base, error);
+    }
+    return status;
+}
+
 int ol_completeness_check_segments(ol_opening *opening, ol_error *error) {
     int status = judge_others(opening, error);
     if (status != OL_OK) return status;
@@ -433,6 +483,7 @@ int ol_completeness_check_segments(ol_opening *opening, ol_error *error) {
         report_doubt(opening, doubt->cause, doubt->from, doubt->below);
     }
     status = check_listed(opening, error);
+    if (status == OL_OK) status = check_notes(opening, error);
     if (opening->options->accept_loss) opening->report->is_lossy = false;
     return status;
 }
