@@ -166,6 +166,7 @@ class ZooKeeperConnection:
         self._lock = threading.Lock()
         self._client: Any = None
         self._listeners: list[Callable[[str], object]] = []
+        self._root = settings.hosts.partition("/")[2].encode()
 
     # --------------------------------------------------------------------------------------------------------- life
 
@@ -288,7 +289,8 @@ class ZooKeeperConnection:
             UnknownOutcomeError: nobody knows whether they were made.
         """
         operations = list(operations)
-        size = request_size(operations)
+        # The root of the connection stands before every path.
+        size = request_size(operations) + len(operations) * len(self._root)
         if size > self.settings.request_bytes_max:
             raise TooLargeError(
                 f"{len(operations)} writes make a request of {size} bytes, and ZooKeeper takes at most "

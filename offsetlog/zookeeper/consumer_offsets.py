@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from offsetlog.errors import CorruptionError, GroupError, InvalidArgumentError, NoNodeError, TopicError
+from offsetlog.errors import (
+    CorruptionError,
+    GroupError,
+    InvalidArgumentError,
+    NoNodeError,
+    TopicError,
+    ZooKeeperError,
+    ZooKeeperUnavailableError,
+)
 from offsetlog.types import TopicPartition
 from offsetlog.zookeeper.connection import Answer, Node, NodeStat, ZooKeeperConnection
 
@@ -20,6 +28,8 @@ CONSUMERS = "/consumers"
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
+#: More than the text of any offset; a node can hold a megabyte.
+_TEXT_BYTES_MAX = 100
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 # ZooKeeper's own rule for paths, by UTF-16 unit: no control characters, no surrogates (so nothing above U+FFFF),
@@ -79,6 +89,11 @@ def offset_in(data: bytes | None, node: str) -> int:
     return int(data)
 
 
+def text_of(data: bytes | None) -> str | None:
+    """Returns the bytes of a node as text, whatever they are; the text of no offset loses its end.  None for null."""
+    return None if data is None else data[:_TEXT_BYTES_MAX].decode("utf-8", "replace")
+
+
 def data_of(offset: int) -> bytes:
     """Returns the bytes with which consumers write an offset."""
     return b"%d" % offset
@@ -121,24 +136,28 @@ def offset_node(group: str, key: TopicPartition) -> str:
     return f"{CONSUMERS}/{group}/offsets/{key[0]}/{key[1]}"
 
 
-def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int) -> Iterator[tuple[K, T | None]]:
-    """Yields (key, answer) in the order of the questions, None for a node that is not there.
+def settled(
+    questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int
+) -> Iterator[tuple[K, T | ZooKeeperError]]:
+    """Yields (key, answer) in the order of the questions; the error of a node that ZooKeeper does not give.
 
     Args:
         questions: a key of the caller's, and the call that asks.
         in_flight: how many answers are outstanding at most.
 
     Raises:
-        ZooKeeperError: as the answers, but for NoNodeError.
+        ZooKeeperUnavailableError: nobody answers, which is no matter of one node.
     """
     waiting: deque[tuple[K, Answer[T]]] = deque()
 
-    def next_answer() -> tuple[K, T | None]:
+    def next_answer() -> tuple[K, T | ZooKeeperError]:
         key, answer = waiting.popleft()
         try:
             return key, answer.result()
-        except NoNodeError:
-            return key, None
+        except ZooKeeperUnavailableError:
+            raise
+        except ZooKeeperError as failure:
+            return key, failure
 
     for key, ask in questions:
         if len(waiting) >= in_flight:
@@ -146,6 +165,21 @@ def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight:
         waiting.append((key, ask()))
     while waiting:
         yield next_answer()
+
+
+def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int) -> Iterator[tuple[K, T | None]]:
+    """Yields (key, answer) in the order of the questions, None for a node that is not there; arguments as `settled`.
+
+    Raises:
+        ZooKeeperError: as the answers, but for NoNodeError.
+    """
+    for key, found in settled(questions, in_flight):
+        if isinstance(found, NoNodeError):
+            yield key, None
+        elif isinstance(found, ZooKeeperError):
+            raise found
+        else:
+            yield key, found
 
 
 def groups_in(connection: ZooKeeperConnection) -> list[str]:

@@ -19,6 +19,7 @@ from offsetlog.zookeeper.consumer_offsets import (
     offset_in,
     offset_node,
     read_offsets,
+    text_of,
 )
 from offsetlog.zookeeper.operations import Create
 
@@ -50,6 +51,12 @@ def test_what_is_no_offset_is_reported_with_its_node(data):
         offset_in(data, "/consumers/g/offsets/t/0")
     assert caught.value.path == "/consumers/g/offsets/t/0"
     assert len(str(caught.value)) < 300
+
+
+def test_whatever_a_node_holds_becomes_a_short_text():
+    assert [text_of(data) for data in (None, b"", b"41", b"\xff")] == [None, "", "41", "\ufffd"]
+    assert text_of(str(2**63 - 1).encode()) == str(2**63 - 1)
+    assert text_of(b"1" * 1_000_000) == "1" * 100
 
 
 @pytest.mark.parametrize("name", ["x", "-1", "1x", "", "01", str(2**31), "1" * 50])
