@@ -32,6 +32,7 @@ ON_EXECUTORS = {
     "spark.in_effect",
     "spark.location",
     "spark.machine",
+    "zookeeper",
     # For the driver, as it plans what executors read: it opens logs, and no store.
     "directory.completeness",
     "directory.listing",
@@ -48,7 +49,9 @@ ON_EXECUTORS = {
     "_native.scan",
     "_native.snapshot",
 }
-EVERYTHING = {*STORE, *EXECUTORS, "", "spark", "cli", "manager", "coordinator", "protocol", "server", "topics"}
+MIGRATION = {"migration", "migration.rules", "zookeeper"}
+SERVING = {"manager", "coordinator", "protocol", "server", "topics"}
+EVERYTHING = {*STORE, *EXECUTORS, *MIGRATION, *SERVING, "", "spark", "cli"}
 
 #: A package or module, without "offsetlog." -> the packages and modules that it may import besides
 #: itself.  A module belongs to the longest name here that it begins with; "" is offsetlog/__init__.
@@ -74,6 +77,9 @@ RULE: dict[str, set[str]] = {
     "retention": VALUES,
     "replication": VALUES,
     "zookeeper": {*VALUES, "arguments"},
+    "migration": {*STORE - {"opening", "lifecycle"}, "migration.rules", "zookeeper"},
+    # Pure: the Spark job is tested with the same table.
+    "migration.rules": VALUES,
     "manager": {*STORE - {"opening", "store"}, "replication", "manager.interface"},
     # The contract's tests know the interface, and no manager.
     "manager.testing": {*NATIVE, "manager.interface"},
@@ -93,7 +99,7 @@ RULE: dict[str, set[str]] = {
     "spark.location": {*VALUES, "arguments"},
     "spark.in_effect": set(),
     "spark.machine": set(),
-    "spark": {*STORE, *EXECUTORS, "", "spark.in_effect", "spark.location", "spark.machine"},
+    "spark": {*STORE, *EXECUTORS, *MIGRATION, "", "spark.in_effect", "spark.location", "spark.machine"},
     "cli": EVERYTHING,
     "__main__": EVERYTHING,
     # These two are programs: what spark-submit is given, and the former place of the commands.

@@ -33,6 +33,7 @@ TIER_OF_FOLDER = {
     "pytest_plugin": "gate",
     "conformance": "gate",
     "zookeeper": "gate",
+    "migration": "gate",
     "cli": "gate",
     ".": "gate",
 }

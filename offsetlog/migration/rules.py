@@ -1,0 +1,138 @@
+"""The rules of a migration: which rows are positions, and what is done with one beside what its target has.
+
+They are pure, and stand here once.  The Spark job says them in columns (offsetlog/spark/jobs/migrate.py), with the
+names and texts of this module; both are tested with one table of cases, tests/migration/cases.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from offsetlog.config import GROUP_BYTES_MAX
+from offsetlog.types import TopicPartition
+
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+#: Of the name of a group, and of a topic, in UTF-8.
+NAME_BYTES_MAX = GROUP_BYTES_MAX
+
+#: The text of a number as old consumers wrote it; both forms mean the same to Java and to Python.
+PARTITION_TEXT = "0|[1-9][0-9]{0,9}"
+OFFSET_TEXT = "[0-9]{1,19}"
+
+NO_ROW = "it is no row of group, topic, partition and offset"
+NO_GROUP = "there is no group"
+NO_TOPIC = "there is no topic"
+GROUP_TOO_LONG = f"the group has more than {NAME_BYTES_MAX} bytes"
+TOPIC_TOO_LONG = f"the topic has more than {NAME_BYTES_MAX} bytes"
+NO_PARTITION = f"the partition is no number from 0 to {PARTITION_MAX}"
+NO_OFFSET = f"the offset is no number from 0 to {OFFSET_MAX}"
+CONTRADICTED = "the position is there more than once, with other offsets"
+
+#: Actions that write: to a position that the target lacks, forward, and back where that was asked for.
+NEW, FORWARD, BACK = "new", "forward", "back"
+#: Actions that write nothing: the target has the same offset; the source has a lower one; the target's log partition
+#: lost something, and takes no commits.
+SAME, LOWER, LOST = "same", "lower", "lost"
+
+WRITTEN = (NEW, FORWARD, BACK)
+KEPT = (SAME, LOWER, LOST)
+
+
+class Row(NamedTuple):
+    """A row as it stands somewhere, as text; None for what is not there."""
+
+    group: str | None
+    topic: str | None
+    partition: str | None
+    offset: str | None
+
+
+def refusal_of(row: Row) -> str | None:
+    """Returns why a row is no position that can be committed, None where it is one."""
+    if row == (None, None, None, None):
+        return NO_ROW
+    if not row.group:
+        return NO_GROUP
+    if not row.topic:
+        return NO_TOPIC
+    if _is_too_long(row.group):
+        return GROUP_TOO_LONG
+    if _is_too_long(row.topic):
+        return TOPIC_TOO_LONG
+    if _number(row.partition, PARTITION_TEXT, PARTITION_MAX) is None:
+        return NO_PARTITION
+    if _number(row.offset, OFFSET_TEXT, OFFSET_MAX) is None:
+        return NO_OFFSET
+    return None
+
+
+def _is_too_long(name: str) -> bool:
+    return 4 * len(name) > NAME_BYTES_MAX and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX
+
+
+def _number(text: str | None, form: str, most: int) -> int | None:
+    if text is None or not re.fullmatch(form, text) or int(text) > most:
+        return None
+    return int(text)
+
+
+class Sorted(NamedTuple):
+    """Rows, with what became of each.
+
+    Attributes:
+        offsets: by group and position.
+        refused: rows that are no position, or contradict another, with the reason.
+    """
+
+    offsets: dict[str, dict[TopicPartition, int]]
+    refused: list[tuple[Row, str]]
+
+
+def sort_rows(rows: Iterable[Row]) -> Sorted:
+    """Tells positions from rows that can be none.
+
+    A position that is there more than once with different offsets is refused as a whole: nobody can tell which is
+    right.
+    """
+    seen: dict[tuple[str, TopicPartition], list[tuple[Row, int]]] = {}
+    sorted_rows = Sorted({}, [])
+    for row in rows:
+        reason = refusal_of(row)
+        if reason is not None:
+            sorted_rows.refused.append((row, reason))
+            continue
+        assert row.group is not None
+        assert row.topic is not None
+        assert row.partition is not None
+        assert row.offset is not None
+        key = TopicPartition(row.topic, int(row.partition))
+        seen.setdefault((row.group, key), []).append((row, int(row.offset)))
+    for (group, key), found in seen.items():
+        if any(offset != found[0][1] for _, offset in found):
+            sorted_rows.refused.extend((row, CONTRADICTED) for row, _ in found)
+        else:
+            sorted_rows.offsets.setdefault(group, {})[key] = found[0][1]
+    return sorted_rows
+
+
+def action_of(offset: int, current: int | None, *, overwrite: bool = False, is_lost: bool = False) -> str:
+    """Returns what is done with a position.
+
+    Args:
+        offset: of the source.
+        current: of the target, None where it has none.
+        overwrite: whether positions are moved back, too.
+        is_lost: whether the target's log partition lost something, so that it takes no commits.
+    """
+    if offset == current:
+        return SAME
+    if current is None:
+        action = NEW
+    elif current < offset:
+        action = FORWARD
+    else:
+        action = BACK if overwrite else LOWER
+    return LOST if is_lost and action in WRITTEN else action

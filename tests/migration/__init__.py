@@ -1,0 +1,1 @@
+"""Migrations: the rules, and real moves between ensembles and directories."""
