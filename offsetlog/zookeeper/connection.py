@@ -166,7 +166,8 @@ class ZooKeeperConnection:
         self._lock = threading.Lock()
         self._client: Any = None
         self._listeners: list[Callable[[str], object]] = []
-        self._root = settings.hosts.partition("/")[2].encode()
+        #: The length of the root, which stands before every path of a request.
+        self.root_bytes = len(f"/{root}".encode()) if (root := settings.hosts.partition("/")[2]) else 0
 
     # --------------------------------------------------------------------------------------------------------- life
 
@@ -289,8 +290,7 @@ class ZooKeeperConnection:
             UnknownOutcomeError: nobody knows whether they were made.
         """
         operations = list(operations)
-        # The root of the connection stands before every path.
-        size = request_size(operations) + len(operations) * len(self._root)
+        size = request_size(operations) + len(operations) * self.root_bytes
         if size > self.settings.request_bytes_max:
             raise TooLargeError(
                 f"{len(operations)} writes make a request of {size} bytes, and ZooKeeper takes at most "

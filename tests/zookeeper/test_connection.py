@@ -58,7 +58,7 @@ def test_several_writes_are_made_all_or_none(connection):
 
 def test_a_request_that_is_too_large_is_not_sent(hosts, root):
     many = [Create("/a", b""), *(Create(f"/a/{number}", b"x" * 100) for number in range(20))]
-    size = request_size(many) + len(many) * (len(root) - 1)
+    size = request_size(many) + len(many) * len(root)
     with ZooKeeperConnection(ConnectionSettings(hosts=hosts, request_bytes_max=size - 1)) as connection:
         with pytest.raises(errors.TooLargeError, match=r"jute\.maxbuffer"):
             connection.multi(many)

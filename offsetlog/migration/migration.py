@@ -1,0 +1,216 @@
+"""One migration: reads the source and the target side by side, decides by the rules, writes, and reports.
+
+Nothing remembers how far it came: a second run reads what the target has, and "same" is nothing to do.  That holds
+within a run, too: a group that changed between the look and the write, or whose write has an unknown outcome, is read
+and decided again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from offsetlog.errors import ZooKeeperUnavailableError
+from offsetlog.migration import rules
+from offsetlog.migration.places import Change, Fate, GroupOffsets, GroupWrite, Held, Refused, Source, Target, Written
+from offsetlog.migration.report import Difference, Report
+from offsetlog.types import TopicPartition
+
+#: How often a group is decided at most, and how often in a row nothing is answered.
+TRIES, SILENCES = 20, 3
+EXAMPLES = 100
+
+_DEFAULT = Held(0)
+
+
+@dataclass(slots=True)
+class _Decision:
+    """What is done with a group, by the source and the target as they were read."""
+
+    target: GroupOffsets
+    actions: Counter[str] = field(default_factory=Counter)
+    changes: list[Change] = field(default_factory=list)
+    written: dict[TopicPartition, tuple[int, str]] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    has_consumers: bool = False
+
+
+class Migration:
+    """A migration of groups from a source to a target.  `run` makes it, once.
+
+    Args:
+        source: what is read.
+        target: what is written to.
+        groups: which; see `matching`.
+        overwrite: whether positions are moved back, too.
+        dry_run: writes nothing.
+        examples: how many refusals the report keeps.
+        advance: called with the number of groups that were finished.
+
+    Attributes:
+        report: complete when `run` has ended.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        target: Target,
+        groups: Iterable[str],
+        *,
+        overwrite: bool = False,
+        dry_run: bool = False,
+        examples: int = EXAMPLES,
+        advance: Callable[[int], object] = lambda done: None,
+    ) -> None:
+        self.report = Report(dry_run=dry_run)
+        self._source = source
+        self._target = target
+        self._overwrite = overwrite
+        self._examples = examples
+        self._advance = advance
+        #: The groups that are not finished, with how often each was decided.
+        self._left = dict.fromkeys(groups, 0)
+        self._decided: dict[str, _Decision] = {}
+        #: What writes of unknown outcome may have made: the offset and the action.
+        self._maybe: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
+
+    def run(self) -> Iterator[Difference]:
+        """Makes the migration; yields what differs: before it in a dry run, else what still differs after it.
+
+        Raises:
+            ZooKeeperUnavailableError: nobody answers, several times in a row; everything that was written stands.
+            StateError, StorageError: the store of a directory refuses; the same.
+        """
+        silences = 0
+        while self._left:
+            finished = self.report.groups
+            try:
+                yield from self._pass(list(self._left))
+            except ZooKeeperUnavailableError:
+                for group in list(self._decided):
+                    self._may_be_written(group)
+                silences = silences + 1 if self.report.groups == finished else 0
+                if silences >= SILENCES:
+                    raise
+
+    def _pass(self, groups: list[str]) -> Iterator[Difference]:
+        if self.report.dry_run:
+            for write in self._writes(groups):
+                yield from self._finish(write.group)
+            return
+        for written in self._target.write(self._writes(groups)):
+            yield from self._settle(written)
+
+    def _writes(self, groups: list[str]) -> Iterator[GroupWrite]:
+        for source, target in zip(self._source.read(groups), self._target.read(groups), strict=True):
+            decision = self._decide(source, target)
+            self._decided[target.group] = decision
+            self._left[target.group] += 1
+            yield GroupWrite(decision.changes, target)
+
+    # ------------------------------------------------------------------------------------------------------- deciding
+
+    def _decide(self, source: GroupOffsets, target: GroupOffsets) -> _Decision:
+        decision = _Decision(target, has_consumers=source.has_consumers or target.has_consumers)
+        decision.refused += source.refused
+        earlier = self._maybe.get(source.group, {})
+        unreadable = {(each.topic, each.partition): each for each in target.refused}
+        for key, held in source.offsets.items():
+            refusal = self._refusal_of(target, key, held, unreadable)
+            if refusal is not None:
+                decision.refused.append(refusal)
+                continue
+            current = target.offsets.get(key)
+            now = None if current is None else current.offset
+            action = rules.action_of(held.offset, now, overwrite=self._overwrite, is_lost=target.is_lost)
+            if action in rules.WRITTEN:
+                decision.changes.append(Change(key, held, current))
+                decision.written[key] = (held.offset, action)
+                self._count_dropped(decision, held)
+            elif action == rules.SAME and earlier.get(key, (None, ""))[0] == held.offset:
+                action = earlier[key][1]
+                self._count_dropped(decision, held)
+            decision.actions[action] += 1
+            if action in rules.KEPT[1:] or (self.report.dry_run and action in rules.WRITTEN):
+                decision.differences.append(Difference(target.group, *key, now, held.offset, action))
+        if decision.changes and target.is_closed:
+            self._refuse_changes(decision, f"the group cannot be compared: {target.is_closed}")
+        return decision
+
+    def _refusal_of(
+        self, target: GroupOffsets, key: TopicPartition, held: Held, unreadable: dict[tuple[str, str], Refused]
+    ) -> Refused | None:
+        reason = self._target.refusal_of(target.group, key)
+        place = ""
+        found = unreadable.get((key.topic, str(key.partition)))
+        if reason is None and found is not None:
+            place, reason = found.place, f"what the target has there is no offset to compare with: {found.reason}"
+        if reason is None:
+            return None
+        return Refused(place, target.group, key.topic, str(key.partition), str(held.offset), reason)
+
+    def _count_dropped(self, decision: _Decision, held: Held) -> None:
+        if held[1:4] == _DEFAULT[1:4]:
+            return
+        for name in ("leader_epoch", "metadata", "expire_timestamp"):
+            if name not in self._target.keeps and getattr(held, name) != getattr(_DEFAULT, name):
+                decision.dropped[name] += 1
+
+    @staticmethod
+    def _refuse_changes(decision: _Decision, reason: str) -> None:
+        """Refuses the group: none of its changes is made."""
+        for key, held, _ in decision.changes:
+            place = (decision.target.group, key.topic, str(key.partition), str(held.offset))
+            decision.refused.append(Refused("", *place, reason))
+        for _, action in decision.written.values():
+            decision.actions[action] -= 1
+        written = {TopicPartition(*key) for key in decision.written}
+        decision.differences = [
+            each for each in decision.differences if TopicPartition(each.topic, each.partition) not in written
+        ]
+        decision.changes, decision.written = [], {}
+        decision.dropped.clear()
+
+    # -------------------------------------------------------------------------------------------------------- settling
+
+    def _settle(self, written: Written) -> Iterator[Difference]:
+        group = written.write.group
+        fate = written.fate
+        if fate in (Fate.CHANGED, Fate.UNKNOWN) and self._left[group] < TRIES:
+            if fate is Fate.UNKNOWN:
+                self._may_be_written(group)
+            else:
+                del self._decided[group]
+            return
+        if fate is not Fate.MADE:
+            reason = {
+                Fate.CHANGED: f"others changed it before each of {TRIES} writes; migrate it once more",
+                Fate.UNKNOWN: f"none of {TRIES} writes was answered, and some may have been made; migrate it once more",
+            }.get(fate, written.reason)
+            self._refuse_changes(self._decided[group], reason)
+        yield from self._finish(group)
+
+    def _may_be_written(self, group: str) -> None:
+        decision = self._decided.pop(group)
+        if decision.written:
+            self._maybe.setdefault(group, {}).update(decision.written)
+
+    def _finish(self, group: str) -> Iterator[Difference]:
+        decision = self._decided.pop(group)
+        report = self.report
+        for action, number in decision.actions.items():
+            if number:
+                report.count(action, number)
+        for name, number in decision.dropped.items():
+            report.dropped[name] = report.dropped.get(name, 0) + number
+        report.refuse(decision.refused, self._examples)
+        if decision.has_consumers:
+            report.consumers.append(group)
+        report.groups += 1
+        self._maybe.pop(group, None)
+        del self._left[group]
+        self._advance(1)
+        yield from decision.differences

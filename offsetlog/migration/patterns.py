@@ -1,0 +1,29 @@
+"""Groups by pattern: a name, in which each * stands for any characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+
+def matching(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Returns the groups that one of the patterns matches, in their order; all of them without a pattern."""
+    if not patterns:
+        return list(groups)
+    wanted = re.compile("|".join(f"(?:{_expression(each)})" for each in patterns), re.DOTALL)
+    return [group for group in groups if wanted.fullmatch(group)]
+
+
+def unmatched(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Returns the patterns that match no group."""
+    left = {pattern: re.compile(_expression(pattern), re.DOTALL) for pattern in patterns}
+    for group in groups:
+        left = {pattern: wanted for pattern, wanted in left.items() if not wanted.fullmatch(group)}
+        if not left:
+            break
+    return list(left)
+
+
+def _expression(pattern: str) -> str:
+    # Stars that follow each other mean one, and would make a search that tries all ways to share a text among them.
+    return ".*".join(re.escape(part) for part in re.split(r"\*+", pattern))

@@ -1,0 +1,149 @@
+"""A place that keeps committed offsets: what a migration reads of it, and how it writes there."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.group_nodes import GroupNodes
+
+
+class Held(NamedTuple):
+    """A committed position.
+
+    Attributes:
+        offset: the committed offset.
+        leader_epoch: -1 for none.
+        metadata: "" for none.
+        expire_timestamp: ms since 1970, -1 for none.
+        version: of its node in ZooKeeper; -1 elsewhere.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    expire_timestamp: int = -1
+    version: int = -1
+
+
+class Refused(NamedTuple):
+    """What cannot be migrated.
+
+    Attributes:
+        place: where it stands, as the path of a node; "" where group, topic and partition say it.
+        group: its name.
+        topic: "" for the whole group.
+        partition: as it stands there, "" for the whole topic.
+        offset: as it stands there, None where there is none.
+        reason: why, in one sentence.
+    """
+
+    place: str
+    group: str
+    topic: str
+    partition: str
+    offset: str | None
+    reason: str
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """A group as a place has it.
+
+    Attributes:
+        group: its name.
+        offsets: what can be read.
+        refused: what cannot.
+        is_closed: why nothing of it can be written, "" where it can.
+        is_lost: whether its log partition lost something, and takes no commits.
+        has_consumers: whether it has live consumers, which may move on.
+        nodes: as it stands in ZooKeeper; None elsewhere.
+    """
+
+    group: str
+    offsets: dict[TopicPartition, Held] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+    is_closed: str = ""
+    is_lost: bool = False
+    has_consumers: bool = False
+    nodes: GroupNodes | None = None
+
+
+class Change(NamedTuple):
+    """A position that is written: what it becomes, and what the target has, None for nothing."""
+
+    key: TopicPartition
+    held: Held
+    current: Held | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWrite:
+    """The changes of a group, which are made all or none; there may be none.
+
+    Attributes:
+        changes: by position.
+        target: the group as the target was read.
+    """
+
+    changes: list[Change]
+    target: GroupOffsets
+
+    @property
+    def group(self) -> str:
+        """Its name."""
+        return self.target.group
+
+
+class Fate(enum.Enum):
+    """What became of a write: made, refused for good, refused since the target changed meanwhile, or unknown."""
+
+    MADE = enum.auto()
+    REFUSED = enum.auto()
+    CHANGED = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+class Written(NamedTuple):
+    """A write with its fate, and the reason of a refusal."""
+
+    write: GroupWrite
+    fate: Fate
+    reason: str = ""
+
+
+class Source(Protocol):
+    """A place that is read."""
+
+    def groups(self) -> list[str]:
+        """Returns the groups that have something there, sorted."""
+        ...
+
+    def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
+        """Yields the groups, in this order; one that is not there is empty."""
+        ...
+
+
+class Target(Protocol):
+    """A place that is written to.
+
+    Attributes:
+        keeps: those of the fields leader_epoch, metadata and expire_timestamp that it keeps.
+    """
+
+    keeps: frozenset[str]
+
+    def refusal_of(self, group: str, key: TopicPartition) -> str | None:
+        """Returns why this place cannot keep a position of this name, None where it can."""
+        ...
+
+    def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
+        """Yields the groups, in this order; one that is not there is empty."""
+        ...
+
+    def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
+        """Makes the writes, each all or none, in any order; yields each once, when its fate is known."""
+        ...

@@ -1,0 +1,213 @@
+"""ZooKeeper as the source or the target of a migration."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from offsetlog.errors import (
+    GroupError,
+    InvalidArgumentError,
+    NodeExistsError,
+    NodeVersionError,
+    NoNodeError,
+    OffsetLogError,
+    TopicError,
+    UnknownOutcomeError,
+    ZooKeeperUnavailableError,
+)
+from offsetlog.migration import rules
+from offsetlog.migration.places import Fate, GroupOffsets, GroupWrite, Held, Refused, Written
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.connection import Answer, ZooKeeperConnection
+from offsetlog.zookeeper.consumer_offsets import (
+    CONSUMERS,
+    OffsetNode,
+    check_group,
+    check_topic,
+    data_of,
+    group_node,
+    groups_in,
+    offset_node,
+    offsets_node,
+    text_of,
+    topic_node,
+)
+from offsetlog.zookeeper.group_nodes import GroupNodes, read_groups
+from offsetlog.zookeeper.operations import Create, Operation, SetData, request_size
+
+TOO_LARGE = (
+    "its {count} writes do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer), and in several they would "
+    "not be all or none; --split writes them so"
+)
+
+
+class _Sent(NamedTuple):
+    """A group whose requests were sent."""
+
+    write: GroupWrite
+    answers: list[Answer[None]]
+
+
+class ZooKeeperPlace:
+    """The offsets below /consumers of an ensemble.  Not safe from several threads.
+
+    Args:
+        connection: started.
+        in_flight: how many questions of each kind are outstanding at most, and a quarter of it groups that are written.
+        split: whether a group that does not fit one request is written in several, which is not all or none.
+    """
+
+    keeps: frozenset[str] = frozenset()
+
+    def __init__(self, connection: ZooKeeperConnection, *, in_flight: int = 64, split: bool = False) -> None:
+        self._connection = connection
+        self._in_flight = in_flight
+        self._split = split
+
+    def groups(self) -> list[str]:
+        """Returns the names below /consumers, sorted; raises InvalidArgumentError where there is no such node."""
+        self._connection.sync_async().result()
+        return groups_in(self._connection)
+
+    def prepare(self, *, dry_run: bool) -> None:
+        """Makes the node above all groups where it is missing.
+
+        Raises:
+            InvalidArgumentError: the root of the connection is not there, which nobody makes by mistake.
+        """
+        if self._connection.exists("/") is None:
+            raise InvalidArgumentError(
+                f"ZooKeeper has no node for the root of {self._connection.settings.hosts!r}; correct it, or make it "
+                "with ZooKeeper's own client"
+            )
+        if dry_run or self._connection.exists(CONSUMERS) is not None:
+            return
+        try:
+            self._connection.create(CONSUMERS)
+        except (NodeExistsError, UnknownOutcomeError):
+            # Another made it, or it may be there: if it is not, the first group will say so.
+            return
+
+    # -------------------------------------------------------------------------------------------------------- reading
+
+    def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
+        """Yields the groups, in this order; raises ZooKeeperUnavailableError where nobody answers."""
+        self._connection.sync_async()
+        for nodes in read_groups(self._connection, groups, self._in_flight):
+            yield _group_of(nodes)
+
+    # -------------------------------------------------------------------------------------------------------- writing
+
+    def refusal_of(self, group: str, key: TopicPartition) -> str | None:
+        """Returns why no node can have the name of the group or the topic, None where one can."""
+        try:
+            check_group(group)
+            check_topic(key.topic)
+        except (GroupError, TopicError) as refused:
+            return str(refused)
+        return None
+
+    def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
+        """Makes each write by one request that is conditional by the versions of the nodes; see `Target`."""
+        most = max(1, self._in_flight // 4)
+        waiting: deque[_Sent] = deque()
+        for write in writes:
+            if not write.changes:
+                yield Written(write, Fate.MADE)
+                continue
+            if len(waiting) >= most:
+                yield _fate_of(waiting.popleft())
+            requests = self._requests(write)
+            if requests is None:
+                text = TOO_LARGE.format(count=len(write.changes), most=self._connection.settings.request_bytes_max)
+                yield Written(write, Fate.REFUSED, text)
+            else:
+                waiting.append(_Sent(write, [self._connection.multi_async(each) for each in requests]))
+        while waiting:
+            yield _fate_of(waiting.popleft())
+
+    def _requests(self, write: GroupWrite) -> list[list[Operation]] | None:
+        operations = _operations_of(write)
+        most = self._connection.settings.request_bytes_max
+        room = most - self._connection.root_bytes * len(operations)
+        if request_size(operations) <= room:
+            return [operations]
+        if not self._split:
+            return None
+        parts: list[list[Operation]] = [[]]
+        size = empty = request_size([])
+        for each in operations:
+            more = request_size([each]) - empty + self._connection.root_bytes
+            if parts[-1] and size + more > most:
+                parts.append([])
+                size = empty
+            parts[-1].append(each)
+            size += more
+        return parts
+
+
+def _group_of(nodes: GroupNodes) -> GroupOffsets:
+    group = GroupOffsets(nodes.group, has_consumers=nodes.has_consumers, nodes=nodes)
+    for node in nodes.offsets:
+        row = rules.Row(node.group, node.topic, node.partition, text_of(node.data))
+        reason = rules.refusal_of(row)
+        if reason is None:
+            key = TopicPartition(node.topic, int(node.partition))
+            group.offsets[key] = Held(int(node.data or b""), version=node.stat.version)
+        else:
+            group.refused.append(_refused(node, row, reason))
+    for failure in nodes.not_given:
+        place = failure.node or ""
+        _, _, _, _, topic, partition = (*place.split("/"), *[""] * 6)[:6]
+        group.refused.append(Refused(place, nodes.group, topic, partition, None, str(failure)))
+    if nodes.not_given:
+        group.is_closed = str(nodes.not_given[0])
+    return group
+
+
+def _refused(node: OffsetNode, row: rules.Row, reason: str) -> Refused:
+    return Refused(node.node, node.group, node.topic, node.partition, row.offset, reason)
+
+
+def _operations_of(write: GroupWrite) -> list[Operation]:
+    group, nodes = write.group, write.target.nodes
+    assert nodes is not None
+    operations: list[Operation] = []
+    if not nodes.has_group:
+        operations.append(Create(group_node(group)))
+    if not nodes.has_offsets:
+        operations.append(Create(offsets_node(group)))
+    made: set[str] = set()
+    for key, held, current in write.changes:
+        if key.topic not in nodes.topics and key.topic not in made:
+            made.add(key.topic)
+            operations.append(Create(topic_node(group, key.topic)))
+        node, data = offset_node(group, key), data_of(held.offset)
+        operations.append(Create(node, data) if current is None else SetData(node, data, current.version))
+    return operations
+
+
+def _fate_of(sent: _Sent) -> Written:
+    """Waits for the answers of a group; of several requests the worst counts."""
+    fates = [_fate_of_one(sent.write, answer) for answer in sent.answers]
+    for fate in (Fate.REFUSED, Fate.UNKNOWN, Fate.CHANGED):
+        for each in fates:
+            if each.fate is fate:
+                # Of several requests some may have been made: the next look at the target tells.
+                is_part = fate is Fate.CHANGED and len(fates) > 1
+                return each._replace(fate=Fate.UNKNOWN) if is_part else each
+    return fates[0]
+
+
+def _fate_of_one(write: GroupWrite, answer: Answer[None]) -> Written:
+    try:
+        answer.result()
+    except (NodeVersionError, NodeExistsError, NoNodeError):
+        return Written(write, Fate.CHANGED)
+    except (UnknownOutcomeError, ZooKeeperUnavailableError):
+        return Written(write, Fate.UNKNOWN)
+    except OffsetLogError as refused:
+        return Written(write, Fate.REFUSED, str(refused))
+    return Written(write, Fate.MADE)
