@@ -60,6 +60,7 @@ COMMANDS = (
     "compact",
     "snapshot",
     "repair",
+    "migrate",
     "serve",
     "top",
     "demo",

@@ -68,12 +68,7 @@ def open_writable(
         PartitionCountError: its number of partitions is another, or has to be told.
         OffsetLogError: as `offsetlog.open`.
     """
-    is_log = _is_log(path, create=create)
-    if not is_log and partitions is None and path.exists() and any(path.iterdir()):
-        raise MissingFileError(
-            "there is no log in this directory, and something else is; --partitions N makes a log in it all the same",
-            path=path,
-        )
+    is_log = check_log(path, partitions, create=create)
     try:
         store = offsetlog.open(
             path, partitions, durability, maintenance=maintenance, _by_partition=by_partition
@@ -105,14 +100,15 @@ def unknown_count(path: Path) -> str:
 
 def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
     """Opens the store in a directory to read only, and reports damage; arguments and failures as `open_writable`."""
-    _is_log(path, create=False)
+    check_log(path, partitions, create=False)
     store = offsetlog.open(path, partitions, read_only=True, _by_partition=by_partition)
     for problem in store.problems():
         complain(str(problem))
     return store
 
 
-def _is_log(path: Path, *, create: bool) -> bool:
+def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
+    """Returns whether there is a log in a directory; arguments and failures as `open_writable`, which makes one."""
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
     if directory.exists() and (directory.partition_numbers() or directory.known_properties() is not None):
@@ -120,6 +116,11 @@ def _is_log(path: Path, *, create: bool) -> bool:
     if not create:
         what = "there is no log in this directory" if directory.exists() else "there is no log directory"
         raise MissingFileError(what, path=path)
+    if partitions is None and path.exists() and any(path.iterdir()):
+        raise MissingFileError(
+            "there is no log in this directory, and something else is; --partitions N makes a log in it all the same",
+            path=path,
+        )
     return False
 
 

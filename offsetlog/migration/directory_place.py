@@ -155,6 +155,9 @@ class DirectoryPlace:
                 group.is_lost = self._store._open_core.number_of(group.group) in self._lost
             yield group
 
+    def prepare(self, *, dry_run: bool) -> None:
+        """Needs nothing."""
+
     def refusal_of(self, group: str, key: TopicPartition) -> str | None:
         """Returns why a commit would refuse these names, None where it takes them."""
         return None if key.topic else rules.NO_TOPIC
@@ -182,9 +185,10 @@ class DirectoryPlace:
             if len(batch) == 1:
                 yield Written(batch[0], Fate.REFUSED, refused.message)
                 return
-            # One of them was refused: each goes by itself.
-            for write in batch:
-                yield from self._commit([write])
+            # The others are committed without the one that was refused.
+            half = len(batch) // 2
+            yield from self._commit(batch[:half])
+            yield from self._commit(batch[half:])
             return
         for write in batch:
             yield Written(write, Fate.MADE)
@@ -208,10 +212,14 @@ class NewDirectory:
     """A directory that is not there yet, for a dry run."""
 
     keeps = DirectoryPlace.keeps
+    incomplete: tuple[str, ...] = ()
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
         """Yields the groups, in this order, each empty."""
         return map(GroupOffsets, groups)
+
+    def prepare(self, *, dry_run: bool) -> None:
+        """Needs nothing."""
 
     def refusal_of(self, group: str, key: TopicPartition) -> str | None:
         """Returns why a commit would refuse these names, None where it takes them."""

@@ -65,7 +65,7 @@ class Migration:
         examples: int = EXAMPLES,
         advance: Callable[[int], object] = lambda done: None,
     ) -> None:
-        self.report = Report(dry_run=dry_run)
+        self.report = Report(dry_run=dry_run, incomplete=(*source.incomplete, *target.incomplete))
         self._source = source
         self._target = target
         self._overwrite = overwrite
@@ -81,9 +81,11 @@ class Migration:
         """Makes the migration; yields what differs: before it in a dry run, else what still differs after it.
 
         Raises:
+            InvalidArgumentError: the root of the target's connection is not there.
             ZooKeeperUnavailableError: nobody answers, several times in a row; everything that was written stands.
             StateError, StorageError: the store of a directory refuses; the same.
         """
+        self._target.prepare(dry_run=self.report.dry_run)
         silences = 0
         while self._left:
             finished = self.report.groups

@@ -116,7 +116,13 @@ class Written(NamedTuple):
 
 
 class Source(Protocol):
-    """A place that is read."""
+    """A place that is read.
+
+    Attributes:
+        incomplete: what is missing or damaged in it, which was let pass.
+    """
+
+    incomplete: tuple[str, ...]
 
     def groups(self) -> list[str]:
         """Returns the groups that have something there, sorted."""
@@ -132,9 +138,15 @@ class Target(Protocol):
 
     Attributes:
         keeps: those of the fields leader_epoch, metadata and expire_timestamp that it keeps.
+        incomplete: what is missing or damaged in it, which was let pass.
     """
 
+    incomplete: tuple[str, ...]
     keeps: frozenset[str]
+
+    def prepare(self, *, dry_run: bool) -> None:
+        """Checks that groups can be kept here, and makes what they stand in where something is written."""
+        ...
 
     def refusal_of(self, group: str, key: TopicPartition) -> str | None:
         """Returns why this place cannot keep a position of this name, None where it can."""

@@ -60,6 +60,7 @@ class ZooKeeperPlace:
     """
 
     keeps: frozenset[str] = frozenset()
+    incomplete: tuple[str, ...] = ()
 
     def __init__(self, connection: ZooKeeperConnection, *, in_flight: int = 64, split: bool = False) -> None:
         self._connection = connection

@@ -1,0 +1,218 @@
+"""`offsetlog migrate`: committed offsets from ZooKeeper to a log directory and back, or between two of a kind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from offsetlog.cli.amounts import parse_size
+from offsetlog.cli.arguments import OutputFormat, Wide
+from offsetlog.cli.consent import ASKS, Consent, DryRun, Effect, Yes
+from offsetlog.cli.migration_places import (
+    Ensemble,
+    PlaceOptions,
+    are_the_same,
+    is_there,
+    opened_source,
+    parse_place,
+    target_to_look_at,
+    writable_target,
+)
+from offsetlog.cli.migrations import DIFFERENCES, FIELDS, WORDS, effect_of
+from offsetlog.cli.output import Format, Output, complain, count_text, progress
+from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.text import name_text
+from offsetlog.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from offsetlog.migration.migration import Migration
+    from offsetlog.migration.places import Refused, Source, Target
+    from offsetlog.migration.report import Report
+
+HELP = f"""Move committed offsets: out of ZooKeeper, into it, or from one log directory to another.
+
+A place is zookeeper://HOST:PORT,.../ROOT, where consumers before Kafka 0.9 kept their offsets (below /consumers), or
+the path of a log directory, ours or that of a stopped broker. The source is only read. In the target each group is
+written all or none, and no position is moved back unless with --overwrite. A run that was stopped or killed is simply
+run again: what is there already needs nothing. {ASKS}
+
+Rows are what differs: with --dry-run everything that would be written, otherwise what still differs afterwards. What
+is written is a commit of now. ZooKeeper keeps no metadata and no leader epochs, and the report counts what was
+dropped. A node that holds no offset is reported by its path, and does not stop the others. Stop a group's consumers
+before the last run: positions that they commit later stay where they commit them.
+
+\b
+Exit codes: 0 everything was migrated or needed nothing; 1 something was refused, a pattern matches no
+group, or with --permissive something is missing; 2 could not be read or written.
+
+\b
+Examples:
+  offsetlog migrate --from zookeeper://zk1:2181,zk2:2181/kafka --to data --dry-run
+  offsetlog migrate --from zookeeper://zk1:2181/kafka --to data --groups billing --groups 'audit-*'
+  offsetlog migrate --from data --to zookeeper://zk1:2181/kafka
+  offsetlog migrate --from /var/kafka-logs --to data --partitions 50
+"""
+
+#: Changes that a question shows, and groups that a warning names.
+SHOWN_MAX, NAMED_MAX = 20, 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """The source and the groups of one run of the command, and how it prints."""
+
+    source: Source
+    groups: list[str]
+    overwrite: bool
+    output: Output
+    wide: bool
+
+    def _to(self, target: Target, advance: Callable[[int], object], *, dry_run: bool) -> Migration:
+        from offsetlog.migration.migration import Migration
+
+        return Migration(self.source, target, self.groups, overwrite=self.overwrite, dry_run=dry_run, advance=advance)
+
+    def make(self, target: Target, *, dry_run: bool) -> Report:
+        """Migrates, and prints what differs: before it in a dry run, else after it."""
+        with progress("groups", len(self.groups), in_bytes=False) as advance:
+            migration = self._to(target, advance, dry_run=dry_run)
+            rows = (each._asdict() for each in migration.run())
+            self.output.rows(DIFFERENCES, rows, "nothing differs", wide=self.wide)
+        return migration.report
+
+    def effect(self, target: Target, name: str) -> Effect | None:
+        """Returns what a migration would write, the positions that go back first; None for nothing."""
+        from offsetlog.migration.rules import BACK, WRITTEN
+
+        back: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
+        with progress("groups read", len(self.groups), in_bytes=False) as advance:
+            migration = self._to(target, advance, dry_run=True)
+            for each in migration.run():
+                rows = back if each.action == BACK else others
+                if each.action in WRITTEN and len(rows) < SHOWN_MAX:
+                    rows.append(each._asdict())
+        committed = migration.report.committed
+        shown = [*back, *others][:SHOWN_MAX]
+        return effect_of(name, committed, shown, sum(committed.values())) if committed else None
+
+
+def _migrated(moves: _Moves, place: Ensemble | Path, options: PlaceOptions, consent: Consent) -> Report:
+    """Migrates as far as that is agreed to."""
+    with contextlib.ExitStack() as opened:
+        if consent.yes and not consent.dry_run:
+            return moves.make(opened.enter_context(writable_target(place, options)), dry_run=False)
+        look = opened.enter_context(target_to_look_at(place, options, lock=consent.may_write))
+        if consent.dry_run:
+            return moves.make(look, dry_run=True)
+        effect = moves.effect(look, str(place))
+        if effect is None:
+            return moves.make(look, dry_run=True)
+        consent.ask(effect)
+        target = look if is_there(look) else opened.enter_context(writable_target(place, options))
+        return moves.make(target, dry_run=False)
+
+
+def _place_text(refused: Refused) -> str:
+    if refused.place:
+        return refused.place
+    place = f"group {name_text(refused.group)}"
+    return f"{place}, {name_text(refused.topic)}:{refused.partition}" if refused.topic else place
+
+
+def _print(output: Output, report: Report) -> None:
+    """Prints what all of it came to."""
+    if output.is_json:
+        output.object({**asdict(report), "examples": [each._asdict() for each in report.examples]})
+    else:
+        for action, count in {**report.committed, **report.kept}.items():
+            output.line(f"{count_text(count, 'position')} {WORDS[action]}")
+        for field, count in report.dropped.items():
+            output.line(f"{count_text(count, 'position')} without {FIELDS[field]}, which the target does not keep")
+        if not (report.committed or report.kept or report.refused):
+            output.line("there is no position")
+        if report.dry_run:
+            output.line("nothing was written")
+    for group in report.consumers[:NAMED_MAX]:
+        complain(
+            f"group {name_text(group)} has live consumers: they commit where they did before; stop them, and migrate "
+            "once more"
+        )
+    if len(report.consumers) > NAMED_MAX:
+        complain(f"{len(report.consumers) - NAMED_MAX:,} more groups have live consumers")
+    if report.refused:
+        complain(f"{count_text(report.refused, 'position')} refused")
+        for each in report.examples:
+            held = "" if each.offset is None else f" (it holds {each.offset!r})"
+            complain(f"  {_place_text(each)}: {each.reason}{held}")
+        if report.refused > len(report.examples):
+            complain(f"  and {report.refused - len(report.examples):,} more")
+
+
+def command(
+    source: Annotated[str, typer.Option("--from", metavar="PLACE", help="What is read.", show_default=False)],
+    target: Annotated[
+        str, typer.Option("--to", metavar="PLACE", help="What is written to; a directory is made.", show_default=False)
+    ],
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--groups",
+            metavar="PATTERN",
+            help="Only these groups: a name, or one with *, as 'audit-*'. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Write a group that does not fit one request to ZooKeeper in several, not all or none."
+        ),
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    partitions: PartitionCount = None,
+    permissive: Annotated[
+        bool,
+        typer.Option("--permissive", help="Go on where something is missing or damaged in a directory, and report it."),
+    ] = False,
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, max=4096, help="Questions to ZooKeeper at a time.")
+    ] = 64,
+    jute_maxbuffer: Annotated[
+        str | None,
+        typer.Option(
+            "--jute-maxbuffer",
+            metavar="SIZE",
+            help="The servers' jute.maxbuffer, if they have another than 1 MiB.",
+            show_default=False,
+        ),
+    ] = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Migrates; returns the exit code."""
+    output = Output(form)
+    source_place, target_place = parse_place(source), parse_place(target)
+    if are_the_same(source_place, target_place):
+        raise InvalidArgumentError(f"the source and the target are the same place, {source_place}")
+    most = None if jute_maxbuffer is None else parse_size(jute_maxbuffer)
+    options = PlaceOptions(partitions, permissive, in_flight, most, split)
+    consent = Consent(yes, dry_run=dry_run, wide=wide)
+    with opened_source(source_place, options) as opened:
+        from offsetlog.migration.patterns import matching, unmatched
+
+        names = opened.groups()
+        missing = unmatched(names, groups or [])
+        moves = _Moves(opened, matching(names, groups or []), overwrite, output, wide)
+        report = _migrated(moves, target_place, options, consent)
+    _print(output, report)
+    for pattern in missing:
+        complain(f"no group of {source_place} matches {pattern!r}")
+    return 1 if report.refused or missing or report.incomplete else 0

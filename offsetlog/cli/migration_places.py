@@ -1,0 +1,140 @@
+"""The places of a migration as they are typed, and how a command opens them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from offsetlog.cli.stores import check_log, open_readable, open_writable
+from offsetlog.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from offsetlog.migration.directory_place import DirectoryPlace, NewDirectory
+    from offsetlog.migration.zookeeper_place import ZooKeeperPlace
+
+    ReadableTarget: TypeAlias = ZooKeeperPlace | DirectoryPlace | NewDirectory
+
+# kazoo and pyarrow are imported where a place is opened: help and wrong usage must not wait for them.
+
+SCHEME = "zookeeper://"
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """ZooKeeper as a place: the hosts with the root, as in `zookeeper.connect`."""
+
+    hosts: str
+
+    def __str__(self) -> str:
+        return SCHEME + self.hosts
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """What the command line says of places.
+
+    Attributes:
+        partitions: of a new directory, or of one of Kafka's that is a target.
+        permissive: whether a directory of which something is missing is taken.
+        in_flight: questions to ZooKeeper that are outstanding at most, of each kind.
+        request_bytes_max: of one write to ZooKeeper; None for its default.
+        split: whether larger groups are written in several.
+    """
+
+    partitions: int | None = None
+    permissive: bool = False
+    in_flight: int = 64
+    request_bytes_max: int | None = None
+    split: bool = False
+
+
+def parse_place(text: str) -> Ensemble | Path:
+    """Reads zookeeper://HOST:PORT,.../ROOT, or the path of a directory.
+
+    Raises:
+        InvalidArgumentError: it is an address of something else.
+    """
+    if text.startswith(SCHEME):
+        return Ensemble(text.removeprefix(SCHEME).rstrip("/"))
+    if "://" in text:
+        raise InvalidArgumentError(
+            f"{text!r} is no place of offsets: give {SCHEME}HOST:PORT,.../ROOT, or the path of a log directory"
+        )
+    return Path(text)
+
+
+def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
+    """Returns whether two places are one, as far as their names tell."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.resolve() == other.resolve()
+    return one == other
+
+
+@contextlib.contextmanager
+def opened_ensemble(place: Ensemble, options: PlaceOptions) -> Iterator[ZooKeeperPlace]:
+    """Opens a session; raises ConfigError (no kazoo, no list of hosts) and ZooKeeperUnavailableError."""
+    from offsetlog.migration.zookeeper_place import ZooKeeperPlace
+    from offsetlog.zookeeper.connection import REQUEST_BYTES_MAX, ConnectionSettings, ZooKeeperConnection
+
+    most = REQUEST_BYTES_MAX if options.request_bytes_max is None else options.request_bytes_max
+    with ZooKeeperConnection(ConnectionSettings(hosts=place.hosts, request_bytes_max=most)) as connection:
+        yield ZooKeeperPlace(connection, in_flight=options.in_flight, split=options.split)
+
+
+@contextlib.contextmanager
+def opened_source(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
+    """Opens a place to read it; a directory's lock is not taken."""
+    if isinstance(place, Ensemble):
+        with opened_ensemble(place, options) as ensemble:
+            yield ensemble
+        return
+    from offsetlog.migration.directory_place import DirectoryPlace
+
+    with open_readable(place, None, by_partition=True) as store:
+        yield DirectoryPlace(store, permissive=options.permissive)
+
+
+@contextlib.contextmanager
+def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bool) -> Iterator[ReadableTarget]:
+    """Opens a place to see what would be written; a directory may not be there yet, and is not made.
+
+    Args:
+        place: which.
+        options: of the command line.
+        lock: whether a directory that is there is opened for writing, so that nothing changes until it is written.
+    """
+    if isinstance(place, Path) and not check_log(place, options.partitions, create=True):
+        from offsetlog.migration.directory_place import NewDirectory
+
+        yield NewDirectory()
+    elif isinstance(place, Path) and not lock:
+        from offsetlog.migration.directory_place import DirectoryPlace
+
+        with open_readable(place, options.partitions) as store:
+            yield DirectoryPlace(store, permissive=options.permissive)
+    else:
+        with writable_target(place, options) as target:
+            yield target
+
+
+@contextlib.contextmanager
+def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
+    """Opens a place for writing; a directory is made where it is not there.  Raises LockedError."""
+    if isinstance(place, Ensemble):
+        with opened_ensemble(place, options) as ensemble:
+            yield ensemble
+        return
+    from offsetlog.migration.directory_place import DirectoryPlace
+
+    with open_writable(place, options.partitions, "disk", create=True) as store:
+        yield DirectoryPlace(store, permissive=options.permissive)
+
+
+def is_there(target: ReadableTarget) -> bool:
+    """Returns whether a place is there, and not only going to be made."""
+    from offsetlog.migration.directory_place import NewDirectory
+
+    return not isinstance(target, NewDirectory)

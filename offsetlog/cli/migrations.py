@@ -1,0 +1,49 @@
+"""How a migration is printed, by the command and by the job on Spark alike: words, columns, questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsetlog.cli.consent import Effect
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import count_text
+from offsetlog.cli.text import name_text
+
+#: What is said of positions by their action.
+WORDS = {
+    "new": "new",
+    "forward": "moved forward",
+    "back": "moved back",
+    "same": "there already",
+    "lower": "lower than what is there, left as they are",
+    "lost": "not committed, since their log partition lost something",
+}
+
+#: What is said of fields that a target does not keep.
+FIELDS = {"metadata": "metadata", "leader_epoch": "leader epoch", "expire_timestamp": "expire timestamp"}
+
+_PLACE = [Column("group"), Column("topic"), Column("partition", right=True)]
+#: Of positions that differ.
+DIFFERENCES = [
+    *_PLACE,
+    Column("current", "target", right=True),
+    Column("offset", "source", right=True),
+    Column("action"),
+]
+#: Of a question: what the target has, and what it becomes.
+CHANGES = [*_PLACE, Column("current", "before", right=True), Column("offset", "after", right=True)]
+
+
+def counts_text(counts: dict[str, int]) -> str:
+    """Returns "3 positions new, 1 position moved back"."""
+    return ", ".join(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in counts.items())
+
+
+def effect_of(target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int) -> Effect:
+    """Returns what is asked before positions are committed: the counts by action, and the first `rows` of `count`."""
+    return Effect(f"commit to {target}: {counts_text(committed)}", CHANGES, rows, _name, count)
+
+
+def _name(row: dict[str, Any]) -> str:
+    current = "none" if row["current"] is None else row["current"]
+    return f"{name_text(row['group'])} {name_text(row['topic'])}:{row['partition']} {current} -> {row['offset']}"

@@ -1,0 +1,320 @@
+"""`offsetlog migrate`: what it prints, asks, refuses and leaves, in every direction."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("typer")
+
+from kazoo.security import make_digest_acl
+
+import offsetlog
+from offsetlog import OffsetAndMetadata, TopicPartition
+from offsetlog.cli.app import run
+
+from .zookeeper_offsets import client_of, fill, offsets_in
+
+OFFSETS = {("billing", "orders", str(number)): b"%d" % (100 + number) for number in range(3)} | {
+    ("audit-eu", "orders", "0"): b"7",
+    ("audit-us", "clicks", "5"): b"9223372036854775807",
+}
+
+
+def call(capsys, *arguments: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = run(["migrate", *(str(each) for each in arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def stored(path) -> dict[tuple[str, str, str], bytes]:
+    with offsetlog.open(path, read_only=True) as store:
+        return {
+            (row["group"], row["topic"], str(row["partition"])): b"%d" % row["offset"]
+            for row in store.to_arrow().to_pylist()
+        }
+
+
+def make(path, groups: dict[str, dict[tuple[str, int], int | OffsetAndMetadata]], partitions: int = 4) -> None:
+    with offsetlog.open(path, partitions) as store:
+        for group, positions in groups.items():
+            store.commit(group, {TopicPartition(*key): value for key, value in positions.items()})
+
+
+def test_out_of_zookeeper_and_back(hosts, tmp_path, capsys):
+    fill(hosts, OFFSETS, ["/consumers/idle/ids", "/consumers/empty/offsets/t"])
+    source, data = f"zookeeper://{hosts}", tmp_path / "data"
+    code, out, err = call(capsys, "--from", source, "--to", data, "--dry-run")
+    assert (code, err) == (0, "")
+    rows = out.splitlines()
+    assert rows[0] == "group\ttopic\tpartition\ttarget\tsource\taction"
+    assert "audit-us\tclicks\t5\t-\t9223372036854775807\tnew" in rows
+    assert rows[-2:] == ["5 positions new", "nothing was written"]
+    assert len(rows) == 8
+    assert not data.exists()
+    code, out, err = call(capsys, "--from", source, "--to", data, "--yes")
+    assert (code, out.splitlines()[1:]) == (0, ["5 positions new"])
+    assert err == f"offsetlog: made a new log directory with 4 partitions ({data})\n"
+    assert stored(data) == OFFSETS
+    code, out, err = call(capsys, "--from", source, "--to", data, "--yes")
+    assert (code, out.splitlines()[1:], err) == (0, ["5 positions there already"], "")
+    # Back, below another root.
+    client = client_of(hosts)
+    client.create("/other")
+    client.stop()
+    client.close()
+    code, out, err = call(capsys, "--from", data, "--to", f"{source}/other", "--yes")
+    assert (code, out.splitlines()[1:], err) == (0, ["5 positions new"], "")
+    assert offsets_in(f"{hosts}/other") == OFFSETS
+    # Between two of a kind.
+    code, out, err = call(capsys, "--from", f"{source}/other", "--to", source, "--yes")
+    assert (code, out.splitlines()[1:]) == (0, ["5 positions there already"])
+    code, out, err = call(capsys, "--from", data, "--to", tmp_path / "more", "--yes", "--partitions", 7)
+    assert (code, out.splitlines()[1:]) == (0, ["5 positions new"])
+    with offsetlog.open(data, read_only=True) as one, offsetlog.open(tmp_path / "more", read_only=True) as other:
+        assert other.partitions == 7
+        assert one.groups() == other.groups()
+    assert stored(tmp_path / "more") == OFFSETS
+
+
+def test_json_is_one_object_a_line(hosts, tmp_path, capsys):
+    fill(hosts, OFFSETS)
+    make(tmp_path / "data", {"billing": {("orders", 0): 100, ("orders", 1): 1, ("orders", 2): 999}})
+    code, out, _ = call(
+        capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--groups", "billing", "--dry-run",
+        "--format", "json"
+    )  # fmt: skip
+    *rows, summary = [json.loads(line) for line in out.splitlines()]
+    base = {"group": "billing", "topic": "orders"}
+    assert rows == [
+        {**base, "partition": 1, "current": 1, "offset": 101, "action": "forward"},
+        {**base, "partition": 2, "current": 999, "offset": 102, "action": "lower"},
+    ]
+    assert code == 0
+    assert summary == {
+        "groups": 1,
+        "committed": {"forward": 1},
+        "kept": {"same": 1, "lower": 1},
+        "dropped": {},
+        "refused": 0,
+        "examples": [],
+        "consumers": [],
+        "dry_run": True,
+        "incomplete": [],
+    }
+
+
+@pytest.mark.parametrize("to_zookeeper", [False, True])
+def test_nothing_goes_back_unless_that_is_asked_for(hosts, tmp_path, capsys, to_zookeeper):
+    low, high = ({("g", "t", str(number)): b"%d" % offset for number in range(3)} for offset in (4, 10))
+    path, ensemble = tmp_path / "data", f"zookeeper://{hosts}"
+    fill(hosts, high if to_zookeeper else low)
+    make(path, {"g": {("t", number): 4 if to_zookeeper else 10 for number in range(3)}})
+    source, target = (path, ensemble) if to_zookeeper else (ensemble, path)
+
+    def there() -> dict:
+        return offsets_in(hosts) if to_zookeeper else stored(path)
+
+    code, out, err = call(capsys, "--from", source, "--to", target, "--yes")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == [
+        *(f"g\tt\t{number}\t10\t4\tlower" for number in range(3)),
+        "3 positions lower than what is there, left as they are",
+    ]
+    assert there() == high
+    code, out, err = call(capsys, "--from", source, "--to", target, "--overwrite")
+    assert (code, out) == (1, "")
+    assert err == (
+        "offsetlog: nothing was done: there is no terminal to ask on; this would commit to "
+        f"{target}: 3 positions moved back (g t:0 10 -> 4, g t:1 10 -> 4, g t:2 10 -> 4); with --yes it is done, with "
+        "--dry-run only shown\n"
+    )
+    assert there() == high
+    code, out, err = call(capsys, "--from", source, "--to", target, "--overwrite", "--yes")
+    assert (code, out.splitlines()[1:], err) == (0, ["3 positions moved back"], "")
+    assert there() == low
+
+
+def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
+    fill(hosts, OFFSETS)
+    data = tmp_path / "data"
+    arguments = ["--from", f"zookeeper://{hosts}", "--to", data, "--groups", "audit-*"]
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert "this would commit to" in err
+    assert "2 positions new (audit-eu orders:0 none -> 7, audit-us clicks:5 none -> 9223372036854775807)" in err
+    assert not data.exists()
+    answers, questions = [False, True], []
+
+    def confirm(question, **options):
+        questions.append(question)
+        return answers[len(questions) - 1]
+
+    monkeypatch.setattr("offsetlog.cli.consent._is_terminal", lambda: True)
+    monkeypatch.setattr("typer.confirm", confirm)
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert "audit-eu\torders\t0\t-\t7\n" in err
+    assert not data.exists()
+    code, out, err = call(capsys, *arguments)
+    assert (code, out.splitlines()[-1]) == (0, "2 positions new")
+    assert questions == [f"Commit to {data}: 2 positions new?"] * 2
+    # Nothing to write: nobody is asked, also where there is nobody.
+    code, out, err = call(capsys, *arguments)
+    assert (code, len(questions), out.splitlines()[-2:]) == (0, 2, ["2 positions there already", "nothing was written"])
+
+
+def test_bad_nodes_are_reported_by_path_and_stop_nothing(hosts, tmp_path, capsys):
+    bad = {
+        ("broken", "orders", "0"): b"not a number",
+        ("broken", "orders", "x"): b"5",
+        ("broken", "orders", "01"): b"5",
+        ("broken", "orders", "2"): b"1" * 100_000,
+        ("broken", "orders", "3"): b"",
+    }
+    fill(hosts, OFFSETS | bad | {("broken", "clicks", "0"): b"7", ("closed", "t", "0"): b"1"})
+    client = client_of(hosts)
+    client.set_acls("/consumers/closed/offsets/t/0", [make_digest_acl("somebody", "secret", all=True)])
+    client.stop()
+    client.close()
+    code, out, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--yes")
+    assert (code, out.splitlines()[-1]) == (1, "6 positions new")
+    assert "6 positions refused" in err
+    above = "/consumers/broken/offsets/orders"
+    assert f"  {above}/0: the offset is no number from 0 to 9223372036854775807 (it holds 'not a number')\n" in err
+    assert f"  {above}/x: the partition is no number from 0 to 2147483647 (it holds '5')\n" in err
+    for number in ("01", "2", "3"):
+        assert f"  {above}/{number}: " in err
+    assert "  /consumers/closed/offsets/t/0: ZooKeeper does not let this connection do that" in err
+    assert len(err) < 2000
+    assert stored(tmp_path / "data") == OFFSETS | {("broken", "clicks", "0"): b"7"}
+
+
+def test_a_target_whose_node_holds_no_offset_is_not_overwritten(hosts, tmp_path, capsys):
+    bad = {("g", "t", "0"): b"x", ("g", "t", "1"): b"5"}
+    fill(hosts, bad | {("closed", "t", "0"): b"1"})
+    client = client_of(hosts)
+    client.set_acls("/consumers/closed/offsets/t/0", [make_digest_acl("somebody", "secret", all=True)])
+    client.stop()
+    client.close()
+    make(tmp_path / "data", {"g": {("t", 0): 9, ("t", 1): 9}, "closed": {("t", 0): 9, ("t", 1): 9}})
+    code, out, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--overwrite")
+    assert (code, out.splitlines()[-1]) == (1, "1 position moved forward")
+    assert "/consumers/g/offsets/t/0: what the target has there is no offset to compare with: " in err
+    assert "group closed, t:1: the group cannot be compared: ZooKeeper does not let" in err
+    assert "3 positions refused" in err
+    client = client_of(hosts)
+    assert [client.get(f"/consumers/g/offsets/t/{number}")[0] for number in range(2)] == [b"x", b"9"]
+    assert client.get_children("/consumers/closed/offsets/t") == ["0"]
+    client.stop()
+    client.close()
+
+
+def test_names_and_fields_that_zookeeper_cannot_keep(hosts, tmp_path, capsys):
+    fill(hosts, {})
+    make(
+        tmp_path / "data",
+        {
+            "g": {
+                ("t", 0): OffsetAndMetadata(5, "note", leader_epoch=3),
+                ("t", 1): OffsetAndMetadata(6, "note"),
+                ("t", 2): 7,
+                ("a/b", 0): 8,
+            },
+            "a/b": {("t", 0): 1},
+            "": {("t", 0): 1},
+            "\U0001f600": {("t", 0): 1},
+        },
+    )
+    code, out, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes")
+    assert code == 1
+    assert out.splitlines()[1:] == [
+        "3 positions new",
+        "1 position without leader epoch, which the target does not keep",
+        "2 positions without metadata, which the target does not keep",
+    ]
+    assert "4 positions refused" in err
+    assert "group a/b, t:0: the group 'a/b' cannot be kept in ZooKeeper" in err
+    assert "group g, a/b:0: the topic 'a/b' cannot be kept in ZooKeeper" in err
+    assert offsets_in(hosts) == {("g", "t", str(number)): b"%d" % (5 + number) for number in range(3)}
+    # A directory keeps them.
+    code, out, err = call(capsys, "--from", tmp_path / "data", "--to", tmp_path / "more", "--yes")
+    assert (code, out.splitlines()[1:]) == (0, ["7 positions new"])
+    with offsetlog.open(tmp_path / "more") as store:
+        found = store.fetch_one("g", "t", 0)
+        assert (found.offset, found.metadata, found.leader_epoch) == (5, "note", 3)
+
+
+def test_a_group_that_does_not_fit_a_request(hosts, tmp_path, capsys):
+    fill(hosts, {})
+    make(tmp_path / "data", {"large": {("t", number): number for number in range(500)}, "small": {("t", 0): 1}})
+    arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--jute-maxbuffer", "8K"]
+    code, out, err = call(capsys, *arguments)
+    assert (code, out.splitlines()[1:]) == (1, ["1 position new"])
+    assert "500 positions refused" in err
+    assert "group large, t:0: its 500 writes do not fit one request to ZooKeeper (8192 bytes, jute.maxbuffer)" in err
+    assert offsets_in(hosts) == {("small", "t", "0"): b"1"}
+    code, out, err = call(capsys, *arguments, "--split")
+    assert (code, out.splitlines()[1:], err) == (0, ["500 positions new", "1 position there already"], "")
+    assert len(offsets_in(hosts)) == 501
+
+
+def test_live_consumers_are_named(hosts, tmp_path, capsys):
+    fill(hosts, OFFSETS, ["/consumers/billing/ids"])
+    client = client_of(hosts)
+    client.create("/consumers/billing/ids/one", b"{}", ephemeral=True)
+    try:
+        code, _, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--dry-run")
+        assert code == 0
+        assert err == (
+            "offsetlog: group billing has live consumers: they commit where they did before; stop them, and migrate once "
+            "more\n"
+        )
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_what_is_refused_before_anything_is_written(ensemble, hosts, tmp_path, capsys):
+    data, zookeeper = tmp_path / "data", f"zookeeper://{hosts}"
+    make(data, {"g": {("t", 0): 1}})
+    code, _, err = call(capsys, "--from", data, "--to", data / ".." / "data", "--yes")
+    assert (code, "the source and the target are the same place" in err) == (2, True)
+    code, _, err = call(capsys, "--from", zookeeper, "--to", data, "--yes")
+    assert (code, "ZooKeeper has no node /consumers below the root of" in err) == (2, True)
+    code, _, err = call(capsys, "--from", data, "--to", f"{zookeeper}/nothing", "--yes")
+    assert (code, "ZooKeeper has no node for the root of" in err) == (2, True)
+    code, _, err = call(capsys, "--from", "s3://bucket/data", "--to", data, "--yes")
+    assert (code, "'s3://bucket/data' is no place of offsets" in err) == (2, True)
+    code, _, err = call(capsys, "--from", "zookeeper://", "--to", data, "--yes")
+    assert (code, "no list of hosts" in err) == (2, True)
+    code, _, err = call(capsys, "--from", tmp_path / "none", "--to", data, "--yes")
+    assert (code, "there is no log directory" in err) == (2, True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    for more in ("--dry-run", "--yes"):
+        code, _, err = call(capsys, "--from", data, "--to", tmp_path / "other", more)
+        assert (code, "--partitions N makes a log in it all the same" in err) == (2, True)
+    assert stored(data) == {("g", "t", "0"): b"1"}
+
+
+def test_a_pattern_without_a_group_is_said(hosts, tmp_path, capsys):
+    fill(hosts, OFFSETS)
+    arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--dry-run"]
+    code, out, err = call(capsys, *arguments, "--groups", "bill*", "--groups", "nobody")
+    assert (code, out.splitlines()[-2]) == (1, "3 positions new")
+    assert err == f"offsetlog: no group of zookeeper://{hosts} matches 'nobody'\n"
+
+
+def test_a_directory_that_is_held_is_refused_as_a_target(tmp_path, capsys):
+    for name in ("one", "other"):
+        make(tmp_path / name, {name: {("t", 0): 1}})
+    with offsetlog.open(tmp_path / "other"):
+        code, _, err = call(capsys, "--from", tmp_path / "one", "--to", tmp_path / "other", "--yes")
+        assert code == 2
+        assert "stop it first; commands that only read do not need the lock" in err
+        # It can be read.
+        code, out, _ = call(capsys, "--from", tmp_path / "other", "--to", tmp_path / "one", "--yes")
+        assert (code, out.splitlines()[-1]) == (0, "1 position new")
