@@ -190,12 +190,13 @@ class ZooKeeperConnection:
             text = f"{self.settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
         client.add_listener(self._state_changed)
-        try:
-            client.start(timeout=self.settings.connection_timeout)
-        except self._kazoo.handlers.threading.KazooTimeoutError:
+        # Not `start`, which warns on the standard error of a root that is not there; the caller sees that by `exists`.
+        client.start_async().wait(self.settings.connection_timeout)
+        if not client.connected:
+            client.stop()
             client.close()
             text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
-            raise ZooKeeperUnavailableError(text) from None
+            raise ZooKeeperUnavailableError(text)
         with self._lock:
             self._client = client
 

@@ -188,6 +188,13 @@ def test_where_nobody_listens_the_start_fails():
         ZooKeeperConnection(settings).start()
 
 
+def test_a_root_that_is_not_there_is_no_failure_of_the_start(hosts):
+    with ZooKeeperConnection(ConnectionSettings(hosts=f"{hosts}/nothing")) as connection:
+        assert connection.exists("/") is None
+        with pytest.raises(errors.NoNodeError):
+            connection.create("/a")
+
+
 def test_settings_out_of_their_domain_are_refused():
     for given in (
         {"hosts": ""},
