@@ -269,8 +269,8 @@ def test_live_consumers_are_named(hosts, tmp_path, capsys):
         code, _, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--dry-run")
         assert code == 0
         assert err == (
-            "offsetlog: group billing has live consumers: they commit where they did before; stop them, and migrate once "
-            "more\n"
+            "offsetlog: group billing has live consumers: they commit where they did before; stop them, and migrate "
+            "once more\n"
         )
     finally:
         client.stop()
