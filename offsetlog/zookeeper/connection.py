@@ -140,7 +140,6 @@ def _kazoo() -> Any:
     try:
         import kazoo.client
         import kazoo.exceptions
-        import kazoo.handlers.threading
         import kazoo.retry
     except ModuleNotFoundError:
         raise ConfigError(

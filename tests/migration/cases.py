@@ -11,7 +11,10 @@ LONGEST = "g" * rules.NAME_BYTES_MAX
 
 
 class RowCase(NamedTuple):
-    """Rows that are read together, and the reason of each, None for a position."""
+    """Rows that are read together, and the reason of each, None for a position.
+
+    No position is in two cases, so that all of them can be read at once.
+    """
 
     name: str
     rows: list[Row]
@@ -23,7 +26,7 @@ def _one(name: str, row: tuple[str | None, ...], reason: str | None) -> RowCase:
 
 
 ROW_CASES = [
-    _one("a position", ("g", "t", "0", "1"), None),
+    _one("a position", ("a position", "t", "0", "1"), None),
     _one("nothing", (None, None, None, None), rules.NO_ROW),
     _one("no group", (None, "t", "0", "1"), rules.NO_GROUP),
     _one("an empty group", ("", "t", "0", "1"), rules.NO_GROUP),
@@ -34,10 +37,10 @@ ROW_CASES = [
     _one("a group that is too long in UTF-8", ("ü" * 16384, "t", "0", "1"), rules.GROUP_TOO_LONG),
     _one("a topic that is too long", ("g", LONGEST + "t", "0", "1"), rules.TOPIC_TOO_LONG),
     _one("names with a space, a slash and a line", ("a b/c\n", " t\t", "0", "1"), None),
-    _one("no partition", ("g", "t", None, "1"), rules.NO_PARTITION),
-    _one("no offset", ("g", "t", "0", None), rules.NO_OFFSET),
+    _one("no partition", ("no partition", "t", None, "1"), rules.NO_PARTITION),
+    _one("no offset", ("no offset", "t", "0", None), rules.NO_OFFSET),
     *(
-        _one(f"the partition {text!r}", ("g", "t", text, "1"), reason)
+        _one(f"the partition {text!r}", (f"partition {text!r}", "t", text, "1"), reason)
         for text, reason in [
             ("2147483647", None),
             *((wrong, rules.NO_PARTITION) for wrong in ("2147483648", "9" * 30, "-1", "+1", "01", "", " 1", "1 ")),
@@ -45,7 +48,7 @@ ROW_CASES = [
         ]
     ),
     *(
-        _one(f"the offset {text!r}", ("g", "t", "0", text), reason)
+        _one(f"the offset {text!r}", (f"offset {text!r}", "t", "0", text), reason)
         for text, reason in [
             ("0", None),
             ("007", None),
@@ -54,17 +57,21 @@ ROW_CASES = [
             *((wrong, rules.NO_OFFSET) for wrong in ("1 ", "1\n", "1\n2", "1.0", "not a number", "1e3", "٣", "1_0")),
         ]
     ),
-    RowCase("the same row twice", [Row("g", "t", "0", "5"), Row("g", "t", "0", "05")], [None, None]),
+    RowCase("the same row twice", [Row("twice", "t", "0", "5"), Row("twice", "t", "0", "05")], [None, None]),
     RowCase(
         "a position with two offsets",
-        [Row("g", "t", "0", "5"), Row("g", "t", "0", "6"), Row("g", "t", "1", "5")],
+        [Row("two", "t", "0", "5"), Row("two", "t", "0", "6"), Row("two", "t", "1", "5")],
         [rules.CONTRADICTED, rules.CONTRADICTED, None],
     ),
-    RowCase("the same partition of other topics", [Row("g", "t", "0", "5"), Row("g", "u", "0", "6")], [None, None]),
-    RowCase("the same position of other groups", [Row("g", "t", "0", "5"), Row("h", "t", "0", "6")], [None, None]),
+    RowCase(
+        "the same partition of other topics", [Row("topics", "t", "0", "5"), Row("topics", "u", "0", "6")], [None, None]
+    ),
+    RowCase(
+        "the same position of other groups", [Row("one", "t", "0", "5"), Row("other", "t", "0", "6")], [None, None]
+    ),
     RowCase(
         "a row that is none contradicts nothing",
-        [Row("g", "t", "0", "5"), Row("g", "t", "0", "x")],
+        [Row("none", "t", "0", "5"), Row("none", "t", "0", "x")],
         [None, rules.NO_OFFSET],
     ),
 ]

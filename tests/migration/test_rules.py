@@ -30,6 +30,12 @@ def test_actions(case):
     assert rules.action_of(case.offset, case.current, is_lost=True) == case.lost
 
 
+def test_all_rows_at_once():
+    rows = [row for case in ROW_CASES for row in case.rows]
+    reasons = [reason for case in ROW_CASES for reason in case.reasons if reason]
+    assert sorted(reason for _, reason in rules.sort_rows(rows).refused) == sorted(reasons)
+
+
 def test_every_action_is_in_the_table():
     seen = {action for case in ACTION_CASES for action in case[2:]}
     assert seen == {*rules.WRITTEN, *rules.KEPT}

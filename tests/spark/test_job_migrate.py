@@ -4,66 +4,38 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import subprocess
-import time
-from pathlib import Path
 
-import pyspark
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+from migration.cases import ACTION_CASES, ROW_CASES
+from zookeeper.ensemble import Ensemble
 
 import offsetlog
 from offsetlog import TopicPartition, errors
-from offsetlog.errors import InvalidArgumentError, MissingFileError, StorageError
+from offsetlog.cli.spark.session import own_failures
+from offsetlog.errors import InvalidArgumentError, MissingFileError
+from offsetlog.migration import rules
+from offsetlog.migration.directory_place import losses_of
 from offsetlog.spark.jobs import migrate
-from offsetlog.spark.jobs.tasks.zookeeper import connected, groups_in, offsets_of
+from offsetlog.spark.jobs.tasks.zookeeper import rows_of
+from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.consumer_offsets import groups_in
 
 from .missing_parts import OFF, build, cut_a_middle, directory_of, empty_a_middle, lose_half_of_the_end
 
 pytestmark = pytest.mark.spark
 
-JARS = Path(pyspark.__file__).parent / "jars"
-
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory):
-    """A ZooKeeper of Spark's own jars, on the loopback address."""
-    folder = tmp_path_factory.mktemp("zookeeper")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {
-        "tickTime": 500,
-        "dataDir": folder / "data",
-        "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
-        "admin.enableServer": "false",
-    }
-    (folder / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    call = ["java", "-Xmx64m", "-cp", f"{JARS}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain"]
-    with open(folder / "out", "w") as out:
-        server = subprocess.Popen([*call, str(folder / "zoo.cfg")], stdout=out, stderr=out, cwd=folder)
-    try:
-        hosts = f"127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", port), 1):
-                    break
-            except OSError:
-                assert server.poll() is None, (folder / "out").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-        fill(hosts)
-        yield hosts
-    finally:
-        server.terminate()
-        server.wait(30)
+    """A ZooKeeper of one server, filled."""
+    with Ensemble(tmp_path_factory.mktemp("zookeeper"), size=1) as running:
+        fill(running.hosts)
+        yield running.hosts
 
 
 def fill(hosts):
-    from kazoo.client import KazooClient
-
     client = KazooClient(hosts=hosts, timeout=30)
     client.start(timeout=60)
     try:
@@ -85,18 +57,47 @@ def fill(hosts):
 
 @pytest.mark.ci
 def test_what_stands_in_zookeeper(zookeeper):
-    with connected(zookeeper, 30) as client:
-        with pytest.raises(InvalidArgumentError, match="no node /consumers"):
-            groups_in(client, "")
-        names = groups_in(client, "/kafka")
-        assert names == sorted([*(f"group-{number}" for number in range(20)), "idle", "broken"])
+    with ZooKeeperConnection(ConnectionSettings(hosts=f"{zookeeper}/kafka")) as connection:
+        names = groups_in(connection)
         for in_flight in (1, 64):
-            found = list(offsets_of(client, names, "/kafka", in_flight))
+            found = list(rows_of(connection, names, in_flight))
             assert len(found) == 64
             assert [each[:4] for each in found if each[0] == "group-7"] == [
                 ("group-7", "orders", str(partition), str(700 + partition)) for partition in range(3)
             ]
             assert all(each[4] > 1_600_000_000_000 for each in found)
+
+
+TEXT = "group string, topic string, partition string, offset string"
+
+
+def test_the_rules_of_rows(spark):
+    rows = spark.createDataFrame([row for case in ROW_CASES for row in case.rows], TEXT)
+    found = migrate.checked(rows).collect()
+    expected = [(tuple(row), reason) for case in ROW_CASES for row, reason in zip(*case[1:], strict=True)]
+    assert sorted([(tuple(row)[:4], row.reason) for row in found], key=str) == sorted(expected, key=str)
+    for row in found:
+        if row.reason is None:
+            assert (row.number, row.committed) == (int(row.partition), int(row.offset))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_rules_of_actions(spark, overwrite, is_lost):
+    rows = [(f"g{number}", "t", "0", str(case.offset)) for number, case in enumerate(ACTION_CASES)]
+    there = [
+        (f"g{number}", "t", 0, case.current) for number, case in enumerate(ACTION_CASES) if case.current is not None
+    ]
+    offsets = spark.createDataFrame(there, "group string, topic string, partition int, offset bigint")
+    chosen = migrate.compared(migrate.checked(spark.createDataFrame(rows, TEXT)), offsets, overwrite=overwrite)
+    chosen = migrate.marked_lost(chosen, [row[0] for row in rows] if is_lost else [])
+    found = {row.group: row.action for row in chosen.collect()}
+    for number, case in enumerate(ACTION_CASES):
+        wanted = case.overwriting if overwrite else case.action
+        assert found[f"g{number}"] == (rules.action_of(case.offset, case.current, overwrite=overwrite, is_lost=is_lost))
+        assert found[f"g{number}"] == (wanted if not is_lost or wanted in rules.KEPT else "lost"), case
+        if is_lost and not overwrite:
+            assert found[f"g{number}"] == case.lost
 
 
 def test_from_zookeeper_into_a_new_directory(spark, zookeeper, tmp_path):
@@ -107,9 +108,9 @@ def test_from_zookeeper_into_a_new_directory(spark, zookeeper, tmp_path):
     assert done.committed == tried.committed == {"new": 61}
     assert (done.kept, done.refused, tried.dry_run) == ({}, 3, True)
     assert {(each["partition"], each["offset"], each["reason"]) for each in done.examples} == {
-        ("0", "not a number", "the offset is no number that can be"),
-        ("2", "-1", "the offset is no number that can be"),
-        ("x", "5", "the partition is no number that can be"),
+        ("0", "not a number", "the offset is no number from 0 to 9223372036854775807"),
+        ("2", "-1", "the offset is no number from 0 to 9223372036854775807"),
+        ("x", "5", "the partition is no number from 0 to 2147483647"),
     }
     with offsetlog.open(tmp_path / "data") as store:
         assert store.partitions == 4
@@ -119,9 +120,28 @@ def test_from_zookeeper_into_a_new_directory(spark, zookeeper, tmp_path):
         assert store.fetch_one("broken", "clicks", 0).offset == 7
 
 
-def test_nobody_answers():
-    with pytest.raises(StorageError, match="no ZooKeeper answers"), connected("127.0.0.1:1", 0.5):
-        pass
+def test_what_cannot_be_read_is_said(spark, zookeeper, tmp_path):
+    def tried(hosts, root, groups=None):
+        rows = migrate.from_zookeeper(spark, hosts, root=root, groups=groups)
+        with pytest.raises(Exception) as caught, own_failures():  # noqa: PT011
+            migrate.run(spark, rows, tmp_path / "data", dry_run=True)
+        return caught.value
+
+    assert "ZooKeeper has no node /consumers below the root" in str(tried(zookeeper, ""))
+    assert "no list of hosts" in str(tried("zk1:port", ""))
+    client = KazooClient(hosts=f"{zookeeper}/kafka", timeout=30)
+    client.start(timeout=60)
+    try:
+        client.create("/consumers/closed/offsets/t/0", b"1", makepath=True)
+        client.set_acls("/consumers/closed/offsets/t/0", [make_digest_acl("somebody", "secret", all=True)])
+        failure = tried(zookeeper, "/kafka", ["closed"])
+        assert "ZooKeeper does not let this connection do that to /consumers/closed/offsets/t/0" in str(failure)
+    finally:
+        # It may not be read, and so not be removed with what is above it.
+        client.delete("/consumers/closed/offsets/t/0")
+        client.delete("/consumers/closed", recursive=True)
+        client.stop()
+        client.close()
 
 
 def test_from_a_dump_beside_what_is_there(spark, tmp_path):
@@ -144,11 +164,11 @@ def test_from_a_dump_beside_what_is_there(spark, tmp_path):
     dump = tmp_path / "dump.jsonl"
     dump.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = migrate.run(spark, migrate.from_dump(spark, dump), tmp_path / "data")
-    assert (done.committed, done.kept, done.refused) == ({"new": 1, "forward": 1}, {"behind": 1, "same": 1}, 6)
+    assert (done.committed, done.kept, done.refused) == ({"new": 1, "forward": 1}, {"same": 1, "lower": 1}, 6)
     assert sorted(str(each["reason"]) for each in done.examples) == [
         "the group has more than 32767 bytes",
-        "the offset is no number that can be",
-        "the partition is no number that can be",
+        "the offset is no number from 0 to 9223372036854775807",
+        "the partition is no number from 0 to 2147483647",
         "the position is there more than once, with other offsets",
         "the position is there more than once, with other offsets",
         "there is no group",
@@ -255,7 +275,7 @@ def test_refusals_name_the_line(spark, tmp_path):
     dump.write_text("\r\n".join(lines))
     done = migrate.run(spark, migrate.from_dump(spark, dump), tmp_path / "data", partitions=2)
     assert done.committed == {"new": 1}
-    assert [(each["line"], str(each["reason"]).split(" that ")[0]) for each in done.examples] == [
+    assert [(each["line"], str(each["reason"]).split(" from ")[0]) for each in done.examples] == [
         (3, "it is no row of group, topic, partition and offset"),
         (4, "the partition is no number"),
         (6, "it is no row of group, topic, partition and offset"),
@@ -301,27 +321,6 @@ def test_a_table_with_odd_names_and_headings(spark, tmp_path):
         migrate.from_dump(spark, tmp_path / "none.csv")
 
 
-def test_what_zookeeper_does_not_give_is_told_with_its_name():
-    from kazoo.exceptions import NoAuthError
-
-    class Refusing:
-        def get_children(self, node):
-            raise NoAuthError
-
-        def get_children_async(self, node):
-            return self
-
-        def get(self):
-            raise NoAuthError
-
-    with pytest.raises(StorageError, match="/kafka/consumers: NoAuth"):
-        groups_in(Refusing(), "/kafka")
-    with pytest.raises(StorageError, match="the offsets of 'billing': NoAuth"):
-        list(offsets_of(Refusing(), ["billing"], "", 4))
-    with pytest.raises(InvalidArgumentError, match="no list of hosts"), connected("zk1:port", 0.5):
-        pass
-
-
 damaged = pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
 
 
@@ -341,8 +340,8 @@ def test_offsets_that_may_be_lost_are_refused(tmp_path, fault):
     fault(log)
     with offsetlog.open(log, read_only=True) as store:
         with pytest.raises(errors.PossibleLossError, match="offsets are missing"):
-            migrate._losses(store, permissive=False)
-        assert len(migrate._losses(store, permissive=True)) == 1
+            losses_of(store, permissive=False)
+        assert len(losses_of(store, permissive=True)) == 1
 
 
 @damaged
@@ -350,7 +349,7 @@ def test_a_missing_witness_is_no_loss_of_a_target(tmp_path):
     log = build(tmp_path / "data", "closed")
     (directory_of(log) / "offsetlog.manifest").unlink()
     with offsetlog.open(log, read_only=True) as store:
-        assert migrate._losses(store, permissive=False) == []
+        assert losses_of(store, permissive=False) == []
 
 
 @damaged

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from offsetlog.cli.arguments import OutputFormat
-from offsetlog.cli.consent import Consent, Effect, Yes
-from offsetlog.cli.layout import Column
+from offsetlog.cli.consent import Consent, Yes
+from offsetlog.cli.migrations import WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.spark.options import DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.cli.stores import PartitionCount
-from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_file, store_path
 
@@ -36,34 +35,6 @@ Examples:
   offsetlog spark migrate data --dump offsets.jsonl
   offsetlog spark migrate data --dump offsets.jsonl --overwrite --dry-run
 """
-
-#: How a number of rows is told.
-_WORDS = {
-    "new": "new",
-    "forward": "moved forward",
-    "back": "moved back",
-    "same": "there already",
-    "behind": "behind what is there, left as they are",
-    "lost": "not committed, since their log partition lost something",
-}
-
-#: For the question: positions that move back.
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("current", "before", right=True),
-    Column("offset", "after", right=True),
-]
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"{name_text(row['group'])} {name_text(row['topic'])}:{row['partition']} {row['current']} -> {row['offset']}"
-
-
-def _effect(target: str, counts: dict[str, int], rows: list[dict[str, Any]]) -> Effect:
-    parts = [f"{count_text(count, 'position')} {_WORDS[action]}" for action, count in counts.items()]
-    return Effect(f"commit to {target}: {', '.join(parts)}", COLUMNS, rows, _name, counts["back"])
 
 
 def command(
@@ -115,7 +86,7 @@ def command(
             partitions=partitions,
             overwrite=overwrite,
             dry_run=dry_run,
-            agree=lambda counts, back: Consent(yes, dry_run=False).ask(_effect(target, counts, back)),
+            agree=lambda counts, back: Consent(yes, dry_run=False).ask(effect_of(target, counts, back, counts["back"])),
             permissive=permissive,
         )
     output = Output(form)
@@ -123,7 +94,7 @@ def command(
         output.object(asdict(done))
     else:
         for action, count in {**done.committed, **done.kept}.items():
-            output.line(f"{count_text(count, 'position')} {_WORDS[action]}")
+            output.line(f"{count_text(count, 'position')} {WORDS[action]}")
         if not (done.committed or done.kept or done.refused):
             output.line("there is no position")
         if dry_run:

@@ -1,4 +1,7 @@
-"""Brings the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory."""
+"""Brings the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory.
+
+The rules are those of offsetlog/migration/rules.py, said in columns; both are tested with one table of cases.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,24 +21,21 @@ from pyspark.sql import functions as fn
 import offsetlog
 from offsetlog._native.files import FileSystem
 from offsetlog.config import MaintenanceConfig
-from offsetlog.directory.completeness import is_witness_missing
 from offsetlog.directory.log_directory import LogDirectory
-from offsetlog.errors import CorruptionError, InvalidArgumentError, OffsetLogError, PossibleLossError
+from offsetlog.errors import InvalidArgumentError, OffsetLogError
+from offsetlog.migration import rules
+from offsetlog.migration.directory_place import losses_of, lost_partitions
 from offsetlog.spark.jobs.places import check_file, store_path
-from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOffsets
+from offsetlog.spark.jobs.tasks.zookeeper import FORMAT, ZooKeeperOffsets
+from offsetlog.zookeeper.consumer_offsets import CONSUMERS
 
 #: What a dump may say: names, or a node's path and its value as ZooKeeper's own tools print them.
 DUMP_NAMES = ("group", "topic", "partition", "offset", "path", "value", "moment")
-
-_NAME_BYTES_MAX = 32767
 
 #: Is called before positions are moved back, with the number of rows by action as in `Migration.committed`, and with
 #: rows that move back: group, topic, partition, current and offset.  What it raises ends the migration, and nothing was
 #: written.
 Agree = Callable[[dict[str, int], list[dict[str, str | int]]], None]
-
-#: What is done with a row.
-ACTIONS = ("new", "forward", "same", "behind", "back", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Migration:
 
     Attributes:
         committed: rows by action: "new", "forward", and "back" where going back was asked for.
-        kept: rows by the reason why the directory stays as it is: "same", "behind" what it has, or "lost" where the log
-            partition of the group lost something, so that nothing can be committed to it.
+        kept: rows by the reason why the directory stays as it is: "same", "lower" than what it has, or "lost" where the
+            log partition of the group lost something, so that nothing can be committed to it.
         refused: how many rows were refused.
         examples: some of these, each with group, topic, partition, offset as they stood and a reason; of a dump the
             file and the line as well.
@@ -159,52 +159,69 @@ def _of_csv(lines: DataFrame, path: str) -> DataFrame:
 def checked(rows: DataFrame) -> DataFrame:
     """Returns rows of text with numbers (position, committed) and a `reason`, null for what can be committed.
 
-    A position that stands there more than once with different offsets is refused as a whole: nobody can tell which is
-    right.
+    The rules are those of `rules.sort_rows`: a position that stands there more than once with different offsets is
+    refused as a whole.
     """
-    name_too_long = f"the {{0}} has more than {_NAME_BYTES_MAX} bytes"
     names = ("group", "topic", "partition", "offset")
     reason = (
-        fn.when(fn.coalesce(*names).isNull(), "it is no row of group, topic, partition and offset")
-        .when(fn.coalesce(fn.col("group"), fn.lit("")) == "", "there is no group")
-        .when(fn.coalesce(fn.col("topic"), fn.lit("")) == "", "there is no topic")
-        .when(fn.octet_length("group") > _NAME_BYTES_MAX, name_too_long.format("group"))
-        .when(fn.octet_length("topic") > _NAME_BYTES_MAX, name_too_long.format("topic"))
-        .when(fn.col("number").isNull(), "the partition is no number that can be")
-        .when(fn.col("committed").isNull(), "the offset is no number that can be")
+        fn.when(fn.coalesce(*names).isNull(), rules.NO_ROW)
+        .when(fn.coalesce(fn.col("group"), fn.lit("")) == "", rules.NO_GROUP)
+        .when(fn.coalesce(fn.col("topic"), fn.lit("")) == "", rules.NO_TOPIC)
+        .when(fn.octet_length("group") > rules.NAME_BYTES_MAX, rules.GROUP_TOO_LONG)
+        .when(fn.octet_length("topic") > rules.NAME_BYTES_MAX, rules.TOPIC_TOO_LONG)
+        .when(fn.col("number").isNull(), rules.NO_PARTITION)
+        .when(fn.col("committed").isNull(), rules.NO_OFFSET)
     )
-    digits = "^[0-9]{1,19}$"
     numbered = (
-        rows.withColumn("number", fn.when(fn.col("partition").rlike(digits), fn.expr("try_cast(partition as int)")))
-        .withColumn("committed", fn.when(fn.col("offset").rlike(digits), fn.expr("try_cast(offset as bigint)")))
+        rows.withColumn("number", _number("partition", rules.PARTITION_TEXT, "int"))
+        .withColumn("committed", _number("offset", rules.OFFSET_TEXT, "bigint"))
         .withColumn("reason", reason)
     )
     same = Window.partitionBy("group", "topic", "number")
-    twice = fn.col("reason").isNull() & (fn.min("committed").over(same) != fn.max("committed").over(same))
-    return numbered.withColumn(
-        "reason", fn.when(twice, "the position is there more than once, with other offsets").otherwise(fn.col("reason"))
-    )
+    # A row that is refused contradicts none.
+    sound = fn.when(fn.col("reason").isNull(), fn.col("committed"))
+    twice = fn.col("reason").isNull() & (fn.min(sound).over(same) != fn.max(sound).over(same))
+    return numbered.withColumn("reason", fn.when(twice, rules.CONTRADICTED).otherwise(fn.col("reason")))
 
 
-def compared(rows: DataFrame, offsets: DataFrame | None) -> DataFrame:
-    """Returns sound rows of `checked` with an `action`, one of ACTIONS, beside what is committed now.
+def _number(name: str, form: str, kind: str) -> Column:
+    # Java's $ matches before a line feed at the end, too, and a cast drops it.
+    return fn.when(fn.col(name).rlike(rf"\A(?:{form})\z"), fn.expr(f"try_cast({name} as {kind})"))
+
+
+def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = False) -> DataFrame:
+    """Returns sound rows of `checked` with an `action` beside what is committed now, by `rules.action_of`.
 
     Args:
         rows: of which `reason` is null.
         offsets: the view "offsets" of the directory; None for a new one.
+        overwrite: whether positions are moved back, too.
     """
     good = rows.select("group", "topic", fn.col("number").alias("partition"), fn.col("committed").alias("offset"))
     good = good.dropDuplicates(["group", "topic", "partition"])
     if offsets is None:
-        return good.withColumn("current", fn.lit(None).cast("bigint")).withColumn("action", fn.lit("new"))
+        return good.withColumn("current", fn.lit(None).cast("bigint")).withColumn("action", fn.lit(rules.NEW))
     now = offsets.select("group", "topic", "partition", fn.col("offset").alias("current"))
     action = (
-        fn.when(fn.col("current").isNull(), "new")
-        .when(fn.col("current") == fn.col("offset"), "same")
-        .when(fn.col("current") < fn.col("offset"), "forward")
-        .otherwise("behind")
+        fn.when(fn.col("current").isNull(), rules.NEW)
+        .when(fn.col("current") == fn.col("offset"), rules.SAME)
+        .when(fn.col("current") < fn.col("offset"), rules.FORWARD)
+        .otherwise(rules.BACK if overwrite else rules.LOWER)
     )
     return good.join(now, ["group", "topic", "partition"], "left").withColumn("action", action)
+
+
+def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
+    """Returns rows of `compared` with the action "lost" for what would be written of groups whose log partition lost.
+
+    One group of such a partition would refuse the commit of all others.
+    """
+    if not lost_groups:
+        return chosen
+    lost = chosen.sparkSession.createDataFrame([(group,) for group in lost_groups], "group string")
+    marked = chosen.join(fn.broadcast(lost.withColumn("_lost", fn.lit(True))), "group", "left")
+    is_lost = fn.col("_lost") & fn.col("action").isin(*rules.WRITTEN)
+    return marked.withColumn("action", fn.when(is_lost, rules.LOST).otherwise(fn.col("action"))).drop("_lost")
 
 
 def run(
@@ -259,55 +276,30 @@ def run(
             # Nothing is cleaned meanwhile, least of all by settings that are not those of the log's owner.
             store = offsetlog.open(path, partitions, maintenance=MaintenanceConfig(enabled=False))
         if store is None:
-            committed, kept = _counted(compared(good, None), overwrite=overwrite)
+            committed, kept = _counted(compared(good, None))
         else:
             with store:
-                losses = _losses(store, permissive=permissive)
+                losses = losses_of(store, permissive=permissive)
                 incomplete = tuple(str(each) for each in losses)
-                chosen = compared(good, _offsets_of(spark, store))
-                chosen = _without_lost(chosen, store, losses, overwrite=overwrite)
-                committed, kept = _counted(chosen, overwrite=overwrite)
-                if agree is not None and "back" in committed and not dry_run:
+                chosen = compared(good, _offsets_of(spark, store), overwrite=overwrite)
+                chosen = marked_lost(chosen, _lost_groups(chosen, store, losses))
+                committed, kept = _counted(chosen)
+                if agree is not None and rules.BACK in committed and not dry_run:
                     agree(committed, _moving_back(chosen, examples))
                 if committed and not dry_run:
-                    _commit(chosen, store, overwrite=overwrite)
+                    _commit(chosen, store)
     finally:
         known.unpersist()
     return Migration(committed, kept, count, told, dry_run, incomplete)
 
 
-def _losses(store: offsetlog.OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
-    """Returns what the store's own open found missing or damaged, which `permissive` lets pass.
-
-    A witness that is missing itself shows nothing to be absent.
-    """
-    found = [each for each in store.problems() if not (isinstance(each, CorruptionError) and is_witness_missing(each))]
-    if found and not permissive:
-        raise found[0]
-    return found
-
-
-def _without_lost(
-    chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequence[OffsetLogError], *, overwrite: bool
-) -> DataFrame:
-    """Returns the rows with the action "lost" for those whose log partition takes no commits since it lost something.
-
-    One group of such a partition would refuse the commit of all others.
-    """
-    damaged = [each for each in losses if isinstance(each, CorruptionError) and not isinstance(each, PossibleLossError)]
-    numbers = {each.log_partition for each in damaged}
+def _lost_groups(chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequence[OffsetLogError]) -> list[str]:
+    numbers = lost_partitions(losses)
     if not numbers:
-        return chosen
+        return []
     number_of = store._open_core.number_of
     groups = [row["group"] for row in chosen.select("group").distinct().collect()]
-    lost = [(group,) for group in groups if number_of(group) in numbers]
-    marked = chosen.join(
-        fn.broadcast(chosen.sparkSession.createDataFrame(lost, "group string").withColumn("_lost", fn.lit(True))),
-        "group",
-        "left",
-    )
-    is_lost = fn.col("_lost") & fn.col("action").isin(_wanted(overwrite=overwrite))
-    return marked.withColumn("action", fn.when(is_lost, "lost").otherwise(fn.col("action"))).drop("_lost")
+    return [group for group in groups if number_of(group) in numbers]
 
 
 def _is_log(path: Path) -> bool:
@@ -325,30 +317,21 @@ def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore) -> DataFrame:
     return spark.createDataFrame(table.cast(kinds))
 
 
-def _wanted(*, overwrite: bool) -> list[str]:
-    return ["new", "forward", *(["behind"] if overwrite else [])]
-
-
-def _counted(chosen: DataFrame, *, overwrite: bool) -> tuple[dict[str, int], dict[str, int]]:
-    wanted = _wanted(overwrite=overwrite)
+def _counted(chosen: DataFrame) -> tuple[dict[str, int], dict[str, int]]:
     counts = {row["action"]: row["count"] for row in chosen.groupBy("action").count().collect()}
-    names = {"behind": "back"} if overwrite else {}
-    committed = {names.get(action, action): counts[action] for action in wanted if action in counts}
-    return committed, _left(counts, wanted)
+    committed, kept = (
+        {each: counts[each] for each in names if each in counts} for names in (rules.WRITTEN, rules.KEPT)
+    )
+    return committed, kept
 
 
 def _moving_back(chosen: DataFrame, most: int) -> list[dict[str, str | int]]:
-    rows = chosen.where("action = 'behind'").orderBy("group", "topic", "partition").limit(most).collect()
+    rows = chosen.where(fn.col("action") == rules.BACK).orderBy("group", "topic", "partition").limit(most).collect()
     return [{name: row[name] for name in ("group", "topic", "partition", "current", "offset")} for row in rows]
 
 
-def _commit(chosen: DataFrame, store: offsetlog.OffsetStore, *, overwrite: bool) -> None:
-    rows = chosen.where(fn.col("action").isin(_wanted(overwrite=overwrite)))
+def _commit(chosen: DataFrame, store: offsetlog.OffsetStore) -> None:
+    rows = chosen.where(fn.col("action").isin(*rules.WRITTEN))
     # One call: every value is checked before the first row is written.
     table = rows.select("group", "topic", "partition", "offset").orderBy("group", "topic", "partition").toArrow()
     store.commit_arrow(table, durability="disk")
-
-
-def _left(counts: dict[str, int], wanted: Iterable[str]) -> dict[str, int]:
-    taken = set(wanted)
-    return {action: count for action, count in sorted(counts.items()) if action not in taken}
