@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine`, `server` or `spark`: measures, prints tables, says which goals were met."""
+"""`python -m benchmarks engine` (or `server`, `spark`, `zookeeper`): measures, prints tables, judges the goals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suite", choices=["engine", "server", "spark"], help="what is measured")
+    parser.add_argument("suite", choices=["engine", "server", "spark", "zookeeper"], help="what is measured")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, a few seconds; no goal is judged")
     parser.add_argument("--only", metavar="NAME", action="append", help="a workload, or all below a name; repeatable")
     parser.add_argument("--list", action="store_true", help="names the workloads and their goals")
@@ -42,7 +42,7 @@ def main() -> int:
         from benchmarks.suite import run_suite
         from benchmarks.workload import REGISTRY, Options
     except ImportError as failure:
-        hint = "pip install 'offsetlog[benchmark,spark]', and build the extensions"
+        hint = "pip install 'offsetlog[benchmark,spark,zookeeper]', and build the extensions"
         print(f"benchmarks: {failure}; {hint}", file=sys.stderr)
         return 2
     only = arguments.only or [""]

@@ -7,6 +7,7 @@ and decided again.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,8 +18,10 @@ from offsetlog.migration.places import Change, Fate, GroupOffsets, GroupWrite, H
 from offsetlog.migration.report import Difference, Report
 from offsetlog.types import TopicPartition
 
-#: How often a group is decided at most, and how often in a row nothing is answered.
-TRIES, SILENCES = 20, 3
+#: How often a group is decided at most.
+TRIES = 20
+#: For how long nothing is answered until that ends the migration, in seconds, and how long a pause grows meanwhile.
+PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 
 _DEFAULT = Held(0)
@@ -36,6 +39,24 @@ class _Decision:
     refused: list[Refused] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     has_consumers: bool = False
+
+
+class _Silence:
+    """The time since an ensemble does not answer; the connection looks for a server meanwhile."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._pause = 0.05
+
+    def wait(self, failure: ZooKeeperUnavailableError) -> None:
+        """Waits before the next try, or raises the failure."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if now - self._since > PATIENCE:
+            raise failure
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, PAUSE_MAX)
 
 
 class Migration:
@@ -82,21 +103,21 @@ class Migration:
 
         Raises:
             InvalidArgumentError: the root of the target's connection is not there.
-            ZooKeeperUnavailableError: nobody answers, several times in a row; everything that was written stands.
+            ZooKeeperUnavailableError: nobody answers for a minute; everything that was written stands.
             StateError, StorageError: the store of a directory refuses; the same.
         """
         self._target.prepare(dry_run=self.report.dry_run)
-        silences = 0
+        silence = _Silence()
         while self._left:
             finished = self.report.groups
             try:
                 yield from self._pass(list(self._left))
-            except ZooKeeperUnavailableError:
+            except ZooKeeperUnavailableError as failure:
                 for group in list(self._decided):
                     self._may_be_written(group)
-                silences = silences + 1 if self.report.groups == finished else 0
-                if silences >= SILENCES:
-                    raise
+                if self.report.groups > finished:
+                    silence = _Silence()
+                silence.wait(failure)
 
     def _pass(self, groups: list[str]) -> Iterator[Difference]:
         if self.report.dry_run:

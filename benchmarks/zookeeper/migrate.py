@@ -1,0 +1,156 @@
+"""A migration beside what kazoo alone makes, with as many questions outstanding, against one ensemble of three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import offsetlog
+from benchmarks.opening import BY_HAND
+from benchmarks.race import Job, Runner, race
+from benchmarks.workload import Run, workload
+from benchmarks.zookeeper import kazoo_alone
+from benchmarks.zookeeper.ensemble import started
+from benchmarks.zookeeper.kazoo_alone import Offsets
+from offsetlog.migration.directory_place import DirectoryPlace
+from offsetlog.migration.migration import Migration
+from offsetlog.migration.zookeeper_place import ZooKeeperPlace
+from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+
+OURS, ALONE = "migrate", "kazoo alone"
+WANTED = 0.8
+PARTITIONS = 20
+
+
+def _drawn(run: Run) -> Offsets:
+    groups, topics = run.size(1000, 10), run.size(5, 2)
+    drawn = iter(np.random.default_rng(run.seed).integers(1, 1 << 40, groups * topics * PARTITIONS).tolist())
+    return {
+        f"group-{group:04d}": {
+            f"topic-{topic}": {str(partition): next(drawn) for partition in range(PARTITIONS)}
+            for topic in range(topics)
+        }
+        for group in range(groups)
+    }
+
+
+def _rows(offsets: Offsets) -> list[tuple[str, str, int, int]]:
+    return sorted(
+        (group, topic, int(partition), offset)
+        for group, topics in offsets.items()
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+    )
+
+
+def _check(run: Run, found: list[tuple[str, str, int, int]], wanted: list[tuple[str, str, int, int]]) -> None:
+    if found != wanted:
+        raise AssertionError(f"{run.report.name}: what was moved is not what was there")
+
+
+def _stored(path: Path) -> list[tuple[str, str, int, int]]:
+    with offsetlog.open(path, read_only=True) as store:
+        table = store.to_arrow()
+    names = ("group", "topic", "partition", "offset")
+    return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+
+def _fill(path: Path, rows: list[tuple[str, str, int, int]]) -> None:
+    names = ("group", "topic", "partition", "offset")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    with offsetlog.open(path, maintenance=BY_HAND) as store:
+        store.commit_arrow(pa.table(columns))
+
+
+@contextmanager
+def _connected(run: Run, offsets: Offsets) -> Iterator[tuple[str, ZooKeeperConnection]]:
+    count = sum(len(partitions) for topics in offsets.values() for partitions in topics.values())
+    run.condition(
+        f"{count:,} offsets of {len(offsets):,} groups; three servers on this machine, kazoo in this process; "
+        f"{kazoo_alone.READS} reads and {kazoo_alone.GROUPS} groups outstanding, of both"
+    )
+    run.condition(f"keys of {run.log_partitions} log partitions; a commit waits for the disk")
+    with (
+        started(run.new_directory()) as ensemble,
+        ZooKeeperConnection(ConnectionSettings(hosts=ensemble.hosts, session_timeout=30.0)) as connection,
+    ):
+        yield ensemble.hosts, connection
+
+
+def _compete(run: Run, runners: list[Runner]) -> None:
+    run.report.figures += race(run.benchmark, runners, run.rounds)
+    run.report.goal_ratio(OURS, ALONE, WANTED)
+
+
+@workload("migrate/to-zookeeper", f">= {WANTED} x kazoo alone")
+def to_zookeeper(run: Run) -> None:
+    """A log directory into an empty ZooKeeper, beside kazoo alone, which has the offsets in memory."""
+    offsets = _drawn(run)
+    rows = _rows(offsets)
+    path = run.new_directory()
+    _fill(path, rows)
+    with _connected(run, offsets) as (hosts, connection):
+        client = kazoo_alone.client_of(hosts)
+
+        def ours() -> None:
+            with offsetlog.open(path, read_only=True) as store:
+                source = DirectoryPlace(store)
+                migration = Migration(source, ZooKeeperPlace(connection), source.groups())
+                list(migration.run())
+            if migration.report.committed != {"new": len(rows)}:
+                raise AssertionError(f"{run.report.name}: {migration.report}")
+
+        def settle(_: Job) -> None:
+            _check(run, _rows(kazoo_alone.read(client)), rows)
+            kazoo_alone.remove(client, offsets)
+
+        def runner(name: str, call: Callable[[], object]) -> Runner:
+            return Runner(name, lambda number: Job(call, len(rows)), settle=settle)
+
+        try:
+            _compete(run, [runner(OURS, ours), runner(ALONE, lambda: kazoo_alone.write(client, offsets))])
+        finally:
+            client.stop()
+            client.close()
+
+
+@workload("migrate/from-zookeeper", f">= {WANTED} x kazoo alone")
+def from_zookeeper(run: Run) -> None:
+    """ZooKeeper into an empty log directory, on the disk, beside kazoo alone, which only reads."""
+    offsets = _drawn(run)
+    rows = _rows(offsets)
+    with _connected(run, offsets) as (hosts, connection):
+        client = kazoo_alone.client_of(hosts)
+        kazoo_alone.write(client, offsets)
+        paths: list[Path] = []
+        read: list[Offsets] = []
+
+        def ours() -> None:
+            with offsetlog.open(paths[-1], maintenance=BY_HAND) as store:
+                source = ZooKeeperPlace(connection)
+                migration = Migration(source, DirectoryPlace(store), source.groups())
+                list(migration.run())
+
+        def prepare(_: int) -> Job:
+            paths.append(run.new_directory())
+            return Job(ours, len(rows))
+
+        def settle_ours(_: Job) -> None:
+            _check(run, _stored(paths[-1]), rows)
+            run.drop(paths[-1])
+
+        def settle_alone(_: Job) -> None:
+            _check(run, _rows(read.pop()), rows)
+
+        alone = Runner(
+            ALONE, lambda number: Job(lambda: read.append(kazoo_alone.read(client)), len(rows)), settle=settle_alone
+        )
+        try:
+            _compete(run, [Runner(OURS, prepare, settle=settle_ours), alone])
+        finally:
+            client.stop()
+            client.close()
