@@ -96,6 +96,8 @@ class ConnectionSettings:
 class Answer(Generic[T]):
     """The answer of a call that returns before it; it comes once, or its wait runs out."""
 
+    __slots__ = ("_deadline", "_failed", "_overdue", "_read", "_result")
+
     def __init__(
         self,
         result: Any,
@@ -114,6 +116,11 @@ class Answer(Generic[T]):
         """Whether the answer is there."""
         return bool(self._result.ready())
 
+    def wait(self) -> bool:
+        """Waits for the answer for `request_timeout` from the call on; returns whether it is there."""
+        # Most answers of many questions are there when it is their turn; then no lock is taken.
+        return bool(self._result.ready() or self._result.wait(max(0.0, self._deadline - time.monotonic())))
+
     def result(self) -> T:
         """Waits for the answer for `request_timeout` from the call on, and returns it or raises.
 
@@ -122,11 +129,12 @@ class Answer(Generic[T]):
             ZooKeeperUnavailableError: of a read, the same.
             Also as the call says.
         """
-        if not self._result.wait(max(0.0, self._deadline - time.monotonic())):
+        result = self._result
+        if not self.wait():
             raise self._overdue()
-        if self._result.exception is not None:
-            raise self._failed(self._result.exception) from self._result.exception
-        return self._read(self._result.value)
+        if result.exception is not None:
+            raise self._failed(result.exception) from result.exception
+        return self._read(result.value)
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Has the callback called with it once the answer is there, by a thread of the connection; it must not wait.
@@ -150,6 +158,10 @@ def _kazoo() -> Any:
 
 def _stat_of(stat: Any) -> NodeStat:
     return NodeStat(stat.version, stat.mtime, stat.czxid, stat.ephemeralOwner, stat.numChildren)
+
+
+def _node_of(found: tuple[bytes | None, Any]) -> Node:
+    return Node(found[0], _stat_of(found[1]))
 
 
 class ZooKeeperConnection:
@@ -241,7 +253,7 @@ class ZooKeeperConnection:
 
     def get_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[Node]:
         """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node changes or goes."""
-        return self._read(node, self._open().get_async(node, watch), lambda found: Node(found[0], _stat_of(found[1])))
+        return self._read(node, self._open().get_async(node, watch), _node_of)
 
     def get(self, node: str) -> Node:
         """Reads a node.  Raises NoNodeError."""

@@ -43,6 +43,9 @@ class _Known(Generic[T]):
     def __init__(self, value: T) -> None:
         self._value = value
 
+    def wait(self) -> bool:
+        return True
+
     def result(self) -> T:
         return self._value
 

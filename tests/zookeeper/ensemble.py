@@ -5,6 +5,8 @@ PySpark carries the jars of a whole ZooKeeper.
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -25,15 +27,20 @@ def is_possible() -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports of the loopback address that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Returns ports of the loopback address that nobody listens on now.
+
+    They are below those that the system gives to connections, which would take some before a server listens there.
+    """
+    drawn = random.SystemRandom()
+    with contextlib.ExitStack() as bound:
+        ports: list[int] = []
+        while len(ports) < count:
+            each = bound.enter_context(socket.socket())
+            port = drawn.randrange(10_000, 32_000)
+            with contextlib.suppress(OSError):
+                each.bind(("127.0.0.1", port))
+                ports.append(port)
+        return ports
 
 
 class Ensemble:
@@ -58,13 +65,14 @@ class Ensemble:
     ) -> None:
         self.folder = folder
         self.size = size
-        self.ports = free_ports(3 * size)[:size]
+        ports = free_ports(3 * size)
+        self.ports, self._peer_ports = ports[:size], ports[size:]
         self._java = java
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._write_configurations(tick_ms, settings or {})
 
     def _write_configurations(self, tick_ms: int, settings: dict[str, object]) -> None:
-        peers = free_ports(2 * self.size)
+        peers = self._peer_ports
         servers = {
             f"server.{number + 1}": f"127.0.0.1:{peers[2 * number]}:{peers[2 * number + 1]}"
             for number in range(self.size)
