@@ -135,6 +135,7 @@ class DirectoryPlace:
         CorruptionError, DataLossError, PossibleLossError: as `losses_of`.
     """
 
+    has = frozenset({"leader_epoch", "metadata", "expire_timestamp"})
     keeps = frozenset({"leader_epoch", "metadata"})
 
     def __init__(self, store: OffsetStore, *, permissive: bool = False) -> None:
@@ -158,9 +159,9 @@ class DirectoryPlace:
     def prepare(self, *, dry_run: bool) -> None:
         """Needs nothing."""
 
-    def refusal_of(self, group: str, key: TopicPartition) -> str | None:
+    def refusal_of(self, group: str, topic: str) -> str | None:
         """Returns why a commit would refuse these names, None where it takes them."""
-        return None if key.topic else rules.NO_TOPIC
+        return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Commits many groups at a time, each all or none, and waits for the disk; see `Target`.
@@ -221,9 +222,9 @@ class NewDirectory:
     def prepare(self, *, dry_run: bool) -> None:
         """Needs nothing."""
 
-    def refusal_of(self, group: str, key: TopicPartition) -> str | None:
+    def refusal_of(self, group: str, topic: str) -> str | None:
         """Returns why a commit would refuse these names, None where it takes them."""
-        return None if key.topic else rules.NO_TOPIC
+        return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Is not called: a dry run writes nothing."""

@@ -90,6 +90,8 @@ class Migration:
         self._source = source
         self._target = target
         self._overwrite = overwrite
+        #: Fields that the source can have, and the target does not keep.
+        self._lacks = sorted(source.has - target.keeps)
         self._examples = examples
         self._advance = advance
         #: The groups that are not finished, with how often each was decided.
@@ -141,10 +143,13 @@ class Migration:
         decision.refused += source.refused
         earlier = self._maybe.get(source.group, {})
         unreadable = {(each.topic, each.partition): each for each in target.refused}
+        refused_topics: dict[str, str | None] = {}
         for key, held in source.offsets.items():
-            refusal = self._refusal_of(target, key, held, unreadable)
-            if refusal is not None:
-                decision.refused.append(refusal)
+            topic = key[0]
+            if topic not in refused_topics:
+                refused_topics[topic] = self._target.refusal_of(target.group, topic)
+            if refused_topics[topic] is not None or (unreadable and (topic, str(key[1])) in unreadable):
+                decision.refused.append(_refusal(target, key, held, refused_topics[topic], unreadable))
                 continue
             current = target.offsets.get(key)
             now = None if current is None else current.offset
@@ -163,23 +168,9 @@ class Migration:
             self._refuse_changes(decision, f"the group cannot be compared: {target.is_closed}")
         return decision
 
-    def _refusal_of(
-        self, target: GroupOffsets, key: TopicPartition, held: Held, unreadable: dict[tuple[str, str], Refused]
-    ) -> Refused | None:
-        reason = self._target.refusal_of(target.group, key)
-        place = ""
-        found = unreadable.get((key.topic, str(key.partition)))
-        if reason is None and found is not None:
-            place, reason = found.place, f"what the target has there is no offset to compare with: {found.reason}"
-        if reason is None:
-            return None
-        return Refused(place, target.group, key.topic, str(key.partition), str(held.offset), reason)
-
     def _count_dropped(self, decision: _Decision, held: Held) -> None:
-        if held[1:4] == _DEFAULT[1:4]:
-            return
-        for name in ("leader_epoch", "metadata", "expire_timestamp"):
-            if name not in self._target.keeps and getattr(held, name) != getattr(_DEFAULT, name):
+        for name in self._lacks:
+            if getattr(held, name) != getattr(_DEFAULT, name):
                 decision.dropped[name] += 1
 
     @staticmethod
@@ -237,3 +228,17 @@ class Migration:
         del self._left[group]
         self._advance(1)
         yield from decision.differences
+
+
+def _refusal(
+    target: GroupOffsets,
+    key: TopicPartition,
+    held: Held,
+    reason: str | None,
+    unreadable: dict[tuple[str, str], Refused],
+) -> Refused:
+    place = ""
+    if reason is None:
+        found = unreadable[key.topic, str(key.partition)]
+        place, reason = found.place, f"what the target has there is no offset to compare with: {found.reason}"
+    return Refused(place, target.group, key.topic, str(key.partition), str(held.offset), reason)

@@ -119,9 +119,11 @@ class Source(Protocol):
     """A place that is read.
 
     Attributes:
+        has: those of the fields leader_epoch, metadata and expire_timestamp that it can have.
         incomplete: what is missing or damaged in it, which was let pass.
     """
 
+    has: frozenset[str]
     incomplete: tuple[str, ...]
 
     def groups(self) -> list[str]:
@@ -148,8 +150,8 @@ class Target(Protocol):
         """Checks that groups can be kept here, and makes what they stand in where something is written."""
         ...
 
-    def refusal_of(self, group: str, key: TopicPartition) -> str | None:
-        """Returns why this place cannot keep a position of this name, None where it can."""
+    def refusal_of(self, group: str, topic: str) -> str | None:
+        """Returns why this place cannot keep positions of these names, None where it can."""
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:

@@ -21,6 +21,7 @@ NAME_BYTES_MAX = GROUP_BYTES_MAX
 #: The text of a number as old consumers wrote it; both forms mean the same to Java and to Python.
 PARTITION_TEXT = "0|[1-9][0-9]{0,9}"
 OFFSET_TEXT = "[0-9]{1,19}"
+_PARTITION, _OFFSET = re.compile(PARTITION_TEXT).fullmatch, re.compile(OFFSET_TEXT).fullmatch
 
 NO_ROW = "it is no row of group, topic, partition and offset"
 NO_GROUP = "there is no group"
@@ -50,33 +51,34 @@ class Row(NamedTuple):
     offset: str | None
 
 
-def refusal_of(row: Row) -> str | None:
-    """Returns why a row is no position that can be committed, None where it is one."""
-    if row == (None, None, None, None):
-        return NO_ROW
-    if not row.group:
-        return NO_GROUP
-    if not row.topic:
+class Position(NamedTuple):
+    """A row that can be committed."""
+
+    group: str
+    key: TopicPartition
+    offset: int
+
+
+def read_row(row: Row) -> Position | str:
+    """Returns the position that a row is, or why it is none that can be committed."""
+    group, topic, partition, offset = row
+    if not group:
+        return NO_ROW if row == (None, None, None, None) else NO_GROUP
+    if not topic:
         return NO_TOPIC
-    if _is_too_long(row.group):
+    if _is_too_long(group):
         return GROUP_TOO_LONG
-    if _is_too_long(row.topic):
+    if _is_too_long(topic):
         return TOPIC_TOO_LONG
-    if _number(row.partition, PARTITION_TEXT, PARTITION_MAX) is None:
+    if partition is None or not _PARTITION(partition) or (number := int(partition)) > PARTITION_MAX:
         return NO_PARTITION
-    if _number(row.offset, OFFSET_TEXT, OFFSET_MAX) is None:
+    if offset is None or not _OFFSET(offset) or (committed := int(offset)) > OFFSET_MAX:
         return NO_OFFSET
-    return None
+    return Position(group, TopicPartition(topic, number), committed)
 
 
 def _is_too_long(name: str) -> bool:
     return 4 * len(name) > NAME_BYTES_MAX and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX
-
-
-def _number(text: str | None, form: str, most: int) -> int | None:
-    if text is None or not re.fullmatch(form, text) or int(text) > most:
-        return None
-    return int(text)
 
 
 class Sorted(NamedTuple):
@@ -100,16 +102,11 @@ def sort_rows(rows: Iterable[Row]) -> Sorted:
     seen: dict[tuple[str, TopicPartition], list[tuple[Row, int]]] = {}
     sorted_rows = Sorted({}, [])
     for row in rows:
-        reason = refusal_of(row)
-        if reason is not None:
-            sorted_rows.refused.append((row, reason))
-            continue
-        assert row.group is not None
-        assert row.topic is not None
-        assert row.partition is not None
-        assert row.offset is not None
-        key = TopicPartition(row.topic, int(row.partition))
-        seen.setdefault((row.group, key), []).append((row, int(row.offset)))
+        read = read_row(row)
+        if isinstance(read, str):
+            sorted_rows.refused.append((row, read))
+        else:
+            seen.setdefault((read.group, read.key), []).append((row, read.offset))
     for (group, key), found in seen.items():
         if any(offset != found[0][1] for _, offset in found):
             sorted_rows.refused.extend((row, CONTRADICTED) for row, _ in found)

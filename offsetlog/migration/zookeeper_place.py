@@ -19,11 +19,9 @@ from offsetlog.errors import (
 )
 from offsetlog.migration import rules
 from offsetlog.migration.places import Fate, GroupOffsets, GroupWrite, Held, Refused, Written
-from offsetlog.types import TopicPartition
 from offsetlog.zookeeper.connection import Answer, ZooKeeperConnection
 from offsetlog.zookeeper.consumer_offsets import (
     CONSUMERS,
-    OffsetNode,
     check_group,
     check_topic,
     data_of,
@@ -59,6 +57,7 @@ class ZooKeeperPlace:
         split: whether a group that does not fit one request is written in several, which is not all or none.
     """
 
+    has: frozenset[str] = frozenset()
     keeps: frozenset[str] = frozenset()
     incomplete: tuple[str, ...] = ()
 
@@ -101,11 +100,11 @@ class ZooKeeperPlace:
 
     # -------------------------------------------------------------------------------------------------------- writing
 
-    def refusal_of(self, group: str, key: TopicPartition) -> str | None:
+    def refusal_of(self, group: str, topic: str) -> str | None:
         """Returns why no node can have the name of the group or the topic, None where one can."""
         try:
             check_group(group)
-            check_topic(key.topic)
+            check_topic(topic)
         except (GroupError, TopicError) as refused:
             return str(refused)
         return None
@@ -153,12 +152,11 @@ def _group_of(nodes: GroupNodes) -> GroupOffsets:
     group = GroupOffsets(nodes.group, has_consumers=nodes.has_consumers, nodes=nodes)
     for node in nodes.offsets:
         row = rules.Row(node.group, node.topic, node.partition, text_of(node.data))
-        reason = rules.refusal_of(row)
-        if reason is None:
-            key = TopicPartition(node.topic, int(node.partition))
-            group.offsets[key] = Held(int(node.data or b""), version=node.stat.version)
+        read = rules.read_row(row)
+        if isinstance(read, str):
+            group.refused.append(Refused(node.node, node.group, node.topic, node.partition, row.offset, read))
         else:
-            group.refused.append(_refused(node, row, reason))
+            group.offsets[read.key] = Held(read.offset, version=node.stat.version)
     for failure in nodes.not_given:
         place = failure.node or ""
         _, _, _, _, topic, partition = (*place.split("/"), *[""] * 6)[:6]
@@ -166,10 +164,6 @@ def _group_of(nodes: GroupNodes) -> GroupOffsets:
     if nodes.not_given:
         group.is_closed = str(nodes.not_given[0])
     return group
-
-
-def _refused(node: OffsetNode, row: rules.Row, reason: str) -> Refused:
-    return Refused(node.node, node.group, node.topic, node.partition, row.offset, reason)
 
 
 def _operations_of(write: GroupWrite) -> list[Operation]:
