@@ -348,6 +348,17 @@ def test_the_sink_is_measured_and_what_it_published_is_compared(tmp_path):
     assert published["operations"] == 2000
 
 
+@pytest.mark.ci
+def test_a_migration_is_measured_beside_kazoo_and_what_it_moved_is_compared(tmp_path):
+    pytest.importorskip("kazoo", reason="the extra offsetlog[zookeeper] is not installed")
+    found = run_benchmarks(tmp_path, suite="zookeeper")
+    assert not found["failures"]
+    for name in ("migrate/to-zookeeper", "migrate/from-zookeeper"):
+        figures = figures_of(found, name)
+        assert [figure["name"] for figure in figures] == ["migrate", "kazoo alone"]
+        assert {figure["operations"] for figure in figures} == {400}
+
+
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_data_source_is_measured_beside_its_peers(tmp_path):
