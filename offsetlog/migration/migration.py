@@ -94,7 +94,7 @@ class Migration:
         self._lacks = sorted(source.has - target.keeps)
         self._examples = examples
         self._advance = advance
-        #: The groups that are not finished, with how often each was decided.
+        #: The groups that are not finished, with how often the write of each was in vain.
         self._left = dict.fromkeys(groups, 0)
         self._decided: dict[str, _Decision] = {}
         #: What writes of unknown outcome may have made: the offset and the action.
@@ -133,7 +133,6 @@ class Migration:
         for source, target in zip(self._source.read(groups), self._target.read(groups), strict=True):
             decision = self._decide(source, target)
             self._decided[target.group] = decision
-            self._left[target.group] += 1
             yield GroupWrite(decision.changes, target)
 
     # ------------------------------------------------------------------------------------------------------- deciding
@@ -193,7 +192,8 @@ class Migration:
     def _settle(self, written: Written) -> Iterator[Difference]:
         group = written.write.group
         fate = written.fate
-        if fate in (Fate.CHANGED, Fate.UNKNOWN) and self._left[group] < TRIES:
+        if fate in (Fate.CHANGED, Fate.UNKNOWN) and self._left[group] + 1 < TRIES:
+            self._left[group] += 1
             if fate is Fate.UNKNOWN:
                 self._may_be_written(group)
             else:
