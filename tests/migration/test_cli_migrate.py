@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -318,3 +319,22 @@ def test_a_directory_that_is_held_is_refused_as_a_target(tmp_path, capsys):
         # It can be read.
         code, out, _ = call(capsys, "--from", tmp_path / "other", "--to", tmp_path / "one", "--yes")
         assert (code, out.splitlines()[-1]) == (0, "1 position new")
+
+
+def test_out_of_a_brokers_directory(tmp_path, capsys):
+    broker = Path(__file__).parents[1] / "data" / "kafka-4.3.0" / "groups" / "log"
+    code, out, err = call(capsys, "--from", broker, "--to", tmp_path / "data", "--partitions", 3, "--yes")
+    assert (code, err.count("\n")) == (0, 1)
+    with offsetlog.open(broker, 8, read_only=True) as one, offsetlog.open(tmp_path / "data", read_only=True) as other:
+        expected = {
+            (group, key): (value.offset, value.metadata, value.leader_epoch)
+            for group in one.groups()
+            for key, value in one.fetch(group).items()
+        }
+        found = {
+            (group, key): (value.offset, value.metadata, value.leader_epoch)
+            for group in other.groups()
+            for key, value in other.fetch(group).items()
+        }
+    assert found == expected
+    assert out.splitlines()[1] == f"{len(expected)} positions new"
