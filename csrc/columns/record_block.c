@@ -153,9 +153,8 @@ void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool 
     set_valid(array, block->count);
 }
 
-void ol_record_block_put_null(ol_record_block *block, ol_column column) {
+void ol_record_block_set_null(ol_record_block *block, ol_column column) {
     ol_row_array *array = &block->arrays[column];
-    if (!array->wanted) return;
     size_t row = block->count;
     array->has_nulls = true;
     array->valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
@@ -264,9 +263,8 @@ static bool is_checked(const ol_record_block *block, ol_column column, ol_slice 
                           ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
 }
 
-int ol_record_block_put_string(ol_record_block *block, ol_column column, ol_slice value,
-                               ol_error *error) {
-    if (!block->arrays[column].wanted) return OL_OK;
+int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
+                                  ol_error *error) {
     /* Bytes equal to text that is already in the column are valid. */
     return put(block, column, value, is_checked(block, column, value) || is_utf8(value), error);
 }

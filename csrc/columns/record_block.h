@@ -102,10 +102,10 @@ void ol_record_block_clear(ol_record_block *block);
  * one that cannot be filled is dropped.  Calls for an unwanted column do nothing.  The caller
  * ensures room for one more row. */
 void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
-void ol_record_block_put_null(ol_record_block *block, ol_column column);
-/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
-int ol_record_block_put_string(ol_record_block *block, ol_column column, ol_slice value,
-                               ol_error *error) OL_NODISCARD;
+/* For wanted columns only; what follows them asks first. */
+void ol_record_block_set_null(ol_record_block *block, ol_column column);
+int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
+                                  ol_error *error) OL_NODISCARD;
 /* unchanged; data NULL: null */
 int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) OL_NODISCARD;
@@ -130,6 +130,17 @@ static inline void ol_record_block_put_int32(ol_record_block *block, ol_column c
     OL_ASSERT(array->kind == OL_COLUMN_INT32);
     ((int32_t *)(void *)array->data)[block->count] = value;
     array->valid[block->count >> 3] |= (uint8_t)(1u << (block->count & 7));
+}
+
+static inline void ol_record_block_put_null(ol_record_block *block, ol_column column) {
+    if (block->arrays[column].wanted) ol_record_block_set_null(block, column);
+}
+
+/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
+OL_NODISCARD static inline int ol_record_block_put_string(ol_record_block *block, ol_column column,
+                                                          ol_slice value, ol_error *error) {
+    if (!block->arrays[column].wanted) return OL_OK;
+    return ol_record_block_append_string(block, column, value, error);
 }
 
 void ol_record_block_drop(ol_record_block *block);

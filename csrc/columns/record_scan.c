@@ -22,8 +22,9 @@ static const char *timestamp_type(const ol_batch *batch) {
 /* Each puts a few columns if the columns before succeeded. */
 static int put_text(ol_record_block *block, int status, ol_column column, const char *text,
                     ol_error *error) {
-    return status == OL_OK ? ol_record_block_put_string(block, column, text_of(text), error)
-                           : status;
+    /* The length is counted only where it is used. */
+    if (status != OL_OK || !block->arrays[column].wanted) return status;
+    return ol_record_block_append_string(block, column, text_of(text), error);
 }
 
 static void put_batch_numbers(const ol_record_scan *scan, ol_record_block *block,

@@ -225,5 +225,6 @@ cdef class RowBlocks:
                 arrays.append(array_of(pyarrow, field.type, <ol_column>column_of(self.view, field.name), block))
         if not arrays:
             # Rows without columns are counted, and nothing else.
-            return pyarrow.RecordBatch.from_struct_array(pyarrow.array([{}] * block.rows.count, pyarrow.struct([])))
+            rows = pyarrow.Array.from_buffers(pyarrow.struct([]), block.rows.count, [None])
+            return pyarrow.RecordBatch.from_struct_array(rows)
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
