@@ -6,6 +6,8 @@
 #   make test-ci     the tests of the second tier, which .ci/run runs after those
 #   make test-long   every test of all tiers at full depth; an hour or more
 #   make packages    fetches the Java packages that tests run: a server of S3, Hadoop and Kafka for Spark, Delta, Iceberg
+#   make jvm         builds the JVM reader of the data source, build/jvm/offsetlog-spark.jar; needs Java 17 and Maven
+#   make test-jvm    the tests of the data source with it; half an hour
 #   make test-times  writes docs/test-times.md: what each file of tests costs
 #   make lint types  ruff; mypy
 #   make wheel-test  builds sdist and wheel, and tests over the installed wheel what packing can change
@@ -34,7 +36,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline test library-c test-c test-fuzz fuzz test-python test-ci test-long packages test-times test-sanitized test-tsan wheel-test lint types bench lock build clean
+.PHONY: run pipeline jvm test test-jvm library-c test-c test-fuzz fuzz test-python test-ci test-long packages test-times test-sanitized test-tsan wheel-test lint types bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -113,6 +115,21 @@ endif
 test-ci: build
 	@$(call TIER,$(ONE_MORE)) -m ci
 
+JAR := build/jvm/offsetlog-spark.jar
+
+jvm: $(JAR)
+
+$(JAR): offsetlog/spark/jvm/pom.xml $(shell find offsetlog/spark/jvm/src -name '*.java')
+	@command -v mvn >/dev/null || { echo "offsetlog: the JVM reader is built by Maven; on Debian: apt install maven openjdk-17-jdk-headless" >&2; exit 1; }
+	@mvn -B -q -Dstyle.color=never -f offsetlog/spark/jvm/pom.xml package
+
+# One Spark for all of it, in which the jar is: the tests of the Python source once more, and those of the reader itself.
+test-jvm: build $(JAR)
+	@OFFSETLOG_SPARK_JAR=$(CURDIR)/$(JAR) $(PY) -m pytest -q $(or $(TESTS),tests/spark/test_jvm_reader.py tests/spark/test_source_conformance.py \
+	    tests/spark/test_source_spark.py tests/spark/test_source_missing.py tests/spark/test_source_damage.py tests/spark/test_source_cleaned.py \
+	    tests/spark/test_source_splits.py tests/spark/test_source_options.py tests/spark/test_source_stream.py tests/spark/test_pruning.py \
+	    tests/spark/test_sink_writing.py)
+
 # Reports of a run before a change are made by: pytest -n 2 --dist loadfile --junitxml=before.xml
 test-times: build
 	@mkdir -p build/times
@@ -133,6 +150,7 @@ test-long: build packages
 	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz -j$(JOBS)
 	@$(MAKE) -s test-sanitized TESTS=tests/server/test_mutated_frames.py
 	@$(call TIER,$(ONE_MORE))
+	@$(MAKE) -s test-jvm
 
 packages: $(VENV)/.made
 	@$(PY) tests/maven_packages.py

@@ -11,6 +11,9 @@ pyspark = pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is n
 
 from pyspark.sql import SparkSession  # noqa: E402  (only where it is there)
 
+#: The JVM reader, where the tests are to run with it: `make test-jvm`.
+JAR = os.environ.get("OFFSETLOG_SPARK_JAR", "")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -34,6 +37,8 @@ def session(*, master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         **settings,
     }
+    if JAR:
+        given["spark.jars"] = JAR
     for name, value in given.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()

@@ -18,7 +18,7 @@ from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartitio
 from offsetlog._native.encoding import encode_batch
 
 from .moving_logs import key_of, marker, value_of
-from .reading import Row, read_splits, rows_of, splits_of
+from .reading import Row, in_this_process, read_splits, rows_of, splits_of
 
 # The second tier: logs that move while they are read.
 pytestmark = pytest.mark.ci
@@ -196,6 +196,7 @@ def before_each_segment(
     assert calls > after
 
 
+@in_this_process
 @pytest.mark.parametrize("after", [0, 1, 2])
 @pytest.mark.parametrize("planned", ["before", "now"])
 def test_a_past_state_of_a_log_that_is_cleaned_while_it_is_read(
@@ -215,6 +216,7 @@ def test_a_past_state_of_a_log_that_is_cleaned_while_it_is_read(
         assert caught.value.floor > 150
 
 
+@in_this_process
 @pytest.mark.parametrize("after", [0, 1, 2])
 @pytest.mark.parametrize("view", ["history", "offsets"])
 def test_what_is_there_when_a_log_is_cleaned_while_it_is_read(
@@ -233,6 +235,7 @@ def test_what_is_there_when_a_log_is_cleaned_while_it_is_read(
         assert told(rows) == state_below(450)
 
 
+@in_this_process
 @pytest.mark.parametrize("view", ["history", "offsets"])
 def test_files_that_are_replaced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
     """Under their names, as a cleaner does: no file is missing, and yet nothing that was read is known to be whole."""

@@ -44,7 +44,7 @@ from .missing_parts import (
     lose_half_of_the_end,
     segments_of,
 )
-from .reading import Row, rows_of
+from .reading import Row, in_this_process, rows_of
 
 # The second tier: every loss in every view.
 pytestmark = pytest.mark.ci
@@ -161,6 +161,7 @@ def test_of_an_open_store_only_what_is_gone_is_lost(tmp_path):
         assert [type(each) for each in losses_of(store.path)] == [errors.DataLossError]
 
 
+@in_this_process
 def test_a_missing_witness_is_looked_for_once(whole, tmp_path, caplog, monkeypatch):
     log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
     (directory_of(log) / "offsetlog.manifest").unlink()
@@ -174,6 +175,7 @@ def test_a_missing_witness_is_looked_for_once(whole, tmp_path, caplog, monkeypat
     assert len(looks) == 1 + completeness.LOOKS
 
 
+@in_this_process
 def test_a_missing_witness_is_a_warning(whole, tmp_path, caplog):
     log = Path(shutil.copytree(whole["closed"], tmp_path / "data"))
     (directory_of(log) / "offsetlog.manifest").unlink()

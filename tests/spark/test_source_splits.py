@@ -29,7 +29,7 @@ from offsetlog.spark.scan.pushdown import narrowed
 from offsetlog.spark.scan.states import BucketReader
 
 from .moving_logs import key_of, value_of
-from .reading import Row, read_splits, rows_of, splits_of, table_of
+from .reading import Row, in_this_process, read_splits, rows_of, splits_of, table_of
 
 # The second tier: C reads the same splits in csrc/columns.
 pytestmark = pytest.mark.ci
@@ -530,6 +530,7 @@ def test_a_single_segment_that_was_closed_since(tmp_path: Path) -> None:
         assert [row["log_offset"] for row in found] == list(range(10))
 
 
+@in_this_process
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_state_of_a_log_that_is_cleaned_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int

@@ -1,0 +1,120 @@
+package offsetlog.spark;
+
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarArray;
+import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** A column of a block, in Arrow's layout, at an address. What a type does not have is an error of the caller. */
+abstract class BlockVector extends ColumnVector {
+    /** Of the bitmap of values that are there; 0 where all are. */
+    protected long valid;
+
+    BlockVector(DataType type) {
+        super(type);
+    }
+
+    /** Takes this column's part of the next block, {@code rows} long. */
+    final void read(BlockParts parts, int rows) {
+        valid = parts.next((rows + 7L) / 8, true);
+        readValues(parts, rows);
+    }
+
+    protected abstract void readValues(BlockParts parts, int rows);
+
+    @Override
+    public final boolean isNullAt(int row) {
+        return valid != 0 && (Platform.getByte(null, valid + (row >> 3)) >> (row & 7) & 1) == 0;
+    }
+
+    @Override
+    public final boolean hasNull() {
+        return valid != 0;
+    }
+
+    @Override
+    public final int numNulls() {
+        // Spark only asks whether there are any.
+        return valid == 0 ? 0 : 1;
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void closeIfFreeable() {
+        // The memory is the next block's.
+    }
+
+    @Override
+    public boolean getBoolean(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public byte getByte(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public short getShort(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public int getInt(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public long getLong(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public float getFloat(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public double getDouble(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public ColumnarArray getArray(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public ColumnarMap getMap(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public Decimal getDecimal(int row, int precision, int scale) {
+        throw otherType();
+    }
+
+    @Override
+    public UTF8String getUTF8String(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public byte[] getBinary(int row) {
+        throw otherType();
+    }
+
+    @Override
+    public ColumnVector getChild(int ordinal) {
+        throw otherType();
+    }
+
+    private UnsupportedOperationException otherType() {
+        return new UnsupportedOperationException("a column of " + type.simpleString() + " holds no such value");
+    }
+}

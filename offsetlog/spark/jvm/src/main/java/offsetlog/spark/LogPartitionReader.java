@@ -1,0 +1,152 @@
+package offsetlog.spark;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * The blocks of one task, each in the memory of the one before it. One thread.
+ *
+ * <p>The words of a block are in {@code offsetlog/spark/scan/block_worker.py}.
+ */
+final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
+    private static final int BLOCK = 1;
+    private static final int END = 2;
+    private static final int FAILURE = 3;
+    private static final int HEAD_BYTES = 20;
+    private static final int SLOT_BYTES = 8 << 20;
+
+    private final WorkerCommand command;
+    private final BooleanSupplier isUnwanted;
+    private final Worker worker;
+    private final BlockVector[] columns;
+    private final ColumnarBatch batch;
+    private final ByteBuffer head = ByteBuffer.allocateDirect(HEAD_BYTES).order(ByteOrder.nativeOrder());
+    private int slot = -1;
+    private boolean isFinished;
+    private boolean isClosed;
+
+    LogPartitionReader(WorkerCommand command, StructType schema, Map<String, String> options, byte[] task) {
+        this.command = command;
+        TaskContext context = TaskContext.get();
+        this.isUnwanted = () -> context != null && context.isInterrupted();
+        columns = new BlockVector[schema.length()];
+        for (int i = 0; i < columns.length; i++) {
+            columns[i] = BlockVectors.of(schema.fields()[i].dataType());
+        }
+        batch = new ColumnarBatch(columns.clone());
+        try {
+            worker = WorkerPool.take(command, isUnwanted);
+        } catch (IOException failure) {
+            throw new LogReadException(failure.getMessage(), failure);
+        }
+        try {
+            worker.write(request(schema, options, task), isUnwanted);
+        } catch (IOException failure) {
+            worker.close();
+            throw new LogReadException(failure.getMessage(), failure);
+        }
+    }
+
+    private static ByteBuffer request(StructType schema, Map<String, String> options, byte[] task) {
+        List<byte[]> words = new ArrayList<>();
+        words.add(schema.json().getBytes(StandardCharsets.UTF_8));
+        words.add(task);
+        options.forEach((name, value) -> {
+            words.add(name.getBytes(StandardCharsets.UTF_8));
+            words.add(value.getBytes(StandardCharsets.UTF_8));
+        });
+        int size = 8;
+        for (byte[] word : words) {
+            size += 4 + word.length;
+        }
+        ByteBuffer message = ByteBuffer.allocate(size).order(ByteOrder.nativeOrder());
+        message.putInt(size - 4).putInt(words.size());
+        for (byte[] word : words) {
+            message.putInt(word.length).put(word);
+        }
+        return message.flip();
+    }
+
+    @Override
+    public boolean next() throws IOException {
+        if (isFinished) {
+            return false;
+        }
+        releaseSlot();
+        worker.read(head.clear(), isUnwanted);
+        int kind = head.getInt(0);
+        int size = head.getInt(12);
+        if (kind == END) {
+            isFinished = true;
+            return false;
+        }
+        if (kind == FAILURE) {
+            ByteBuffer text = ByteBuffer.allocate(size);
+            worker.read(text, isUnwanted);
+            isFinished = true;
+            throw LogReadException.ofPython(new String(text.array(), StandardCharsets.UTF_8));
+        }
+        slot = head.getInt(16);
+        show(kind == BLOCK ? body(size) : null, head.getInt(4), head.getInt(8));
+        return true;
+    }
+
+    /** Returns a block's bytes, from its slot or from the connection. */
+    private ByteBuffer body(int size) throws IOException {
+        if (slot < 0) {
+            ByteBuffer memory = worker.memory.room(size);
+            worker.read(memory, isUnwanted);
+            return memory.flip();
+        }
+        return worker.slots.slice(slot * SLOT_BYTES, size).order(ByteOrder.nativeOrder());
+    }
+
+    private void releaseSlot() throws IOException {
+        if (slot >= 0) {
+            worker.write(ByteBuffer.allocate(1), isUnwanted);
+            slot = -1;
+        }
+    }
+
+    private void show(ByteBuffer body, int rows, int buffers) {
+        if (body == null || rows < 0 || buffers < 0 || body.limit() < 8L * buffers) {
+            throw new LogReadException(BlockParts.OTHER_VERSION, null);
+        }
+        long[] sizes = new long[buffers];
+        body.asLongBuffer().get(sizes);
+        BlockParts parts = new BlockParts(Memory.addressOf(body), body.limit(), sizes);
+        for (BlockVector column : columns) {
+            column.read(parts, rows);
+        }
+        batch.setNumRows(rows);
+    }
+
+    @Override
+    public ColumnarBatch get() {
+        return batch;
+    }
+
+    @Override
+    public void close() {
+        if (isClosed) {
+            return;
+        }
+        isClosed = true;
+        if (isFinished) {
+            WorkerPool.give(command, worker);
+        } else {
+            worker.close();
+        }
+    }
+}

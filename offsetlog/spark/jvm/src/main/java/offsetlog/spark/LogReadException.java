@@ -1,0 +1,55 @@
+package offsetlog.spark;
+
+import java.lang.reflect.Array;
+import java.lang.reflect.Constructor;
+import org.apache.spark.api.python.PythonException;
+import scala.collection.immutable.Map;
+
+/** What a task met, where no Python code raised it: a process that ended, or one of another version. */
+final class LogReadException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+    private static final String MESSAGE = "An exception was thrown from the Python worker";
+
+    LogReadException(String message, Throwable cause) {
+        super(message, cause);
+    }
+
+    /** Returns the failure that Spark reports for the traceback of a Python process, as it does for the Python source. */
+    static RuntimeException ofPython(String traceback) {
+        try {
+            for (Constructor<?> each : PythonException.class.getConstructors()) {
+                Class<?>[] types = each.getParameterTypes();
+                if (types[1] == Map.class) {
+                    // Later versions than 4.0: PySpark takes one only where it has a condition and these parameters.
+                    return make(each, "PYTHON_EXCEPTION", parameters(traceback));
+                } else if (types.length == 2) {
+                    return make(each, MESSAGE + ":\n" + traceback, null);
+                }
+            }
+        } catch (ReflectiveOperationException changed) {
+            return new LogReadException(traceback, changed);
+        }
+        return new LogReadException(traceback, null);
+    }
+
+    private static Object parameters(String traceback) {
+        return new Map.Map2<>("msg", MESSAGE, "traceback", traceback);
+    }
+
+    /** Calls a constructor; the parameters after the first two may be empty. */
+    private static RuntimeException make(Constructor<?> constructor, String first, Object second)
+            throws ReflectiveOperationException {
+        Class<?>[] types = constructor.getParameterTypes();
+        Object[] given = new Object[types.length];
+        given[0] = first;
+        given[1] = second;
+        for (int i = 2; i < types.length; i++) {
+            if (types[i].isArray()) {
+                given[i] = Array.newInstance(types[i].getComponentType(), 0);
+            } else if (types[i] == String.class) {
+                given[i] = "";
+            }
+        }
+        return (RuntimeException) constructor.newInstance(given);
+    }
+}

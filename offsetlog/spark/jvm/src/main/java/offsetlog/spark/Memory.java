@@ -1,0 +1,46 @@
+package offsetlog.spark;
+
+import java.lang.reflect.Field;
+import java.nio.Buffer;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import sun.misc.Unsafe;
+
+/** Memory outside of the heap that a channel reads into and columns look at by address. Grows, and never shrinks. */
+final class Memory {
+    private static final Unsafe UNSAFE = unsafe();
+    private static final long ADDRESS = addressField();
+
+    private ByteBuffer buffer = ByteBuffer.allocateDirect(0);
+
+    /** Returns room for {@code size} bytes, in the order of the machine; what was there before is gone. */
+    ByteBuffer room(int size) {
+        if (buffer.capacity() < size) {
+            buffer = ByteBuffer.allocateDirect(size);
+        }
+        return buffer.clear().limit(size).order(ByteOrder.nativeOrder());
+    }
+
+    /** Returns where a buffer that is not of the heap begins. */
+    static long addressOf(Buffer buffer) {
+        return UNSAFE.getLong(buffer, ADDRESS);
+    }
+
+    private static long addressField() {
+        try {
+            return UNSAFE.objectFieldOffset(Buffer.class.getDeclaredField("address"));
+        } catch (NoSuchFieldException absent) {
+            throw new IllegalStateException("this Java has no address of a direct buffer", absent);
+        }
+    }
+
+    private static Unsafe unsafe() {
+        try {
+            Field field = Unsafe.class.getDeclaredField("theUnsafe");
+            field.setAccessible(true);
+            return (Unsafe) field.get(null);
+        } catch (ReflectiveOperationException absent) {
+            throw new IllegalStateException("this Java has no sun.misc.Unsafe, which Spark itself needs", absent);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+package offsetlog.spark;
+
+import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.ClosedChannelException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.concurrent.Callable;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+
+/**
+ * A Python process that reads tasks, one after the other, and sends what it reads as blocks.
+ *
+ * <p>One thread at a time. The process ends when its connection does, and so with this JVM.
+ */
+final class Worker implements AutoCloseable {
+    private static final long START_NANOS = TimeUnit.SECONDS.toNanos(120);
+    /** How long a wait goes on before somebody looks whether the task is still wanted. */
+    private static final long LOOK_MILLIS = 100;
+    private static final int PLACE_LENGTH_MAX = 60;
+
+    /** What blocks are read into that have no room in a slot; it is kept for the next task. */
+    final Memory memory = new Memory();
+    /** The slots, which the process writes to and both have mapped. */
+    final MappedByteBuffer slots;
+
+    private final Process process;
+    private final WorkerErrors errors;
+    private final SocketChannel channel;
+    private final Selector selector;
+
+    private Worker(Process process, WorkerErrors errors, SocketChannel channel, BooleanSupplier isUnwanted)
+            throws IOException {
+        this.process = process;
+        this.errors = errors;
+        this.channel = channel;
+        channel.configureBlocking(false);
+        selector = Selector.open();
+        channel.register(selector, SelectionKey.OP_READ);
+        ByteBuffer hello = ByteBuffer.allocate(8).order(ByteOrder.nativeOrder());
+        read(hello, isUnwanted);
+        // The memory has no name, so that none is left whatever ends first.
+        Path file = Path.of("/proc", Integer.toString(hello.getInt(0)), "fd", Integer.toString(hello.getInt(4)));
+        try (FileChannel memory = FileChannel.open(file, StandardOpenOption.READ)) {
+            slots = memory.map(FileChannel.MapMode.READ_ONLY, 0, memory.size());
+        }
+    }
+
+    /**
+     * Starts a process and waits until it has connected.
+     *
+     * @param isUnwanted is asked while that takes time; may throw, too
+     * @throws IOException it cannot be started, or ended before it connected
+     */
+    static Worker start(WorkerCommand command, BooleanSupplier isUnwanted) throws IOException {
+        Path directory = socketDirectory();
+        Path socket = directory.resolve("socket");
+        Process process = null;
+        try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            server.bind(UnixDomainSocketAddress.of(socket));
+            process = command.processFor(socket.toString()).start();
+            WorkerErrors errors = WorkerErrors.follow(process);
+            SocketChannel channel = accept(server, process, errors, isUnwanted);
+            return new Worker(process, errors, channel, isUnwanted);
+        } catch (IOException | RuntimeException failure) {
+            if (process != null) {
+                process.destroyForcibly();
+            }
+            throw failure;
+        } finally {
+            Files.deleteIfExists(socket);
+            Files.deleteIfExists(directory);
+        }
+    }
+
+    /** Returns a new directory that nobody else can look into. */
+    private static Path socketDirectory() throws IOException {
+        Path place = Path.of(System.getProperty("java.io.tmpdir")).toAbsolutePath();
+        // The name of a socket is limited, and containers have long ones.
+        boolean isShort = place.toString().length() <= PLACE_LENGTH_MAX;
+        return Files.createTempDirectory(isShort ? place : Path.of("/tmp"), "offsetlog");
+    }
+
+    private static SocketChannel accept(
+            ServerSocketChannel server, Process process, WorkerErrors errors, BooleanSupplier isUnwanted)
+            throws IOException {
+        long until = System.nanoTime() + START_NANOS;
+        server.configureBlocking(false);
+        try (Selector selector = Selector.open()) {
+            server.register(selector, SelectionKey.OP_ACCEPT);
+            while (true) {
+                selector.select(LOOK_MILLIS);
+                SocketChannel channel = server.accept();
+                if (channel != null) {
+                    return channel;
+                }
+                if (!process.isAlive()) {
+                    String how = errors.end(process);
+                    String hint = process.exitValue() == 1
+                            ? "; PYSPARK_PYTHON has to name an interpreter that has offsetlog on every executor"
+                            : "";
+                    throw new IOException("the Python process of a task " + how + hint);
+                }
+                if (isUnwanted.getAsBoolean() || System.nanoTime() - until > 0) {
+                    throw new IOException("the Python process of a task did not connect");
+                }
+            }
+        }
+    }
+
+    /**
+     * Reads until a buffer is full.
+     *
+     * @throws IOException the process ended, or is unwanted
+     */
+    void read(ByteBuffer target, BooleanSupplier isUnwanted) throws IOException {
+        while (target.hasRemaining()) {
+            int count = moved(() -> channel.read(target));
+            if (count == 0) {
+                selector.select(LOOK_MILLIS);
+                selector.selectedKeys().clear();
+                if (isUnwanted.getAsBoolean()) {
+                    throw new IOException("this task is not wanted any more");
+                }
+            }
+        }
+    }
+
+    /**
+     * Writes what the process waits for, which it takes at once.
+     *
+     * @throws IOException as {@link #read}
+     */
+    void write(ByteBuffer bytes, BooleanSupplier isUnwanted) throws IOException {
+        while (bytes.hasRemaining()) {
+            if (moved(() -> channel.write(bytes)) == 0) {
+                if (isUnwanted.getAsBoolean()) {
+                    throw new IOException("this task is not wanted any more");
+                }
+                Thread.onSpinWait();
+            }
+        }
+    }
+
+    /** Moves bytes over the connection; where it is broken, the process has ended, and the failure says how. */
+    private int moved(Callable<Integer> move) throws IOException {
+        int count = -1;
+        try {
+            count = move.call();
+        } catch (ClosedChannelException interrupted) {
+            throw interrupted;
+        } catch (Exception broken) {
+            // As at its end.
+        }
+        if (count < 0) {
+            throw new IOException("the Python process of this task " + errors.end(process));
+        }
+        return count;
+    }
+
+    boolean isAlive() {
+        return process.isAlive();
+    }
+
+    /** Ends the process at once. */
+    @Override
+    public void close() {
+        process.destroyForcibly();
+        try (channel; selector) {
+            // Nothing is left to say.
+        } catch (IOException ignored) {
+            // It is closed.
+        }
+    }
+}

@@ -1,0 +1,164 @@
+"""The process that reads tasks for the JVM reader: `python -m offsetlog.spark.scan.block_worker SOCKET`.
+
+The reader in `offsetlog/spark/jvm` starts it on an executor, and sends it one task after the other.  It has no rule of
+its own: what it reads and refuses is what the Python source reads and refuses, by the same functions.
+
+The protocol; numbers have 32 bits, in the order of the machine:
+
+* This process begins with its process id and its descriptor of the memory that both map (`blocks`).
+* A request: its size, how many strings it has, and each of them after its size: the columns as Spark's JSON, a
+  pickled `plan.Task`, and the options, names and values in turn.
+* An answer, for each block and at the end: what it is (BLOCK, END, FAILURE), how many rows, how many buffers, how many
+  bytes, and in which slot these are, or -1 where they follow.  A failure is followed by a traceback.
+* The JVM sends one byte for each slot that is free again.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import pickle
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from offsetlog.spark.scan.batch import BatchReader
+from offsetlog.spark.scan.blocks import (
+    SLOT_BYTES,
+    SLOTS,
+    block_bytes,
+    buffers_of,
+    padded,
+    pieces_of,
+    sizes_of,
+    write_block,
+)
+from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.views import asked_schema
+
+BLOCK, END, FAILURE = 1, 2, 3
+#: A task is a few names and numbers for each segment of a log.
+REQUEST_BYTES_MAX = 2**30
+
+_HEAD = struct.Struct("=iiiii")
+
+
+class GoneError(ConnectionError):
+    """The JVM closed the connection: nobody wants the task any more."""
+
+
+class BlockWorker:
+    """Answers requests, one at a time.  One thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Takes a connection to the JVM reader, and makes the memory that both map."""
+        self._connection = connection
+        self._file = os.memfd_create("offsetlog-blocks")
+        os.ftruncate(self._file, SLOTS * SLOT_BYTES)
+        self._memory = memoryview(mmap.mmap(self._file, SLOTS * SLOT_BYTES))
+        self._sent = 0
+        self._busy = 0
+        connection.sendall(struct.pack("=ii", os.getpid(), self._file))
+
+    def serve(self) -> None:
+        """Returns when the other side has closed the connection; GoneError where it did so within a task."""
+        while (request := self._request()) is not None:
+            try:
+                for batch in _batches(request):
+                    for piece in pieces_of(batch):
+                        self._send(piece.num_rows, buffers_of(piece))
+                answer = _HEAD.pack(END, 0, 0, 0, -1)
+            except GoneError:
+                raise
+            except Exception:
+                text = traceback.format_exc().encode(errors="replace")
+                answer = _HEAD.pack(FAILURE, 0, 0, len(text), -1) + text
+            self._write(answer)
+            while self._busy:
+                self._wait_for_slot()
+
+    def _send(self, rows: int, buffers: list[Any]) -> None:
+        size = block_bytes(buffers)
+        if size > SLOT_BYTES:
+            self._write(_HEAD.pack(BLOCK, rows, len(buffers), size, -1) + sizes_of(buffers))
+            for each in buffers:
+                self._write(each)
+                self._write(bytes(padded(len(each)) - len(each)))
+            return
+        if self._busy == SLOTS:
+            self._wait_for_slot()
+        slot = self._sent % SLOTS
+        write_block(self._memory[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES], buffers)
+        self._write(_HEAD.pack(BLOCK, rows, len(buffers), size, slot))
+        self._sent += 1
+        self._busy += 1
+
+    def _wait_for_slot(self) -> None:
+        if not self._read(1):
+            raise GoneError
+        self._busy -= 1
+
+    def _write(self, data: Any) -> None:
+        try:
+            self._connection.sendall(data)
+        except ConnectionError as closed:
+            raise GoneError from closed
+
+    def _request(self) -> bytes | None:
+        head = self._read(4)
+        if not head:
+            return None
+        size = struct.unpack("=i", head)[0]
+        if not 4 <= size <= REQUEST_BYTES_MAX:
+            raise ValueError(f"a request of {size} bytes: the jar is of another version")
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        """Returns so many bytes, none where the connection is closed."""
+        received = bytearray()
+        while len(received) < size:
+            part = self._connection.recv(min(size - len(received), 2**20))
+            if not part:
+                return b""
+            received += part
+        return bytes(received)
+
+
+def _batches(request: bytes) -> Iterator[Any]:
+    schema, task, options = _parsed(request)
+    read = parse(options)
+    return BatchReader(read, asked_schema(read, schema)).read(task)
+
+
+def _parsed(request: bytes) -> tuple[StructType, Any, dict[str, str]]:
+    """Returns the columns, the task and the options of a request."""
+    words, position = [], 4
+    for _ in range(struct.unpack_from("=i", request)[0]):
+        size = struct.unpack_from("=i", request, position)[0]
+        words.append(request[position + 4 : position + 4 + size])
+        position += 4 + size
+    schema, task, *options = words
+    texts = [word.decode() for word in options]
+    columns = StructType.fromJson(json.loads(schema))
+    return columns, pickle.loads(task), dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def main(path: str) -> None:
+    """Connects to a socket and serves it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        try:
+            BlockWorker(connection).serve()
+        except ConnectionError:
+            # The rest of the task is of no use to anybody, nor is the cleaning up.
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,106 @@
+"""Record batches as the JVM reader takes them: the buffers of their columns, in Arrow's layout, one after the other.
+
+Both ends are on one machine: numbers are in its order, and a block lies in memory that both have mapped, in one of
+SLOTS slots.  One that is too large for a slot follows on the connection (`block_worker`).
+
+A block begins with the sizes of its buffers, 64 bits each; each buffer begins at a multiple of 8 bytes.  A column has
+first a bitmap of the values that are there, empty where all are.  Then, by its type: numbers or a bitmap; ends (32
+bits, one more than rows) and bytes; ends and the column of the elements; the columns of a struct.  Ends need not begin
+at 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+#: While the JVM looks at one block, the next one is written.
+SLOTS = 2
+#: What a block is at most, unless eight rows are more.
+SLOT_BYTES = 8 * 2**20
+
+
+def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
+    """Yields a batch in pieces whose blocks take about `limit` bytes at most, or are of 8 rows; none without a row."""
+    rows = batch.num_rows
+    if rows == 0:
+        return
+    # A quarter is left for the sizes of buffers and the space between them.
+    if rows <= 8 or batch.nbytes <= limit - limit // 4:
+        yield batch
+        return
+    # Bitmaps are cut between bytes.
+    half = -(-rows // 16) * 8
+    yield from pieces_of(batch.slice(0, half), limit)
+    yield from pieces_of(batch.slice(half), limit)
+
+
+def buffers_of(batch: Any) -> list[Any]:
+    """Returns the buffers of all columns of a batch, without a copy where its rows begin at a byte of the bitmaps."""
+    found: list[Any] = []
+    for column in batch.columns:
+        _add(column, found)
+    return [memoryview(each).cast("B") for each in found]
+
+
+def sizes_of(buffers: list[Any]) -> bytes:
+    """Returns what a block begins with."""
+    return struct.pack(f"={len(buffers)}q", *(len(each) for each in buffers))
+
+
+def block_bytes(buffers: list[Any]) -> int:
+    """Returns how many bytes the block of these buffers takes."""
+    return 8 * len(buffers) + sum(padded(len(each)) for each in buffers)
+
+
+def padded(size: int) -> int:
+    """Returns a number of bytes with those up to where the next buffer begins."""
+    return -(-size // 8) * 8
+
+
+def write_block(target: memoryview, buffers: list[Any]) -> None:
+    """Writes a block to memory that has room for it."""
+    position = 8 * len(buffers)
+    target[:position] = sizes_of(buffers)
+    for each in buffers:
+        target[position : position + len(each)] = each
+        position += padded(len(each))
+
+
+def _add(column: Any, buffers: list[Any]) -> None:
+    """Adds the buffers of a column, and of those within it."""
+    if column.offset % 8:
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    rows, first = len(column), column.offset
+    parts = column.buffers()
+    buffers.append(b"" if parts[0] is None or column.null_count == 0 else parts[0].slice(first // 8, -(-rows // 8)))
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            _add(column.field(index), buffers)
+    elif pa.types.is_list(kind):
+        buffers.append(_ends(parts[1], first, rows))
+        low, high = _bounds(buffers[-1], rows)
+        _add(column.values.slice(low, high - low), buffers)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        buffers.append(_ends(parts[1], first, rows))
+        low, high = _bounds(buffers[-1], rows)
+        buffers.append(parts[2].slice(low, high - low) if high > low else b"")
+    elif pa.types.is_boolean(kind):
+        buffers.append(parts[1].slice(first // 8, -(-rows // 8)))
+    else:
+        width = kind.bit_width // 8
+        buffers.append(parts[1].slice(first * width, rows * width))
+
+
+def _ends(ends: Any, first: int, rows: int) -> Any:
+    # Arrow has none where it has no row.
+    return ends.slice(4 * first, 4 * (rows + 1)) if ends is not None and ends.size else bytes(4 * (rows + 1))
+
+
+def _bounds(ends: Any, rows: int) -> tuple[int, int]:
+    low, high = struct.unpack_from("=i", ends)[0], struct.unpack_from("=i", ends, 4 * rows)[0]
+    return low, high

@@ -1,0 +1,211 @@
+"""The reader in the JVM: chosen by Spark, few processes, none that stays; what it reads is in the tests of the source.
+
+`make test-jvm` builds it and runs these, and the tests of the source with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conformance.scenarios import REPOSITORY
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.spark import register
+
+from .conftest import JAR
+from .reading import table_of
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not JAR, reason="it needs the JVM reader: make test-jvm")]
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("jvm") / "log"
+    with offsetlog.open(path, 2, durability="process") as store:
+        for number in range(ROWS // 10):
+            positions = {TopicPartition("orders", each): 10 * number + each for each in range(10)}
+            store.commit(f"group-{number % 7}", positions)
+    return path
+
+
+@pytest.fixture
+def commits(spark: SparkSession, log: Path) -> Iterator[DataFrame]:
+    """All commits; processes that have no task end at once, so that those which are left have one."""
+    register(spark)
+    idle = "offsetlog.worker.idle.seconds"
+    system = spark._jvm.java.lang.System
+    system.setProperty(idle, "0")
+    yield spark.read.format("offsetlog").option("splitBytes", 10_000).load(str(log))
+    eventually(lambda: not workers(spark), "a process of the reader is left")
+    system.clearProperty(idle)
+
+
+@pytest.fixture(scope="module")
+def large(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Commits of many blocks in one task."""
+    path = tmp_path_factory.mktemp("jvm") / "large"
+    rows = {"group": ["g"] * 100_000, "topic": ["t"] * 100_000, "partition": [0] * 100_000, "offset": range(100_000)}
+    with offsetlog.open(path, 1, durability="process") as store:
+        for _ in range(6):
+            store.commit_arrow(pa.table({**rows, "partition": pa.array(rows["partition"], pa.int32())}))
+    return spark.read.format("offsetlog").option("splitBytes", "1g").load(str(path)).coalesce(1)
+
+
+def is_connected(worker: int) -> bool:
+    """Whether a worker has made the memory of its blocks, which is what it does when it has connected."""
+    try:
+        return "offsetlog-blocks" in Path(f"/proc/{worker}/maps").read_text()
+    except OSError:
+        return False
+
+
+def workers(spark: SparkSession) -> list[int]:
+    """The reader's processes of this Spark."""
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1]) if entry.name.isdigit() else 0
+            if parent == jvm and b"block_worker" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def eventually(is_so: Callable[[], Any], told: str) -> None:
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError(told)
+
+
+def times(rows: DataFrame, count: int) -> DataFrame:
+    """A query that looks at every row so many times, and gives none."""
+    return rows.selectExpr("*", f"explode(sequence(1, {count})) as time").where("offset + time < 0").drop("time")
+
+
+class Running(threading.Thread):
+    """A query on a thread, and what it raised."""
+
+    def __init__(self, query: Callable[[], Any]) -> None:
+        super().__init__()
+        self.query, self.failure = query, None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.query()
+        except Exception as failure:
+            self.failure = failure
+
+
+def plan_of(frame: DataFrame) -> str:
+    text: str = frame._jdf.queryExecution().executedPlan().toString()
+    return text
+
+
+def test_spark_reads_columns_that_a_query_uses(commits: DataFrame) -> None:
+    total = commits.groupBy().agg(fn.sum("offset"))
+    plan = plan_of(total)
+    (scan,) = [line for line in plan.splitlines() if "BatchScan" in line]
+    assert re.search(r"BatchScan offsetlog\[offset#\d+L\]", scan), plan
+    assert total.first()[0] == ROWS * (ROWS - 1) // 2
+    assert commits.count() == ROWS
+    assert "ColumnarToRow" in plan_of(commits)
+    some = commits.where("group = 'group-3' and partition > 7").select("offset")
+    assert some.distinct().count() == 2 * len(range(3, ROWS // 10, 7))
+
+
+def test_some_fields_of_a_nested_column(spark: SparkSession) -> None:
+    log = REPOSITORY / "tests" / "data" / "kafka-4.3.0" / "groups"
+    path = next(each.parent for each in log.rglob("__consumer_offsets-*") if each.is_dir())
+    groups = spark.read.format("offsetlog").option("view", "groups").load(str(path))
+    found = sorted(row[0] for row in groups.selectExpr("explode(members.client_id)").collect())
+    members = [member for row in table_of(path, view="groups").to_pylist() for member in row["members"]]
+    assert found == sorted(member["client_id"] for member in members)
+    assert found
+
+
+def test_many_tasks_share_as_many_processes_as_there_are_cores(spark: SparkSession, commits: DataFrame) -> None:
+    spark._jvm.java.lang.System.setProperty("offsetlog.worker.idle.seconds", "60")
+    assert commits.rdd.getNumPartitions() > 20
+    seen: set[int] = set()
+    for _ in range(3):
+        query = Running(lambda: commits.agg(fn.sum("offset"), fn.max("metadata")).collect())
+        while query.is_alive():
+            seen.update(workers(spark))
+            query.join(0.05)
+        assert query.failure is None
+    peaks = [line for each in workers(spark) for line in Path(f"/proc/{each}/status").read_text().splitlines()]
+    spark._jvm.java.lang.System.setProperty("offsetlog.worker.idle.seconds", "0")
+    assert 1 <= len(seen) <= 2
+    assert max(int(line.split()[1]) for line in peaks if line.startswith("VmHWM")) < 512 * 1024
+
+
+def test_a_query_that_wants_no_more_ends_its_process(commits: DataFrame) -> None:
+    for _ in range(3):
+        assert len(commits.limit(3).collect()) == 3
+    # The fixture waits until none is left.
+
+
+def test_a_cancelled_query_ends_its_processes(spark: SparkSession, commits: DataFrame) -> None:
+    def query() -> None:
+        spark.sparkContext.setJobGroup("endless", "of a test", interruptOnCancel=True)
+        times(times(commits, 100_000), 100_000).collect()
+
+    running = Running(query)
+    eventually(lambda: workers(spark), "no process was started")
+    spark.sparkContext.cancelJobGroup("endless")
+    running.join(60)
+    assert not running.is_alive()
+    assert running.failure is not None
+
+
+def test_a_process_that_dies_fails_its_task(spark: SparkSession, commits: DataFrame, large: DataFrame) -> None:
+    # Some seconds for a block, of which there are more than slots: it cannot have sent everything.
+    running = Running(lambda: times(large, 2000).collect())
+    eventually(lambda: any(is_connected(each) for each in workers(spark)), "no process has connected")
+    for each in workers(spark):
+        os.kill(each, signal.SIGKILL)
+    running.join(120)
+    assert not running.is_alive()
+    assert re.search(r"the Python process of (a|this) task was ended by signal 9", str(running.failure))
+    assert commits.count() == ROWS
+
+
+def test_spark_finds_it_without_being_told(log: Path) -> None:
+    program = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
+        f".config('spark.jars', {JAR!r}).config('spark.driver.memory', '512m').getOrCreate())\n"
+        f"frame = spark.read.format('offsetlog').option('view', 'offsets').load({str(log)!r})\n"
+        "print('ColumnarToRow' in frame._jdf.queryExecution().executedPlan().toString(), frame.count())"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "offsetlog" / "spark" / "discovery"), str(REPOSITORY)]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1].split() == ["True", "70"]
