@@ -6,17 +6,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from benchmarks.race import Job, Runner, race
 from benchmarks.results import Goal
 from benchmarks.spark.log import Shape, write_log
-from benchmarks.spark.session import WORKER_MIB_MAX, spark_session, to_noop, worker_peak_mib
+from benchmarks.spark.session import JAR, WORKER_MIB_MAX, spark_session, to_noop, worker_peak_mib
 from benchmarks.workload import Run, workload
 from offsetlog._native.scan import SegmentScan
 from offsetlog.spark.scan.views import columns_of, spark_schema
+from offsetlog.spark.source import OffsetlogDataSource
 
 ROWS = 65_536
+JVM = "offsetlog, JVM reader"
 
 #: What the offset itself is, without how it was written.
 POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "log_offset")
@@ -53,6 +57,14 @@ class Prebuilt(DataSource):
         return PrebuiltReader(self.options)
 
 
+class PythonSource(OffsetlogDataSource):
+    """The Python source under a name of its own: with the JVM reader on the class path, "offsetlog" is that."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "offsetlog_python"
+
+
 def _schema(columns: Sequence[str]) -> Any:
     every = columns_of("commits")
     return pa.schema([every.field(name) for name in columns])
@@ -71,10 +83,11 @@ def _measure(run: Run, columns: Sequence[str]) -> None:
     size = write_log(path, shape, run.seed)
     run.condition(f"{shape}, {size / 1e6:,.0f} MB; local[2], driver -Xmx1g; {len(columns)} columns; in the page cache")
     _write_batch(next(path.glob("*/00000000000000000000.log")), columns, scratch / "batch.arrow")
-    with spark_session(scratch) as spark:
+    with spark_session(scratch, jar=JAR.exists()) as spark:
         spark.dataSource.register(Prebuilt)
+        spark.dataSource.register(PythonSource)
         asked = ",".join(columns)
-        ours = spark.read.format("offsetlog").option("columns", asked).load(str(path))
+        ours = spark.read.format("offsetlog_python").option("columns", asked).load(str(path))
         ours.write.parquet(str(scratch / "parquet"))
         prebuilt = {"rows": shape.records, "tasks": ours.rdd.getNumPartitions(), "columns": asked}
         lines = {
@@ -82,6 +95,8 @@ def _measure(run: Run, columns: Sequence[str]) -> None:
             "one prebuilt batch": spark.read.format("prebuilt").options(**prebuilt).load(str(scratch / "batch.arrow")),
             "Parquet": spark.read.parquet(str(scratch / "parquet")),
         }
+        if JAR.exists():
+            lines[JVM] = spark.read.format("offsetlog").load(str(path)).select(*columns)
         for name, frame in lines.items():
             if frame.count() != shape.records:
                 raise AssertionError(f"{name} has another number of rows")
@@ -94,6 +109,8 @@ def _measure(run: Run, columns: Sequence[str]) -> None:
         peak = worker_peak_mib()
     run.report.goal_ratio("offsetlog", "one prebuilt batch", 0.8)
     run.report.goal_ratio("offsetlog", "Parquet", 1)
+    if JAR.exists():
+        run.report.goal_ratio(JVM, "Parquet", 0.8)
     run.report.goals.append(Goal(f"largest Python worker: <= {WORKER_MIB_MAX} MiB", WORKER_MIB_MAX, peak, at_most=True))
 
 
@@ -110,3 +127,35 @@ def commits_17(run: Run) -> None:
 def commits_8(run: Run) -> None:
     """view=commits, the eight columns of a position, to noop."""
     _measure(run, POSITION)
+
+
+@workload("commits/sum", "the JVM reader >= 0.8 x Parquet, where it was built (make jvm)")
+def commits_sum(run: Run) -> None:
+    """view=commits, sum(offset) of a view with all its columns; the Python source with columns=offset."""
+    shape = Shape(run.size(8_000_000, 20_000), run.size(100_000, 10_000), run.log_partitions)
+    path, scratch = run.new_directory(), run.new_directory()
+    size = write_log(path, shape, run.seed)
+    run.condition(f"{shape}, {size / 1e6:,.0f} MB; local[2], driver -Xmx1g; in the page cache")
+    with spark_session(scratch, jar=JAR.exists()) as spark:
+        spark.dataSource.register(PythonSource)
+        python = spark.read.format("offsetlog_python")
+        python.load(str(path)).write.parquet(str(scratch / "parquet"))
+        frames = {
+            "offsetlog": python.option("columns", "offset").load(str(path)),
+            "Parquet": spark.read.parquet(str(scratch / "parquet")),
+        }
+        if JAR.exists():
+            frames[JVM] = spark.read.format("offsetlog").load(str(path))
+        expected = shape.records * (shape.records - 1) // 2
+
+        def add(rows: DataFrame) -> None:
+            if rows.agg(fn.sum("offset")).first()[0] != expected:
+                raise AssertionError("the sum is not that of what was written")
+
+        runners = [
+            Runner(name, lambda number, frame=frame: Job(lambda: add(frame), shape.records), "rows/s")
+            for name, frame in frames.items()
+        ]
+        run.report.figures += race(run.benchmark, runners, run.rounds)
+    if JAR.exists():
+        run.report.goal_ratio(JVM, "Parquet", 0.8)

@@ -15,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetlog.spark.source import register
 
 WORKER_MIB_MAX = 512
+#: The JVM reader, as `make jvm` builds it.
+JAR = Path(__file__).parents[2] / "build" / "jvm" / "offsetlog-spark.jar"
 
 
 @contextmanager
-def spark_session(scratch: Path) -> Iterator[SparkSession]:
-    """local[2] with -Xmx1g; the data source is registered."""
+def spark_session(scratch: Path, *, jar: bool = False) -> Iterator[SparkSession]:
+    """local[2] with -Xmx1g; the data source is registered, with the JVM reader in front of it where `jar` says so."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
@@ -32,6 +34,7 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
         "spark.ui.showConsoleProgress": "false",
+        **({"spark.jars": str(JAR)} if jar else {}),
     }.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
@@ -88,7 +91,11 @@ def peak_mib_of(processes: Iterable[int]) -> float:
             )
         except OSError:
             continue
-        if b"pyspark" in command and b"java" not in command.split(b"\0")[0] and "VmHWM" in status:
+        if (
+            (b"pyspark" in command or b"block_worker" in command)
+            and b"java" not in command.split(b"\0")[0]
+            and "VmHWM" in status
+        ):
             peak = max(peak, int(status["VmHWM"].split()[0]))
     if peak == 0:
         raise AssertionError("no Python worker is left whose memory could be measured")
