@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from offsetlog.spark.scan import block_worker, blocks
 from offsetlog.spark.scan.batch import BatchReader
 from offsetlog.spark.scan.block_worker import BLOCK, END, FAILURE, BlockWorker
 from offsetlog.spark.scan.options import VIEWS, parse
+from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import columns_of
 
 from .reading import Row
@@ -166,10 +168,10 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return received
 
 
-def request(path: Path, schema: Any, task: object, **options: str) -> bytes:
+def request(schema: Any, task: object, **filters: str) -> bytes:
     columns = from_arrow_schema(schema).json()
-    words = [columns.encode(), pickle.dumps(task), b"path", str(path).encode()]
-    words += [word.encode() for pair in options.items() for word in pair]
+    words = [columns.encode(), pickle.dumps(task)]
+    words += [word.encode() for pair in filters.items() for word in pair]
     message = struct.pack("=i", len(words)) + b"".join(struct.pack("=i", len(word)) + word for word in words)
     return struct.pack("=i", len(message)) + message
 
@@ -202,7 +204,7 @@ def test_a_process_reads_one_task_after_the_other(
         schema = columns_of(view)
         reader = BatchReader(read, schema)
         (task,) = reader.partitions()
-        connection.sendall(request(log, schema, task, view=view))
+        connection.sendall(request(schema, task))
         found = [row for rows in answers(connection, descriptor, schema) for row in rows]
         assert found == [row for batch in reader.read(task) for row in batch.to_pylist()]
 
@@ -211,13 +213,42 @@ def test_a_failure_is_a_traceback_and_the_next_task_is_read(log: Path, connectio
     _, descriptor = struct.unpack("=ii", exactly(connection, 8))
     schema = pa.schema([columns_of("commits").field("offset")])
     (task,) = BatchReader(parse({"path": str(log)}), schema).partitions()
-    connection.sendall(request(log, schema, task, veiw="commits"))
+    connection.sendall(request(columns_of("offsets"), replace(task, read=parse({"path": str(log), "view": "groups"}))))
     (text,) = answers(connection, descriptor, schema)
     assert isinstance(text, str)
     assert text.startswith("Traceback (most recent call last)")
-    assert "offsetlog.errors.ConfigError: the option 'veiw' is not known" in text.splitlines()[-1]
-    connection.sendall(request(log, schema, task))
+    assert "offsetlog.errors.ConfigError: the schema's columns" in text.splitlines()[-1]
+    connection.sendall(request(schema, Task(())))
+    (text,) = answers(connection, descriptor, schema)
+    assert text.splitlines()[-1] == "ValueError: a task without its options: the jar is of another version"
+    connection.sendall(request(schema, task))
     assert sum(len(rows) for rows in answers(connection, descriptor, schema)) == 3000
+
+
+def test_a_task_reads_as_its_options_and_filters_say(tmp_path: Path, connection: socket.socket) -> None:
+    """The options that planned it: the session's settings are among them, and no option of the read says them."""
+    with offsetlog.open(tmp_path / "log", 3, durability="process") as store:
+        for number in range(300):
+            store.commit(f"group-{number % 7}", {TopicPartition("orders", number % 2): number})
+    _, descriptor = struct.unpack("=ii", exactly(connection, 8))
+    schema = columns_of("commits")
+    reader = BatchReader(parse({"path": str(tmp_path / "log")}), schema)
+    (task,) = reader.partitions()
+    rows = [row for batch in reader.read(task) for row in batch.to_pylist()]
+    of_group = [row for row in rows if row["group"] == "group-3"]
+    number = of_group[0]["log_partition"]
+
+    def found(task: Task, **filters: str) -> list[Row]:
+        connection.sendall(request(schema, task, **filters))
+        return [row for rows in answers(connection, descriptor, schema) for row in rows]
+
+    assert found(task) == rows
+    assert found(task, group="group-3") == of_group
+    assert found(task, partition="1") == [row for row in rows if row["partition"] == 1]
+    assert found(task, group="group-3", topic="other") == []
+    assert found(task, log_partition=str(number)) == [row for row in rows if row["log_partition"] == number]
+    assert found(task, log_partition=f"{number},7") == found(task, log_partition=str(number))
+    assert found(replace(task, read=replace(task.read, group="group-3"))) == of_group
 
 
 def test_nothing_is_read_ahead_of_the_slots_and_a_closed_connection_ends_it(
@@ -227,7 +258,7 @@ def test_nothing_is_read_ahead_of_the_slots_and_a_closed_connection_ends_it(
     exactly(connection, 8)
     schema = pa.schema([columns_of("commits").field("offset")])
     (task,) = BatchReader(parse({"path": str(log)}), schema).partitions()
-    connection.sendall(request(log, schema, task))
+    connection.sendall(request(schema, task))
     slots = [struct.unpack("=iiiii", exactly(connection, 20))[4] for _ in range(blocks.SLOTS)]
     assert slots == list(range(blocks.SLOTS))
     # Both are busy: a third block would be written over one that is still looked at.

@@ -40,7 +40,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks; raises as `open_on_driver`, `plan` and `completeness.ask`."""
-        return [*_tasks_for(lambda read: open_on_driver(read, self._files), self._read)]
+        tasks = _tasks_for(lambda read: open_on_driver(read, self._files), self._read)
+        return [replace(task, read=self._read) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the batches of a task.

@@ -7,7 +7,8 @@ The protocol; numbers have 32 bits, in the order of the machine:
 
 * This process begins with its process id and its descriptor of the memory that both map (`blocks`).
 * A request: its size, how many strings it has, and each of them after its size: the columns as Spark's JSON, a
-  pickled `plan.Task`, and the options, names and values in turn.
+  pickled `plan.Task`, and what the query's filters leave of single columns, names and values in turn: a text, or
+  numbers with commas between them.
 * An answer, for each block and at the end: what it is (BLOCK, END, FAILURE), how many rows, how many buffers, how many
   bytes, and in which slot these are, or -1 where they follow.  A failure is followed by a traceback.
 * The JVM sends one byte for each slot that is free again.
@@ -24,6 +25,7 @@ import struct
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -39,12 +41,16 @@ from offsetlog.spark.scan.blocks import (
     sizes_of,
     write_block,
 )
-from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.narrowing import with_values
+from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import asked_schema
 
 BLOCK, END, FAILURE = 1, 2, 3
 #: A task is a few names and numbers for each segment of a log.
 REQUEST_BYTES_MAX = 2**30
+
+#: Columns of numbers among those that are filtered by.
+_NUMBERS = frozenset({"partition", "log_partition"})
 
 _HEAD = struct.Struct("=iiiii")
 
@@ -131,22 +137,29 @@ class BlockWorker:
 
 
 def _batches(request: bytes) -> Iterator[Any]:
-    schema, task, options = _parsed(request)
-    read = parse(options)
-    return BatchReader(read, asked_schema(read, schema)).read(task)
+    columns, task, filters = _parsed(request)
+    read = task.read
+    if read is None:
+        raise ValueError("a task without its options: the jar is of another version")
+    for name, text in filters:
+        is_number = name in _NUMBERS
+        read = with_values(read, name, tuple(int(each) for each in text.split(",")) if is_number else (text,))
+    chosen = read.filtered_partitions
+    splits = tuple(each for each in task.splits if chosen is None or each.number in chosen)
+    return BatchReader(read, asked_schema(read, columns)).read(replace(task, splits=splits))
 
 
-def _parsed(request: bytes) -> tuple[StructType, Any, dict[str, str]]:
-    """Returns the columns, the task and the options of a request."""
+def _parsed(request: bytes) -> tuple[StructType, Task, list[tuple[str, str]]]:
+    """Returns the columns, the task and the filters of a request."""
     words, position = [], 4
     for _ in range(struct.unpack_from("=i", request)[0]):
         size = struct.unpack_from("=i", request, position)[0]
         words.append(request[position + 4 : position + 4 + size])
         position += 4 + size
-    schema, task, *options = words
-    texts = [word.decode() for word in options]
+    schema, task, *filters = words
+    texts = [word.decode() for word in filters]
     columns = StructType.fromJson(json.loads(schema))
-    return columns, pickle.loads(task), dict(zip(texts[::2], texts[1::2], strict=True))
+    return columns, pickle.loads(task), list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def main(path: str) -> None:

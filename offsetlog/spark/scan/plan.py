@@ -7,7 +7,7 @@ changed since: see `batch`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -105,10 +105,12 @@ class Task(InputPartition):
     Attributes:
         splits: the pieces.
         problems: what the driver found, as (log partition, text): a row each, with mode=permissive.
+        read: what is asked for, where the reader does not travel beside its tasks: the JVM reader has only these.
     """
 
     splits: tuple[Split, ...]
     problems: tuple[tuple[int, str], ...] = ()
+    read: ReadOptions | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.function.BooleanSupplier;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -36,7 +35,7 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
     private boolean isFinished;
     private boolean isClosed;
 
-    LogPartitionReader(WorkerCommand command, StructType schema, Map<String, String> options, byte[] task) {
+    LogPartitionReader(WorkerCommand command, StructType schema, List<LogFilter> filters, byte[] task) {
         this.command = command;
         TaskContext context = TaskContext.get();
         this.isUnwanted = () -> context != null && context.isInterrupted();
@@ -51,21 +50,21 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
             throw new LogReadException(failure.getMessage(), failure);
         }
         try {
-            worker.write(request(schema, options, task), isUnwanted);
+            worker.write(request(schema, filters, task), isUnwanted);
         } catch (IOException failure) {
             worker.close();
             throw new LogReadException(failure.getMessage(), failure);
         }
     }
 
-    private static ByteBuffer request(StructType schema, Map<String, String> options, byte[] task) {
+    private static ByteBuffer request(StructType schema, List<LogFilter> filters, byte[] task) {
         List<byte[]> words = new ArrayList<>();
         words.add(schema.json().getBytes(StandardCharsets.UTF_8));
         words.add(task);
-        options.forEach((name, value) -> {
-            words.add(name.getBytes(StandardCharsets.UTF_8));
-            words.add(value.getBytes(StandardCharsets.UTF_8));
-        });
+        for (LogFilter each : filters) {
+            words.add(each.column().getBytes(StandardCharsets.UTF_8));
+            words.add(each.text().getBytes(StandardCharsets.UTF_8));
+        }
         int size = 8;
         for (byte[] word : words) {
             size += 4 + word.length;

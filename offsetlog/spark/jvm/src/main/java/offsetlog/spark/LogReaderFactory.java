@@ -1,6 +1,6 @@
 package offsetlog.spark;
 
-import java.util.Map;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -14,12 +14,12 @@ final class LogReaderFactory implements PartitionReaderFactory {
 
     private final WorkerCommand command;
     private final StructType schema;
-    private final Map<String, String> options;
+    private final List<LogFilter> filters;
 
-    LogReaderFactory(WorkerCommand command, StructType schema, Map<String, String> options) {
+    LogReaderFactory(WorkerCommand command, StructType schema, List<LogFilter> filters) {
         this.command = command;
         this.schema = schema;
-        this.options = options;
+        this.filters = filters;
     }
 
     @Override
@@ -29,7 +29,7 @@ final class LogReaderFactory implements PartitionReaderFactory {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-        return new LogPartitionReader(command, schema, options, ((LogScan.LogPartition) partition).pickled());
+        return new LogPartitionReader(command, schema, filters, ((LogScan.LogPartition) partition).pickled());
     }
 
     @Override

@@ -1,9 +1,6 @@
 package offsetlog.spark;
 
-import java.util.Map;
-import offsetlog.DefaultSource;
-import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.expressions.Transform;
+import java.util.List;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -18,11 +15,28 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class LogScan implements Scan, Batch {
     private final StructType schema;
     private final CaseInsensitiveStringMap options;
-    private final PythonDataSourceV2 source = DefaultSource.pythonSource();
+    private final PythonDataSourceV2 source;
+    private final Scan planner;
+    private final List<LogFilter> filters;
 
-    LogScan(StructType schema, CaseInsensitiveStringMap options) {
+    /**
+     * Takes what was asked for.
+     *
+     * @param source the Python source
+     * @param planner its scan, of all columns, which plans the tasks
+     * @param filters what the tasks can use of the query's
+     */
+    LogScan(
+            StructType schema,
+            CaseInsensitiveStringMap options,
+            PythonDataSourceV2 source,
+            Scan planner,
+            List<LogFilter> filters) {
         this.schema = schema;
         this.options = options;
+        this.source = source;
+        this.planner = planner;
+        this.filters = filters;
     }
 
     @Override
@@ -42,12 +56,12 @@ final class LogScan implements Scan, Batch {
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-        return pythonScan().toMicroBatchStream(checkpointLocation);
+        return planner.toMicroBatchStream(checkpointLocation);
     }
 
     @Override
     public InputPartition[] planInputPartitions() {
-        InputPartition[] planned = pythonScan().toBatch().planInputPartitions();
+        InputPartition[] planned = planner.toBatch().planInputPartitions();
         InputPartition[] tasks = new InputPartition[planned.length];
         for (int i = 0; i < planned.length; i++) {
             tasks[i] = new LogPartition(((PythonInputPartition) planned[i]).pickedPartition());
@@ -57,13 +71,7 @@ final class LogScan implements Scan, Batch {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return new LogReaderFactory(
-                WorkerCommand.of(source.source().dataSourceCls()), schema, Map.copyOf(options.asCaseSensitiveMap()));
-    }
-
-    private Scan pythonScan() {
-        SupportsRead table = (SupportsRead) source.getTable(schema, new Transform[0], options.asCaseSensitiveMap());
-        return table.newScanBuilder(options).build();
+        return new LogReaderFactory(WorkerCommand.of(source.source().dataSourceCls()), schema, filters);
     }
 
     /** What one task reads: a pickled {@code offsetlog.spark.scan.plan.Task}. */

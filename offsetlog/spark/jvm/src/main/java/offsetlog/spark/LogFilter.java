@@ -1,0 +1,43 @@
+package offsetlog.spark;
+
+import java.io.Serializable;
+import java.util.Arrays;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.sources.EqualTo;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.sources.In;
+
+/**
+ * What a filter of a query leaves of one column: less is read, and Spark looks at every row again.
+ *
+ * @param column its name
+ * @param text the value, or numbers with commas between them
+ */
+record LogFilter(String column, String text) implements Serializable {
+    private static final long serialVersionUID = 1;
+
+    /** Returns what the Python process can use of a filter, null where that is nothing. */
+    static LogFilter of(Filter filter) {
+        if (filter instanceof EqualTo equal) {
+            return of(equal.attribute(), equal.value());
+        } else if (filter instanceof In some) {
+            return of(some.attribute(), some.values());
+        }
+        return null;
+    }
+
+    private static LogFilter of(String column, Object... values) {
+        boolean isText = values.length == 1 && values[0] instanceof String;
+        boolean isNumbers = values.length > 0 && Arrays.stream(values).allMatch(Integer.class::isInstance);
+        return switch (column) {
+            case "group", "topic" -> isText ? new LogFilter(column, (String) values[0]) : null;
+            case "partition" -> isNumbers && values.length == 1 ? new LogFilter(column, values[0].toString()) : null;
+            case "log_partition" -> isNumbers ? new LogFilter(column, numbers(values)) : null;
+            default -> null;
+        };
+    }
+
+    private static String numbers(Object[] values) {
+        return Arrays.stream(values).map(Object::toString).collect(Collectors.joining(","));
+    }
+}
