@@ -7,7 +7,9 @@
 #include "base/bytes.h"
 #include "base/java_string.h"
 
-enum { STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
+#define ASCII_MASK 0x8080808080808080u
+
+enum { SHORT_BYTES = 64, STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
 
 /* The name and type of each column. */
 static const struct {
@@ -192,7 +194,7 @@ static bool is_ascii(ol_slice value) {
         seen |= word;
     }
     for (; at < value.size; at++) seen |= (uint64_t)value.data[at] << 56 | value.data[at];
-    return (seen & 0x8080808080808080u) == 0;
+    return (seen & ASCII_MASK) == 0;
 }
 
 static bool is_utf8(ol_slice value) {
@@ -253,6 +255,31 @@ static int put(ol_record_block *block, ol_column column, ol_slice value, bool as
     return OL_OK;
 }
 
+/* Copies bytes to where there is room for them, and returns whether all are ASCII. */
+static inline bool copy_ascii(uint8_t *to, ol_slice value) {
+    const uint8_t *from = value.data;
+    uint64_t seen = 0;
+    if (OL_LIKELY(value.size >= 8)) {
+        uint64_t word;
+        size_t last = value.size - 8;
+        for (size_t at = 0; at < last; at += 8) {
+            memcpy(&word, from + at, 8);
+            memcpy(to + at, &word, 8);
+            seen |= word;
+        }
+        /* The last eight may be of the word before, too. */
+        memcpy(&word, from + last, 8);
+        memcpy(to + last, &word, 8);
+        seen |= word;
+    } else {
+        for (size_t at = 0; at < value.size; at++) {
+            to[at] = from[at];
+            seen |= from[at];
+        }
+    }
+    return (seen & ASCII_MASK) == 0;
+}
+
 /* Most rows repeat the name of the row before: bytes that were valid once are not checked again. */
 static bool is_checked(const ol_record_block *block, ol_column column, ol_slice value) {
     size_t row = block->count;
@@ -265,6 +292,14 @@ static bool is_checked(const ol_record_block *block, ol_column column, ol_slice 
 
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) {
+    ol_row_array *array = &block->arrays[column];
+    size_t used = (size_t)array->ends[block->count];
+    if (OL_LIKELY(value.size <= SHORT_BYTES && used + value.size <= array->data_capacity &&
+                  copy_ascii(array->data + used, value))) {
+        array->ends[block->count + 1] = (int32_t)(used + value.size);
+        set_valid(array, block->count);
+        return OL_OK;
+    }
     /* Bytes equal to text that is already in the column are valid. */
     return put(block, column, value, is_checked(block, column, value) || is_utf8(value), error);
 }

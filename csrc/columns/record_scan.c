@@ -268,14 +268,25 @@ static int64_t first_offset(ol_records walk) {
     return is_empty ? walk.batch.base_offset : record.offset;
 }
 
-static int open_batch(ol_record_scan *scan, const ol_batch *batch, ol_error *error) {
+/* Where all rows of the batch have room in the block, the walk that makes them checks as well. */
+static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *block,
+                                ol_error *error) {
+    int32_t count = scan->records.batch.record_count;
+    scan->first_row = block->count;
+    scan->present_before = scan->present;
+    scan->is_checked = count < 0 || (size_t)count > block->capacity - block->count;
+    return scan->is_checked ? ol_records_check(&scan->records, error) : OL_OK;
+}
+
+static int open_batch(ol_record_scan *scan, const ol_record_block *block, const ol_batch *batch,
+                      ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
     if (status == OL_OK) status = ol_batch_check_follows(batch, scan->next_offset, error);
     if (status != OL_OK) return status;
     status = find_outcome(scan, batch);
     if (status == OL_OK) status = ol_records_open(&scan->records, batch, scan->decompressor, error);
     if (status != OL_OK) return status;
-    status = ol_records_check(&scan->records, error);
+    status = check_unless_it_fits(scan, block, error);
     scan->is_open = status == OL_OK;
     if (!scan->is_open) {
         ol_records_close(&scan->records);
@@ -306,6 +317,37 @@ static int report_any(ol_record_scan *scan, ol_record_block *block, const ol_rec
     return status;
 }
 
+void ol_record_scan_close(ol_record_scan *scan) {
+    if (scan->is_open) ol_records_close(&scan->records);
+    scan->is_open = false;
+}
+
+static void take_back(ol_record_scan *scan, ol_record_block *block) {
+    while (block->count > scan->first_row) {
+        block->count--;
+        ol_record_block_drop(block);
+    }
+    scan->present = scan->present_before;
+    scan->next_offset = scan->next_before;
+    scan->file_scan->position = scan->position;
+    ol_record_scan_close(scan);
+}
+
+/* Before rows of a batch are returned of which records are left.  Damage takes them back, and comes
+ * before `status`. */
+static int check_rest(ol_record_scan *scan, ol_record_block *block, int status, bool *refused,
+                      ol_error *error) {
+    ol_error damage;
+    if (scan->is_checked) return status;
+    scan->is_checked = true;
+    int found = ol_records_check(&scan->records, &damage);
+    if (found == OL_OK) return status;
+    *refused = false;
+    *error = damage;
+    take_back(scan, block);
+    return found;
+}
+
 /* Puts records of the open batch until the block is full (OL_OK) or the batch ends (OL_END). */
 static int report_records(ol_record_scan *scan, ol_record_block *block, bool *refused,
                           ol_error *error) {
@@ -315,7 +357,10 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
         int64_t previous_offset = scan->records.previous_offset;
         int32_t remaining = scan->records.remaining;
         int status = ol_records_next(&scan->records, &record, error);
-        if (status != OL_OK) return status;
+        if (OL_UNLIKELY(status != OL_OK)) {
+            if (status != OL_END) take_back(scan, block);
+            return status;
+        }
         if (record.offset < scan->first || record.offset >= scan->until) continue;
         status = report_any(scan, block, &record, refused, error);
         if (status == OL_LIMIT && block->count > 0) {
@@ -324,12 +369,12 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
             scan->records.cursor = cursor;
             scan->records.previous_offset = previous_offset;
             scan->records.remaining = remaining;
-            return OL_OK;
+            break;
         }
         if (record.offset >= scan->count_from) scan->present++;
-        if (status != OL_OK) return status;
+        if (status != OL_OK) return check_rest(scan, block, status, refused, error);
     }
-    return OL_OK;
+    return check_rest(scan, block, OL_OK, refused, error);
 }
 
 static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *error) {
@@ -344,19 +389,15 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
     } else if (scan->view == OL_VIEW_BATCHES) {
         if (batch.last_offset >= scan->first) status = report_batch(scan, block, &batch, error);
     } else if (batch.last_offset >= scan->first) {
-        status = open_batch(scan, &batch, error);
+        status = open_batch(scan, block, &batch, error);
     }
     if (status == OL_OK) {
+        scan->next_before = scan->next_offset;
         scan->next_offset = ol_batch_next_offset(&batch);
     } else {
         scan->file_scan->position = position;
     }
     return status;
-}
-
-void ol_record_scan_close(ol_record_scan *scan) {
-    if (scan->is_open) ol_records_close(&scan->records);
-    scan->is_open = false;
 }
 
 int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, bool *refused,

@@ -1,8 +1,8 @@
 /* columns/record_scan: the records of a .log file as rows, within bounds of log offsets.
  *
  * It starts at a position and needs no other part of the log: no table, no state, only batches in
- * order.  Half a batch never becomes rows: its structure is checked before its first record,
- * although its rows may fill several blocks.
+ * order.  Half a batch never becomes rows: its structure is known to be right before a block with
+ * its first row is returned, although its rows may fill several blocks.
  *
  * Ownership: the scan, the decompressor and the memory behind the slices stay the caller's for as
  * long as it uses this.  Locks: none, one thread.
@@ -51,6 +51,12 @@ typedef struct ol_record_scan {
     const char *outcome;
     int64_t marker_offset;              /* -1: none */
     bool is_open;
+    /* Whether its records are known to be whole.  If not, its rows are all in the block that is
+     * filled, and are taken back where the walk meets damage: */
+    bool is_checked;
+    size_t first_row;                   /* of the block, and what counted before that row */
+    int64_t present_before;
+    int64_t next_before;
 } ol_record_scan;
 
 /* Fills `block` until it is full (OL_OK), or the scan's limit or `until` is reached (OL_END:
