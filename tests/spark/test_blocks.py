@@ -117,6 +117,7 @@ def test_pieces_are_as_large_as_was_asked() -> None:
     assert max(sizes) <= 100_000
     assert len(sizes) <= 32
     assert list(blocks.pieces_of(batch.slice(0, 0))) == []
+    assert [piece.num_rows for piece in blocks.pieces_of(batch.slice(3, 11), 1000)] == [1] * 11
 
 
 def test_rows_without_columns_are_counted() -> None:

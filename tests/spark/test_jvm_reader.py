@@ -24,6 +24,7 @@ from pyspark.sql import functions as fn
 
 import offsetlog
 from offsetlog import TopicPartition
+from offsetlog._native.encoding import encode_batch
 from offsetlog.spark import register
 
 from .conftest import JAR
@@ -132,6 +133,44 @@ def test_spark_reads_columns_that_a_query_uses(commits: DataFrame) -> None:
     assert "ColumnarToRow" in plan_of(commits)
     some = commits.where("group = 'group-3' and partition > 7").select("offset")
     assert some.distinct().count() == 2 * len(range(3, ROWS // 10, 7))
+
+
+def scanned(frame: DataFrame) -> int:
+    """Runs a query, and returns how many rows the reader gave."""
+    execution = frame._jdf.queryExecution()
+    frame._jdf.collectToPython()
+    count: int = execution.executedPlan().collectLeaves().head().metrics().apply("numOutputRows").value()
+    return count
+
+
+def test_filters_of_a_query_make_less_to_be_read(commits: DataFrame) -> None:
+    every = ROWS // 10 // 7
+    assert abs(scanned(commits.where("group = 'group-3'")) - every * 10) <= 10
+    assert abs(scanned(commits.where("group = 'group-3' and partition = 8 and offset > 5")) - every) <= 1
+    assert scanned(commits.where("topic = 'other'")) == 0
+    numbers = [row[0] for row in commits.select("log_partition").distinct().collect()]
+    assert sorted(numbers) == [0, 1]
+    first = commits.where("log_partition = 0").count()
+    assert scanned(commits.where("log_partition in (0, 7)")) == first
+    assert scanned(commits.where("log_partition = 0 and log_partition = 1")) == 0
+    # What Spark does not hand over is still true of the rows.
+    some = commits.where("group in ('group-3', 'group-4') or partition = 9").select("group", "partition").collect()
+    rows = commits.select("group", "partition").collect()
+    assert len(some) == sum(row["group"] in ("group-3", "group-4") or row["partition"] == 9 for row in rows)
+
+
+def test_rows_that_are_larger_than_a_slot(spark: SparkSession, tmp_path: Path) -> None:
+    """They come through the connection, a row each, and the memory for them is not kept."""
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    unknown = b"\0\x63"
+    values = [bytes([number]) * (9 * 2**20) for number in range(5)]
+    batches = [encode_batch(number, 1000, [(unknown, value)]) for number, value in enumerate(values)]
+    (directory / "00000000000000000000.log").write_bytes(b"".join(batches))
+    register(spark)
+    records = spark.read.format("offsetlog").option("view", "records").load(str(tmp_path))
+    found = [bytes(row["value"]) for row in records.select("log_offset", "value").orderBy("log_offset").collect()]
+    assert found == values
 
 
 def test_some_fields_of_a_nested_column(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from maven_packages import packages_or_skip
 
 import offsetlog
 
+from .conftest import JAR
 from .missing_parts import build
 from .s3_server import BUCKET, S3Server, s3_server
 from .spark_run import DEADLINE_SECONDS, run
@@ -40,7 +41,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(server: S3Server) -> dict[str, str]:
-    return {f"spark.hadoop.{name}": value for name, value in server.settings.items()}
+    jar = {"spark.jars": JAR} if JAR else {}
+    return {**{f"spark.hadoop.{name}": value for name, value in server.settings.items()}, **jar}
 
 
 def offsetlog_spark(*arguments: str, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -19,21 +19,21 @@ import pyarrow as pa
 
 #: While the JVM looks at one block, the next one is written.
 SLOTS = 2
-#: What a block is at most, unless eight rows are more.
+#: What a block is at most, unless one row is more.
 SLOT_BYTES = 8 * 2**20
 
 
 def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
-    """Yields a batch in pieces whose blocks take about `limit` bytes at most, or are of 8 rows; none without a row."""
+    """Yields a batch in pieces whose blocks take about `limit` bytes at most, or are of a row; none without a row."""
     rows = batch.num_rows
     if rows == 0:
         return
     # A quarter is left for the sizes of buffers and the space between them.
-    if rows <= 8 or batch.nbytes <= limit - limit // 4:
+    if rows == 1 or batch.nbytes <= limit - limit // 4:
         yield batch
         return
-    # Bitmaps are cut between bytes.
-    half = -(-rows // 16) * 8
+    # Bitmaps are cut between bytes, as long as there are several.
+    half = -(-rows // 16) * 8 if rows > 8 else rows // 2
     yield from pieces_of(batch.slice(0, half), limit)
     yield from pieces_of(batch.slice(half), limit)
 

@@ -143,6 +143,7 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
         }
         isClosed = true;
         if (isFinished) {
+            worker.memory.trim();
             WorkerPool.give(command, worker);
         } else {
             worker.close();

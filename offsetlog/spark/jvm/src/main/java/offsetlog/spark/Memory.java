@@ -6,8 +6,11 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import sun.misc.Unsafe;
 
-/** Memory outside of the heap that a channel reads into and columns look at by address. Grows, and never shrinks. */
+/** Memory outside of the heap that a channel reads into and columns look at by address. Grows until it is trimmed. */
 final class Memory {
+    /** What is kept for the next task. */
+    private static final int KEPT_BYTES = 32 << 20;
+
     private static final Unsafe UNSAFE = unsafe();
     private static final long ADDRESS = addressField();
 
@@ -19,6 +22,13 @@ final class Memory {
             buffer = ByteBuffer.allocateDirect(size);
         }
         return buffer.clear().limit(size).order(ByteOrder.nativeOrder());
+    }
+
+    /** Gives back what one task with very large rows needed. */
+    void trim() {
+        if (buffer.capacity() > KEPT_BYTES) {
+            buffer = ByteBuffer.allocateDirect(0);
+        }
     }
 
     /** Returns where a buffer that is not of the heap begins. */
