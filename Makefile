@@ -124,11 +124,11 @@ $(JAR): offsetlog/spark/jvm/pom.xml $(shell find offsetlog/spark/jvm/src -name '
 	@mvn -B -q -Dstyle.color=never -f offsetlog/spark/jvm/pom.xml package
 
 # One Spark for all of it, in which the jar is: the tests of the Python source once more, and those of the reader itself.
-test-jvm: build $(JAR)
+test-jvm: build packages $(JAR)
 	@OFFSETLOG_SPARK_JAR=$(CURDIR)/$(JAR) $(PY) -m pytest -q $(or $(TESTS),tests/spark/test_jvm_reader.py tests/spark/test_source_conformance.py \
 	    tests/spark/test_source_spark.py tests/spark/test_source_missing.py tests/spark/test_source_damage.py tests/spark/test_source_cleaned.py \
 	    tests/spark/test_source_splits.py tests/spark/test_source_options.py tests/spark/test_source_stream.py tests/spark/test_pruning.py \
-	    tests/spark/test_sink_writing.py)
+	    tests/spark/test_sink_writing.py tests/spark/test_s3_spark.py::test_what_a_session_carries_and_shows)
 
 # Reports of a run before a change are made by: pytest -n 2 --dist loadfile --junitxml=before.xml
 test-times: build

@@ -27,8 +27,8 @@ from .conftest import JAR, session
 
 Row = dict[str, Any]
 
-#: Of tests that change our code while it reads, which another process does not see.
-in_this_process = pytest.mark.skipif(bool(JAR), reason="it changes code that the JVM reader runs elsewhere")
+#: Of tests that change our code while it plans or reads, or look at what it logs: Spark does both in other processes.
+in_this_process = pytest.mark.skipif(bool(JAR), reason="it changes or watches code that the JVM reader runs elsewhere")
 
 
 def splits_of(path: Path | str, files: Files | None = None, **options: Any) -> list[Split]:

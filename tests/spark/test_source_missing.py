@@ -344,6 +344,7 @@ def test_a_crash_of_our_own_store_leaves_a_whole_log(whole, tmp_path: Path):
     assert not verify(log).problems
 
 
+@in_this_process
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, PROPERTIES])
 @pytest.mark.parametrize("content", [None, b"", b"no checkpoint\n"])
 def test_a_witness_of_the_directory_that_is_gone_is_a_warning(whole, tmp_path, caplog, name, content):
