@@ -61,7 +61,8 @@ def commits(spark: SparkSession, log: Path) -> Iterator[DataFrame]:
 def large(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     """Commits of many blocks in one task."""
     path = tmp_path_factory.mktemp("jvm") / "large"
-    rows = {"group": ["g"] * 100_000, "topic": ["t"] * 100_000, "partition": [0] * 100_000, "offset": range(100_000)}
+    groups = [f"group-{99 - number // 1000:02}" for number in range(100_000)]
+    rows = {"group": groups, "topic": ["t"] * 100_000, "partition": [0] * 100_000, "offset": range(100_000)}
     with offsetlog.open(path, 1, durability="process") as store:
         for _ in range(6):
             store.commit_arrow(pa.table({**rows, "partition": pa.array(rows["partition"], pa.int32())}))
@@ -157,6 +158,15 @@ def test_filters_of_a_query_make_less_to_be_read(commits: DataFrame) -> None:
     some = commits.where("group in ('group-3', 'group-4') or partition = 9").select("group", "partition").collect()
     rows = commits.select("group", "partition").collect()
     assert len(some) == sum(row["group"] in ("group-3", "group-4") or row["partition"] == 9 for row in rows)
+
+
+def test_strings_are_kept_longer_than_their_block(large: DataFrame) -> None:
+    """Its memory is that of a later one, and of a later task."""
+    kept = large.agg(fn.max("group"), fn.max("offset"), fn.first("group"), fn.last("group"))
+    for _ in range(2):
+        assert tuple(kept.first()) == ("group-99", 99_999, "group-99", "group-00")
+    greatest = large.groupBy("topic").agg(fn.max_by("group", fn.struct(-fn.col("offset"), "log_offset"))).collect()
+    assert [tuple(row) for row in greatest] == [("t", "group-99")]
 
 
 def test_rows_that_are_larger_than_a_slot(spark: SparkSession, tmp_path: Path) -> None:
