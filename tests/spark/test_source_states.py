@@ -15,7 +15,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition, errors
 from offsetlog._native.replay import MemoryAccount, Replay
 from offsetlog.spark import register, source
-from offsetlog.spark.scan import joined_runs, states
+from offsetlog.spark.scan import joined_runs, plan, states
 from offsetlog.spark.scan.files import Files, list_partitions
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings
 from offsetlog.spark.scan.joined_runs import JoinedRuns, cut
@@ -443,3 +443,11 @@ def test_segments_that_were_merged_before_they_are_read_are_not_missed(tmp_path:
         rows = [row for batch in read_splits(splits, path, view=view) for row in batch.to_pylist()]
         latest = {row["partition"]: row["offset"] for row in rows if row["group"] == "g"}
         assert latest == {number % 5: number for number in range(395, 400)}
+
+
+def test_a_bucket_of_a_history_fits_a_worker(log: Path) -> None:
+    """All of its records are kept: one of 256 MiB of the log took 950 MiB."""
+    read = parse({"path": str(log), "view": "history"})
+    for size in (2**26 + 1, 687 << 20, 2**32):
+        assert size / plan._bucket_count(size, 1, read) <= 2**26
+    assert plan._bucket_count(2**40, 1, read) == plan._BUCKETS_MAX

@@ -34,6 +34,8 @@ from offsetlog.spark.scan.reach import not_on_driver
 KEYED_BY_TASK = frozenset({"offsets", "groups", "history"})
 #: How many splits of a log one bucket of its keys stands for, where all records of the keys are kept.
 _SPLITS_A_BUCKET = 2
+#: And how much of a log at most: 64 MiB are a million small records, which take a worker 300 MiB of its 512.
+_BUCKET_BYTES_MAX = 2**26
 #: How many buckets are made unless `buckets` asks for more: each of them reads the whole partition.
 _BUCKETS_MAX = 64
 #: What is less than this is not divided among tasks, unless splits are asked to be smaller.
@@ -307,7 +309,7 @@ def _buckets(source: Source, listing: PartitionListing, horizon: Horizon, read: 
 
 
 def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
-    needed = -(-size // (_SPLITS_A_BUCKET * read.split_bytes))
+    needed = -(-size // min(_SPLITS_A_BUCKET * read.split_bytes, _BUCKET_BYTES_MAX))
     # Every bucket reads the whole partition again, which pays where there is something to decode.
     spread = -(-parallelism(read) // partitions) if size > min(read.split_bytes, _SPLIT_BYTES_MIN) else 1
     asked = -(-read.partitions_min // partitions)
