@@ -159,12 +159,14 @@ def settled(
         except ZooKeeperError as failure:
             return key, failure
 
-    few = in_flight // 2
+    some = in_flight // 8
     for key, ask in questions:
         if len(waiting) >= in_flight:
-            # Half of them at once: one wait for many answers costs less than many waits.
-            waiting[-few - 1][1].wait()
-            while len(waiting) > few:
+            # Some at once, since one wait for many answers costs less than many waits; not more, so that the ensemble
+            # always has questions to answer.
+            waiting[some][1].wait()
+            yield next_answer()
+            while waiting and waiting[0][1].done():
                 yield next_answer()
         waiting.append((key, ask()))
     while waiting:

@@ -46,6 +46,9 @@ class _Known(Generic[T]):
     def wait(self) -> bool:
         return True
 
+    def done(self) -> bool:
+        return True
+
     def result(self) -> T:
         return self._value
 

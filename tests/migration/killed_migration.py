@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from offsetlog.cli import migrate
 from offsetlog.cli.app import run
+from offsetlog.migration import directory_place
 
 
 @contextlib.contextmanager
@@ -17,5 +18,7 @@ def reporting(label: str, total: int, *, in_bytes: bool = True) -> Iterator[Call
 
 
 if __name__ == "__main__":
+    # More commits, so that there is something to kill between.
+    directory_place.BATCH_ROWS = 1000
     migrate.progress = reporting  # type: ignore[assignment]
     sys.exit(run(["migrate", *sys.argv[1:]]))
