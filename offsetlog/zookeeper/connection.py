@@ -45,6 +45,8 @@ class NodeStat(NamedTuple):
         created_zxid: the transaction that made the node; another one made a later node of that path.
         ephemeral_owner: the session that it goes with, 0 for none.
         children: the number of nodes below it.
+        modified_zxid: the transaction that changed its bytes last, or made it.
+        children_zxid: the one that made or removed a node directly below it last, or made it.
     """
 
     version: int
@@ -52,6 +54,8 @@ class NodeStat(NamedTuple):
     created_zxid: int
     ephemeral_owner: int
     children: int
+    modified_zxid: int = 0
+    children_zxid: int = 0
 
 
 class Node(NamedTuple):
@@ -157,7 +161,7 @@ def _kazoo() -> Any:
 
 
 def _stat_of(stat: Any) -> NodeStat:
-    return NodeStat(stat.version, stat.mtime, stat.czxid, stat.ephemeralOwner, stat.numChildren)
+    return NodeStat(stat.version, stat.mtime, stat.czxid, stat.ephemeralOwner, stat.numChildren, stat.mzxid, stat.pzxid)
 
 
 def _node_of(found: tuple[bytes | None, Any]) -> Node:
@@ -232,6 +236,17 @@ class ZooKeeperConnection:
         session = self._open().client_id
         return 0 if session is None else int(session[0])
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server is connected now; what is asked for while none is waits for one."""
+        client = self._client
+        return client is not None and bool(client.connected)
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that an answer has named: a read that is asked for from now on sees it."""
+        return int(self._open().last_zxid)
+
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
         """Has the listener called with "connected", "suspended" or "lost", by a thread of the connection.
 
@@ -275,6 +290,11 @@ class ZooKeeperConnection:
     def children(self, node: str) -> list[str]:
         """Returns the names below a node, sorted.  Raises NoNodeError."""
         return self.children_async(node).result()
+
+    def listing_async(self, node: str) -> Answer[tuple[list[str], NodeStat]]:
+        """Reads the names below a node, sorted, and its own state.  The answer raises NoNodeError."""
+        result = self._open().get_children_async(node, include_data=True)
+        return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 
     def sync_async(self) -> Answer[None]:
         """Has the server catch up with all writes that the ensemble has answered; reads called later see them."""
