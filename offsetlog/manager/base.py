@@ -82,8 +82,8 @@ class BaseOffsetManager:
     `close`.  They are called one at a time, `read`, `write` and `groups` only while the manager is
     started.  A hook raises errors of `offsetlog.errors`; anything else that it raises reaches the
     caller as a StorageError with it as its cause.  A subclass that can do more says so in
-    `capabilities`: with METADATA and EPOCHS it is handed what commits carry, which is refused
-    otherwise.  Every other capability needs calls of its own, which it overrides.
+    `capabilities`: with METADATA, EPOCHS and TIMESTAMPS it keeps what commits carry, which is
+    refused otherwise (a commit timestamp is not: see Capability.TIMESTAMPS).  Every other capability needs calls of its own, which it overrides.
 
     All calls are safe from any thread, and only one runs at a time.  Who leads is kept in memory:
     a partition is led as soon as `become_leader` returns.
@@ -252,21 +252,35 @@ class BaseOffsetManager:
         The storage has no log that others read: the log offset of the Position is -1.
         """
         with self._running():
-            if expected is not None or monotonic or generation is not None:
+            if expected is not None or monotonic:
                 self._lacks(Capability.CONDITIONS)
-            checked_timeout(timeout)
-            if durability is not None and durability not in _DURABILITIES:
-                raise ConfigError(f"durability is one of {_DURABILITIES}, not {durability!r}")
-            self._led(group)
-            checked = checked_offsets(offsets, self._metadata_max_units)
-            self._hooked(self.write, group, {key: self._kept(checked[key]) for key in checked})
+            if generation is not None:
+                self._lacks(Capability.GENERATIONS)
+            checked = self._checked_commit(group, offsets, timeout, durability)
+            self._hooked(self.write, group, checked)
             return Position(partition_for(group, self._count), -1)
+
+    def _checked_commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        timeout: float | None,
+        durability: Durability | None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        checked_timeout(timeout)
+        if durability is not None and durability not in _DURABILITIES:
+            raise ConfigError(f"durability is one of {_DURABILITIES}, not {durability!r}")
+        self._led(group)
+        checked = checked_offsets(offsets, self._metadata_max_units)
+        return {key: self._kept(checked[key]) for key in checked}
 
     def _kept(self, value: OffsetAndMetadata) -> OffsetAndMetadata:
         if value.metadata and Capability.METADATA not in self.capabilities:
             self._lacks(Capability.METADATA)
         if value.leader_epoch != -1 and Capability.EPOCHS not in self.capabilities:
             self._lacks(Capability.EPOCHS)
+        if value.expire_timestamp != -1 and Capability.TIMESTAMPS not in self.capabilities:
+            self._lacks(Capability.TIMESTAMPS)
         return value if value.commit_timestamp >= 0 else value._replace(commit_timestamp=wall_ms())
 
     def commit_async(
@@ -411,8 +425,8 @@ class BaseOffsetManager:
         *,
         timeout: float | None = None,
     ) -> int:
-        """Raises CapabilityError: it needs CONDITIONS."""
-        self._refuse(Capability.CONDITIONS)
+        """Raises CapabilityError: it needs GENERATIONS."""
+        self._refuse(Capability.GENERATIONS)
 
     def watch(
         self, groups: Iterable[str] | None = None, *, from_position: WatchPosition | None = None

@@ -129,3 +129,34 @@ def checked_timeout(seconds: object) -> None:
         raise ArgumentTypeError(f"the timeout must be a number of seconds or None, not {kind}")
     if not seconds >= 0:
         raise InvalidArgumentError(f"the timeout must be from 0 seconds, not {seconds!r}")
+
+
+def checked_expected(
+    expected: object, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, int | None]:
+    """Returns what a commit expects to be committed now, an empty mapping for nothing.
+
+    Args:
+        expected: by key an offset, or None for no position; or None.
+        committed: what the commit writes; nothing else can be expected.
+
+    Raises:
+        InvalidArgumentError: one of its kinds.
+    """
+    if expected is None:
+        return {}
+    if not isinstance(expected, Mapping):
+        raise ArgumentTypeError(
+            f"what is expected must be a mapping, not {type(expected).__name__}"
+        )
+    checked: dict[TopicPartition, int | None] = {}
+    for given, value in expected.items():
+        key = checked_key(given)
+        if key not in committed:
+            text = f"{key} is expected and not committed; expect only what the commit writes"
+            raise InvalidArgumentError(text, item=given)
+        offset = (
+            value if value is None else _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
+        )
+        checked[key] = offset
+    return checked

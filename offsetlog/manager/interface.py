@@ -47,8 +47,13 @@ class Capability(enum.Enum):
     METADATA = "metadata"
     #: The leader epoch of a commit is kept and returned.
     EPOCHS = "epochs"
-    #: `expected=`, `monotonic=`, `generation=` and `fence`.
+    #: The commit and expiry timestamps of a commit are kept and returned.  Without it a position has the time at which
+    #: its storage wrote it, whatever commit timestamp was given, and an expiry timestamp is refused.
+    TIMESTAMPS = "timestamps"
+    #: `expected=` and `monotonic=`.
     CONDITIONS = "conditions"
+    #: `generation=` and `fence`.
+    GENERATIONS = "generations"
     #: The log keeps what was committed before, for offsetlog's calls about the past.
     HISTORY = "history"
     #: Leadership, followers and W: `append_as_follower`, `advance`, and what goes with them.
@@ -332,7 +337,8 @@ class OffsetManager(Protocol):
             GenerationError, ExpectedOffsetError, RewindError: the condition does not hold; nothing was written.
             ThrottledError: a quota is used up; nothing was written.
             CommitTimeoutError: not answered in time; it may yet count.
-            CapabilityError: `expected`, `monotonic` or `generation` without CONDITIONS.
+            CapabilityError: `expected` or `monotonic` without CONDITIONS, `generation` without GENERATIONS, or a
+                value that carries what the manager does not keep.
             InvalidArgumentError: one of its kinds; nothing was written.
             NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
             ClosedError.

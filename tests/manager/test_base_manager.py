@@ -21,7 +21,7 @@ KEY = TopicPartition("t", 0)
 class DictionaryManager(BaseOffsetManager):
     """Keeps positions in a dictionary."""
 
-    capabilities = frozenset({Capability.METADATA, Capability.EPOCHS})
+    capabilities = frozenset({Capability.METADATA, Capability.EPOCHS, Capability.TIMESTAMPS})
 
     def __init__(self, kept: dict[str, dict[TopicPartition, OffsetAndMetadata]]) -> None:
         super().__init__(partitions=4)

@@ -53,7 +53,7 @@ def test_a_module_of_two_lines_has_the_suite(package):
     assert "test_own.py::TestCommits::test_a_position_comes_back[sqlite]" in done.stdout
     # What SQLite has not is asked of nobody, and refusals are.
     assert "TestFences" not in done.stdout
-    assert "TestRefusals::test_what_needs_a_capability_is_refused[sqlite-conditions: fence]" in (
+    assert "TestRefusals::test_what_needs_a_capability_is_refused[sqlite-generations: fence]" in (
         done.stdout
     )
     assert "deselected" in done.stdout

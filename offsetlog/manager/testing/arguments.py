@@ -183,7 +183,7 @@ class TestArguments:
                 manager.delete_group(GROUP, timeout=timeout)
         assert manager.fetch(GROUP)[KEYS[0]].offset == 1
 
-    @pytest.mark.needs(Capability.CONDITIONS)
+    @pytest.mark.needs(Capability.GENERATIONS)
     def test_a_fence_with_a_timeout_that_is_none_changes_nothing(
         self, manager_site: ManagerSite
     ) -> None:
@@ -195,13 +195,18 @@ class TestArguments:
         assert manager.fetch(GROUP) == {}
         assert manager.fence(GROUP) == first + 1
 
-    @pytest.mark.needs(Capability.CONDITIONS)
-    def test_a_condition_that_is_none_is_refused(self, manager_site: ManagerSite) -> None:
+    @pytest.mark.needs(Capability.GENERATIONS)
+    def test_a_generation_that_is_none_is_refused(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()
         generations: list[Any] = [-2, 2**31, "1", True, 1.0]
         for generation in generations:
             with refused(InvalidArgumentError, case=generation):
                 manager.commit(GROUP, {KEYS[0]: 1}, generation=generation)
+        assert manager.fetch(GROUP) == {}
+
+    @pytest.mark.needs(Capability.CONDITIONS)
+    def test_a_condition_that_is_none_is_refused(self, manager_site: ManagerSite) -> None:
+        manager = manager_site.leader()
         expectations: list[Any] = [{KEYS[1]: 1}, {KEYS[0]: -1}, {KEYS[0]: "1"}, [KEYS[0]], 5]
         for expected in expectations:
             with refused(InvalidArgumentError, case=expected):

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
+from offsetlog.errors import GroupError
 from offsetlog.manager.interface import Capability
+from offsetlog.manager.testing.errors import refused
 from offsetlog.manager.testing.site import GROUP, KEYS, ManagerSite
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
@@ -65,12 +67,16 @@ class TestCommits:
 
     def test_any_name_is_a_group(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()
-        groups = ["", " ", "a/b", "A/B", "größe ☃", "\U0001f600", "x" * 1000, "a\0b"]
+        names = ["", " ", "a/b", "A/B", "größe ☃", "\U0001f600", "x" * 1000, "a\0b"]
+        groups = [name for name in names if manager_site.harness.keeps_group(name)]
         for number, group in enumerate(groups):
             manager.commit(group, {KEYS[0]: number})
         for number, group in enumerate(groups):
             assert manager.fetch(group)[KEYS[0]].offset == number
             assert manager.fetch(group + "x") == {}
+        for name in (name for name in names if name not in groups):
+            with refused(GroupError, case=name):
+                manager.commit(name, {KEYS[0]: 1})
 
     def test_a_commit_of_many_positions(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()
@@ -93,11 +99,16 @@ class TestCommits:
     ) -> None:
         manager = manager_site.leader()
         before = int(time.time() * 1000)
-        manager.commit(GROUP, {KEYS[0]: 1, KEYS[1]: OffsetAndMetadata(2, commit_timestamp=1234)})
+        manager.commit(GROUP, {KEYS[0]: 1})
         after = int(time.time() * 1000)
         found = manager.fetch(GROUP)
         assert before - 1 <= found[KEYS[0]].commit_timestamp <= after + 1
-        assert found[KEYS[1]].commit_timestamp == 1234
+
+    @pytest.mark.needs(Capability.TIMESTAMPS)
+    def test_a_commit_timestamp_is_kept(self, manager_site: ManagerSite) -> None:
+        manager = manager_site.leader()
+        manager.commit(GROUP, {KEYS[0]: 1, KEYS[1]: OffsetAndMetadata(2, commit_timestamp=1234)})
+        assert manager.fetch(GROUP)[KEYS[1]].commit_timestamp == 1234
 
     def test_a_fetch_of_keys_answers_each_in_order(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()

@@ -51,6 +51,10 @@ class ManagerHarness:
         """
         return None
 
+    def keeps_group(self, group: str) -> bool:
+        """Whether a group can have this name here; a commit of one that cannot raises GroupError."""
+        return True
+
     def lead(self, manager: OffsetManager, partition: int, epoch: int) -> None:
         """Has a manager of `create` lead a partition, and waits until it answers."""
         manager.become_leader(partition, epoch).result(self.patience)
@@ -64,7 +68,7 @@ class ManagerHarness:
     ) -> None:
         """Brings a group into a generation with so many members, as its coordinator would.
 
-        The manager leads the group's partition before and afterwards.  Needed with CONDITIONS; the
+        The manager leads the group's partition before and afterwards.  Needed with GENERATIONS; the
         default needs REPLICATION as well: it has the group's record appended as from a leader.
         """
         partition = manager.partition_for(group)

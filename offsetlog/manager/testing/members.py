@@ -22,7 +22,7 @@ def _with_members(site: ManagerSite, generation: int = 5, members: int = 2) -> O
     return manager
 
 
-@pytest.mark.needs(Capability.CONDITIONS)
+@pytest.mark.needs(Capability.GENERATIONS)
 class TestGenerations:
     """`generation=` is compared with the group's own."""
 
@@ -77,6 +77,7 @@ class TestGenerations:
             manager.commit(GROUP, {KEYS[0]: 2}, generation=4)
         manager.commit(GROUP, {KEYS[0]: 2}, generation=5)
 
+    @pytest.mark.needs(Capability.CONDITIONS)
     def test_all_conditions_hold_together(self, manager_site: ManagerSite) -> None:
         manager = _with_members(manager_site, 5)
         manager.commit(GROUP, {KEYS[0]: 2}, generation=5, expected={KEYS[0]: 1}, monotonic=True)
@@ -85,7 +86,7 @@ class TestGenerations:
         assert _offsets(manager) == {KEYS[0]: 2}
 
 
-@pytest.mark.needs(Capability.CONDITIONS)
+@pytest.mark.needs(Capability.GENERATIONS)
 class TestFences:
     """A live reset: members that run are refused, and read the new offsets when they rejoin."""
 
@@ -143,7 +144,7 @@ class TestFences:
         assert _offsets(manager) == {KEYS[0]: 2}
 
 
-@pytest.mark.needs(Capability.CONDITIONS)
+@pytest.mark.needs(Capability.GENERATIONS)
 class TestGroupsWithMembers:
     """A group goes only without members."""
 

@@ -24,14 +24,21 @@ NEEDING: dict[Capability, dict[str, Callable[[OffsetManager], object]]] = {
             GROUP, {KEYS[0]: 1, KEYS[1]: OffsetAndMetadata(1, leader_epoch=3)}
         ),
     },
+    Capability.TIMESTAMPS: {
+        "a commit with an expiry timestamp": lambda manager: manager.commit(
+            GROUP, {KEYS[0]: 1, KEYS[1]: OffsetAndMetadata(1, expire_timestamp=2**62)}
+        ),
+    },
     Capability.CONDITIONS: {
         "expected": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}, expected={KEYS[0]: None}),
         "monotonic": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}, monotonic=True),
-        "generation": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}, generation=0),
-        "no members": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}, generation=-1),
         "expected, later": lambda manager: manager.commit_async(
             GROUP, {KEYS[0]: 1}, expected={KEYS[0]: None}
         ),
+    },
+    Capability.GENERATIONS: {
+        "generation": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}, generation=0),
+        "no members": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}, generation=-1),
         "fence": lambda manager: manager.fence(GROUP),
         "fence with offsets": lambda manager: manager.fence(GROUP, {KEYS[0]: 1}),
     },

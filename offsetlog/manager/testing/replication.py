@@ -68,7 +68,7 @@ class TestShipping:
         replicas.replicate()
         serve(replicas, lambda: leader.commit(GROUP, {KEYS[0]: 50}))
         assert serve(replicas, lambda: leader.delete(GROUP, [KEYS[1]])) == 1
-        if Capability.CONDITIONS in leader.capabilities:
+        if Capability.GENERATIONS in leader.capabilities:
             serve(replicas, lambda: leader.fence(GROUP, {KEYS[2]: 60}))
         answered = leader.fetch(GROUP)
         assert KEYS[1] not in answered

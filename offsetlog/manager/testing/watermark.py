@@ -137,7 +137,7 @@ class TestWatermark:
         replicas.replicate()
         assert replicas.fetched() == {}
 
-    @pytest.mark.needs(Capability.CONDITIONS)
+    @pytest.mark.needs(Capability.GENERATIONS)
     def test_a_timeout_of_a_fence_does_not_undo_it(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)
         leader = replicas.elect("one")
@@ -321,6 +321,9 @@ class TestElections:
             needing |= {
                 "expected": lambda: leader.commit(GROUP, {KEYS[0]: 2}, expected={KEYS[0]: 1}),
                 "monotonic": lambda: leader.commit(GROUP, {KEYS[0]: 2}, monotonic=True),
+            }
+        if Capability.GENERATIONS in leader.capabilities:
+            needing |= {
                 "generation": lambda: leader.commit(GROUP, {KEYS[0]: 2}, generation=-1),
                 "fence": lambda: leader.fence(GROUP),
             }
