@@ -180,9 +180,9 @@ class ZooKeeperConnection:
         self._kazoo = _kazoo()
         self._lock = threading.Lock()
         self._client: Any = None
+        #: The bytes of the root, which the client writes before each path of a request.
+        self.root_bytes = len(settings.hosts.partition("/")[2].encode()) + 1
         self._listeners: list[Callable[[str], object]] = []
-        #: The length of the root, which stands before every path of a request.
-        self.root_bytes = len(f"/{root}".encode()) if (root := settings.hosts.partition("/")[2]) else 0
 
     # --------------------------------------------------------------------------------------------------------- life
 
@@ -205,7 +205,7 @@ class ZooKeeperConnection:
             text = f"{self.settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
         client.add_listener(self._state_changed)
-        # Not `start`, which warns on the standard error of a root that is not there; the caller sees that by `exists`.
+        # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
         client.start_async().wait(self.settings.connection_timeout)
         if not client.connected:
             client.stop()
@@ -322,7 +322,7 @@ class ZooKeeperConnection:
             UnknownOutcomeError: nobody knows whether they were made.
         """
         operations = list(operations)
-        size = request_size(operations) + len(operations) * self.root_bytes
+        size = self.request_size(operations)
         if size > self.settings.request_bytes_max:
             raise TooLargeError(
                 f"{len(operations)} writes make a request of {size} bytes, and ZooKeeper takes at most "
@@ -338,6 +338,10 @@ class ZooKeeperConnection:
                 raise refused
 
         return self._write(operations[0].node, transaction.commit_async(), read)
+
+    def request_size(self, operations: Sequence[Operation]) -> int:
+        """Returns at least the bytes of a request of all these writes here, to compare with `request_bytes_max`."""
+        return request_size(list(operations)) + len(operations) * self.root_bytes
 
     def multi(self, operations: Sequence[Operation]) -> None:
         """Makes all writes, or none, and waits for it; raises as `multi_async`."""

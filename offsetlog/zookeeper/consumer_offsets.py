@@ -68,13 +68,22 @@ class OffsetNode(NamedTuple):
         Raises:
             CorruptionError: its name is no partition; the path is that of the node.
         """
-        if not _PARTITION.fullmatch(self.partition) or int(self.partition) > PARTITION_MAX:
-            raise CorruptionError("the name of the node is no number of a partition", path=self.node)
-        return TopicPartition(self.topic, int(self.partition))
+        return TopicPartition(self.topic, partition_in(self.partition, self.node))
 
     def offset(self) -> int:
         """Returns the offset.  Raises CorruptionError with the path of the node: its bytes are no offset."""
         return offset_in(self.data, self.node)
+
+
+def partition_in(name: str, node: str) -> int:
+    """Returns the partition that the name of a node is.
+
+    Raises:
+        CorruptionError: it is no number of a partition; the path is that of the node.
+    """
+    if not _PARTITION.fullmatch(name) or int(name) > PARTITION_MAX:
+        raise CorruptionError("the name of the node is no number of a partition", path=node)
+    return int(name)
 
 
 def offset_in(data: bytes | None, node: str) -> int:

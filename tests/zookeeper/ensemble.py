@@ -27,20 +27,22 @@ def is_possible() -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports of the loopback address that nobody listens on now.
+    """Returns ports of the loopback address that nobody uses now.
 
-    They are below those that the system gives to connections, which would take some before a server listens there.
+    They lie below those that the system gives to outgoing connections: one of these would take the place of a server
+    before it starts, or while it is down.
     """
-    drawn = random.SystemRandom()
-    with contextlib.ExitStack() as bound:
-        ports: list[int] = []
-        while len(ports) < count:
-            each = bound.enter_context(socket.socket())
-            port = drawn.randrange(10_000, 32_000)
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(10_000, 32_000), 2000):
+        if len(found) == count:
+            break
+        with socket.socket() as tried:
+            # As the servers do, so that a port of which old connections are left is not refused.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
-                each.bind(("127.0.0.1", port))
-                ports.append(port)
-        return ports
+                tried.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 class Ensemble:

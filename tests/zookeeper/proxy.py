@@ -61,14 +61,24 @@ class CuttingProxy:
         self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._wanted: tuple[int, Cut] | None = None
+        self._spared = 0
         self._links: list[_Link] = []
         self._threads: list[threading.Thread] = []
+        self._is_refusing = False
         self.cuts = 0
 
-    def cut_next(self, operation: int, moment: Cut) -> None:
-        """Has the connection of the next request of this operation be cut."""
+    def refuse(self, is_refusing: bool) -> None:
+        """Cuts all connections and refuses new ones, or takes them again."""
+        with self._lock:
+            self._is_refusing = is_refusing
+        if is_refusing:
+            self.cut_all()
+
+    def cut_next(self, operation: int, moment: Cut, after: int = 0) -> None:
+        """Has the connection of the next request of this operation be cut, or of one after so many others of it."""
         with self._lock:
             self._wanted = (operation, moment)
+            self._spared = after
 
     def cut_all(self) -> None:
         """Cuts every connection now."""
@@ -110,6 +120,9 @@ class CuttingProxy:
             link = _Link(client, server)
             with self._lock:
                 self._links.append(link)
+                is_refused = self._is_refusing
+            if is_refused:
+                link.cut()
             is_silent = threading.Event()
             self._run(self._requests, link, is_silent)
             self._run(self._answers, link, is_silent)
@@ -167,6 +180,9 @@ class CuttingProxy:
         operation = struct.unpack_from(">i", request, 8)[0] if len(request) >= 12 else None
         with self._lock:
             if self._wanted is None or operation != self._wanted[0]:
+                return None
+            if self._spared > 0:
+                self._spared -= 1
                 return None
             moment = self._wanted[1]
             self._wanted = None

@@ -8,7 +8,7 @@ import pytest
 
 from offsetlog import errors
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
-from offsetlog.zookeeper.operations import Check, Create, Delete, SetData, request_size
+from offsetlog.zookeeper.operations import Check, Create, Delete, SetData
 
 from .ensemble import Ensemble, expire_session
 from .proxy import OP_MULTI, Cut, CuttingProxy
@@ -58,7 +58,7 @@ def test_several_writes_are_made_all_or_none(connection):
 
 def test_a_request_that_is_too_large_is_not_sent(hosts, root):
     many = [Create("/a", b""), *(Create(f"/a/{number}", b"x" * 100) for number in range(20))]
-    size = request_size(many) + len(many) * len(root)
+    size = ZooKeeperConnection(ConnectionSettings(hosts=hosts)).request_size(many)
     with ZooKeeperConnection(ConnectionSettings(hosts=hosts, request_bytes_max=size - 1)) as connection:
         with pytest.raises(errors.TooLargeError, match=r"jute\.maxbuffer"):
             connection.multi(many)
@@ -87,7 +87,7 @@ def test_the_size_of_a_request_is_never_underestimated(ensemble, root):
         connection = ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}"))
         with connection:
             connection.multi(many)
-    assert request_size(many) + len(many) * len(root) >= max(seen)
+    assert connection.request_size(many) >= max(seen)
 
 
 @pytest.mark.parametrize("moment", list(Cut))
