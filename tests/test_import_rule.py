@@ -80,7 +80,7 @@ RULE: dict[str, set[str]] = {
     "migration": {*STORE - {"opening", "lifecycle"}, "migration.rules", "zookeeper"},
     # Pure: the Spark job is tested with the same table.
     "migration.rules": VALUES,
-    "manager": {*STORE - {"opening", "store"}, "replication", "manager.interface"},
+    "manager": {*STORE - {"opening", "store"}, "replication", "zookeeper", "manager.interface"},
     # The contract's tests know the interface, and no manager.
     "manager.testing": {*NATIVE, "manager.interface"},
     "manager.interface": VALUES,

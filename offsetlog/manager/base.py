@@ -83,7 +83,8 @@ class BaseOffsetManager:
     started.  A hook raises errors of `offsetlog.errors`; anything else that it raises reaches the
     caller as a StorageError with it as its cause.  A subclass that can do more says so in
     `capabilities`: with METADATA, EPOCHS and TIMESTAMPS it keeps what commits carry, which is
-    refused otherwise (a commit timestamp is not: see Capability.TIMESTAMPS).  Every other capability needs calls of its own, which it overrides.
+    refused otherwise (a commit timestamp is not: see Capability.TIMESTAMPS).  Every other
+    capability needs calls of its own, which it overrides.
 
     All calls are safe from any thread, and only one runs at a time.  Who leads is kept in memory:
     a partition is led as soon as `become_leader` returns.

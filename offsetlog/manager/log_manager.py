@@ -39,10 +39,11 @@ from offsetlog.manager.interface import (
 )
 from offsetlog.manager.leaderships import Leaderships, Role
 from offsetlog.manager.leases import Leases
+from offsetlog.manager.properties import Setting
 from offsetlog.manager.refusals import checked_partition, closed
 from offsetlog.manager.replica_partitions import ReplicaPartitions
 from offsetlog.manager.replicas_in_use import ReplicasInUse
-from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
+from offsetlog.manager.settings import ManagerSettings, from_properties
 from offsetlog.manager.sweep import Sweeps
 from offsetlog.manager.watches import Watches
 from offsetlog.types import (

@@ -17,9 +17,7 @@ from offsetlog.config import (
     StoreConfig,
 )
 from offsetlog.errors import ConfigError
-
-#: As a broker's property, or as the value itself.
-Setting = str | int | float | bool
+from offsetlog.manager.properties import Setting, choice, flag, number, path, real, retention, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +106,7 @@ class ManagerSettings:
 
     def __post_init__(self) -> None:
         if self.partitions is not None and not 1 <= self.partitions <= PARTITIONS_MAX:
-            raise ConfigError(
-                f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}"
-            )
+            raise ConfigError(f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
         if self.replication_factor < 1:
             raise ConfigError(f"the replication factor must be at least 1, not {self.replication_factor}")
         if not 1 <= self.min_insync_replicas <= self.replication_factor:
@@ -131,83 +127,35 @@ class ManagerSettings:
 
 # ------------------------------------------------------------------------------- a broker's properties
 
-
-def _number(name: str, value: Setting) -> int:
-    try:
-        if isinstance(value, float) and not value.is_integer():
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
-
-
-def _real(name: str, value: Setting) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} must be a number, not {value!r}") from None
-
-
-def _path(name: str, value: Setting) -> Path:
-    # Else an unset variable would make a directory "None", or take the one the broker runs in.
-    if not isinstance(value, str | Path) or not str(value):
-        raise ConfigError(f"{name} must be a directory, not {value!r}")
-    return Path(value)
-
-
-def _choice(**meanings: Any) -> Callable[[str, Setting], Any]:
-    def read(name: str, value: Setting) -> Any:
-        if value not in meanings:
-            raise ConfigError(f"{name} must be {' or '.join(meanings)}, not {value!r}")
-        return meanings[str(value)]
-
-    return read
-
-
-def _flag(name: str, value: Setting) -> bool:
-    if isinstance(value, bool):
-        return value
-    return cast(bool, _choice(true=True, false=False)(name, str(value).lower()))
-
-
-def _seconds(name: str, value: Setting) -> float:
-    return _number(name, value) / 1000
-
-
-def _retention(name: str, value: Setting) -> int | None:
-    minutes = _number(name, value)
-    return None if minutes < 0 else minutes * 60_000
-
-
 #: By the broker's name of a property: the part of the settings, the field, and how the value is read.
 _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
-    "log.dir": ("", "path", _path),
-    "offsets.topic.num.partitions": ("", "partitions", _number),
-    "offsets.topic.replication.factor": ("", "replication_factor", _number),
-    "min.insync.replicas": ("", "min_insync_replicas", _number),
-    "offsets.commit.timeout.ms": ("", "commit_timeout", _seconds),
+    "log.dir": ("", "path", path),
+    "offsets.topic.num.partitions": ("", "partitions", number),
+    "offsets.topic.replication.factor": ("", "replication_factor", number),
+    "min.insync.replicas": ("", "min_insync_replicas", number),
+    "offsets.commit.timeout.ms": ("", "commit_timeout", seconds),
     "offsets.commit.durability": (
         "",
         "durability",
-        _choice(process="process", disk="disk", replicas="replicas"),
+        choice(process="process", disk="disk", replicas="replicas"),
     ),
-    "commits.while.loading": ("", "accept_while_loading", _choice(accept=True, refuse=False)),
-    "offsets.table.on.resign": ("", "keep_table", _choice(keep=True, drop=False)),
-    "offsets.follower.table": ("", "warm_followers", _choice(warm=True, cold=False)),
-    "offsets.load.threads": ("", "load_threads", _number),
-    "offsets.quota.group.commits": ("quotas", "group_commits", _real),
-    "offsets.quota.group.bytes": ("quotas", "group_bytes", _real),
-    "offsets.quota.client.commits": ("quotas", "client_commits", _real),
-    "offsets.quota.client.bytes": ("quotas", "client_bytes", _real),
-    "offsets.topic.segment.bytes": ("store", "segment_bytes", _number),
-    "offset.metadata.max.bytes": ("store", "metadata_max_units", _number),
-    "offsets.retention.minutes": ("maintenance", "retention_ms", _retention),
+    "commits.while.loading": ("", "accept_while_loading", choice(accept=True, refuse=False)),
+    "offsets.table.on.resign": ("", "keep_table", choice(keep=True, drop=False)),
+    "offsets.follower.table": ("", "warm_followers", choice(warm=True, cold=False)),
+    "offsets.load.threads": ("", "load_threads", number),
+    "offsets.quota.group.commits": ("quotas", "group_commits", real),
+    "offsets.quota.group.bytes": ("quotas", "group_bytes", real),
+    "offsets.quota.client.commits": ("quotas", "client_commits", real),
+    "offsets.quota.client.bytes": ("quotas", "client_bytes", real),
+    "offsets.topic.segment.bytes": ("store", "segment_bytes", number),
+    "offset.metadata.max.bytes": ("store", "metadata_max_units", number),
+    "offsets.retention.minutes": ("maintenance", "retention_ms", retention),
     "offsets.retention.check.interval.ms": (
         "maintenance",
         "retention_check_interval_ms",
-        _number,
+        number,
     ),
-    "log.cleaner.enable": ("maintenance", "enabled", _flag),
+    "log.cleaner.enable": ("maintenance", "enabled", flag),
 }
 
 _QUOTA = "offsets.quota."

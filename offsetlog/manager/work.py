@@ -1,0 +1,111 @@
+"""Work that asks a storage several times, one question after the answer to another, and no thread waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from offsetlog._native.completion import Completion
+from offsetlog.errors import OffsetLogError, StorageError
+
+T = TypeVar("T")
+
+
+class Awaited(Protocol):
+    """An answer that calls back: of the connection, or of other work."""
+
+    def done(self) -> bool:
+        """Whether it is there."""
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        """Has the callback called with it once it is there."""
+
+
+#: What work does: it hands out answers, goes on once all of them are there, and returns its result.
+Steps = Generator[Sequence[Awaited], None, T]
+
+
+class AbandonedError(Exception):
+    """Ends the steps of work that was answered meanwhile: its time was over, or the manager was stopped."""
+
+
+class _Countdown:
+    def __init__(self, count: int, last: Callable[[], object]) -> None:
+        self._left = count
+        self._last = last
+        self._lock = threading.Lock()
+
+    def __call__(self, _: object) -> None:
+        with self._lock:
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last:
+            self._last()
+
+
+class Work(Completion[T]):
+    """Steps under way, and their result.  Their caller's thread takes them, and later those that bring the answers.
+
+    It may be answered from outside before the steps end.  They go on to their next `check`, so that `ended` is called
+    once nothing of it is under way any more.
+
+    Args:
+        steps: makes the steps.
+        ended: called with it once they have ended.
+        allow: raises what forbids a write now.
+
+    Attributes:
+        is_sent: whether a write was sent, and was not refused.
+        node: the first node that the last write concerns.
+    """
+
+    def __init__(
+        self,
+        steps: Callable[[Work[T]], Steps[T]],
+        ended: Callable[[Work[T]], object],
+        allow: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.is_sent = False
+        self.node: str | None = None
+        self._steps = steps(self)
+        self._ended = ended
+        self._allow = allow
+
+    def check(self) -> None:
+        """Raises AbandonedError where it was answered already, or what forbids it; called before each question."""
+        if self.done():
+            raise AbandonedError
+        self._allow()
+
+    def go_on(self) -> None:
+        """Takes the next steps, up to the first answer that is not there."""
+        answer: Callable[[], object]
+        try:
+            while True:
+                waiting = [each for each in next(self._steps) if not each.done()]
+                if waiting:
+                    countdown = _Countdown(len(waiting), self.go_on)
+                    for each in waiting:
+                        each.add_done_callback(countdown)
+                    return
+        except StopIteration as end:
+            answer = partial(self.succeed, end.value)
+        except AbandonedError as end:
+            answer = partial(self.fail, end)  # which does nothing: it was answered
+        except OffsetLogError as failure:
+            answer = partial(self.fail, failure)
+        except Exception as failure:
+            wrapped = StorageError(f"{type(failure).__name__}: {failure}")
+            wrapped.__cause__ = failure
+            answer = partial(self.fail, wrapped)
+        self._end(answer)
+
+    def _end(self, answer: Callable[[], object]) -> None:
+        # What waits for its turn begins before those who wait for the answer ask for more.
+        try:
+            self._ended(self)
+        finally:
+            answer()

@@ -1,0 +1,120 @@
+"""The steps of a commit: all its positions in one transaction of ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from offsetlog.errors import NodeExistsError, NodeVersionError, NoNodeError, UnknownOutcomeError
+from offsetlog.manager.work import Steps, Work
+from offsetlog.manager.zookeeper.session import Session, root_is_missing
+from offsetlog.manager.zookeeper.writes import check_conditions, nodes_above, writes, writes_over
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.connection import Node
+from offsetlog.zookeeper.consumer_offsets import offset_in, offset_node
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that was checked.
+
+    Attributes:
+        group: the consumer group.
+        offsets: what is committed.
+        expected: what must be committed now.
+        monotonic: whether none may go back.
+    """
+
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    expected: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    monotonic: bool = False
+
+    @property
+    def conditional(self) -> tuple[TopicPartition, ...]:
+        """The positions that a condition is about."""
+        return tuple(self.offsets) if self.monotonic else tuple(self.expected)
+
+
+def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
+    """Commits, with the nodes above that are not there yet.
+
+    A plain commit is not sent again after UnknownOutcomeError: if it was made, somebody may have committed since, and
+    the same offsets once more would take that back.  A conditional one is, where the version of a node shows that it
+    was not made: the second try fails if the node was changed since.
+
+    Raises:
+        ExpectedOffsetError, RewindError: as Session.write besides.
+        CorruptionError: a condition is about a node that holds no offset.
+    """
+    if not commit.conditional:
+        try:
+            yield from session.write(work, writes_over(commit.group, commit.offsets))
+        except NoNodeError:
+            pass
+        else:
+            return
+    while True:
+        found = yield from _look(session, commit, work)
+        versions = _versions(commit, found)
+        operations = writes(commit.group, commit.offsets, found, versions)
+        try:
+            yield from session.write(work, operations)
+        except (NoNodeError, NodeExistsError, NodeVersionError):
+            continue  # others made, changed or removed a node meanwhile
+        except UnknownOutcomeError:
+            if (yield from _is_unmade(session, commit, work, found)):
+                continue
+            raise
+        return
+
+
+def _look(session: Session, commit: Commit, work: Work[Any]) -> Steps[dict[str, Node | None]]:
+    """Returns the nodes that are there by their paths; of those above positions without their bytes."""
+    connection = session.connection
+    above = ["/", *nodes_above(commit.group, commit.offsets)]
+    nodes = [offset_node(commit.group, key) for key in commit.offsets]
+    yield from session.sync(work)
+    stats = yield from session.read_many(work, [partial(connection.exists_async, node) for node in above])
+    if stats[0] is None:
+        raise root_is_missing(connection)
+    found = yield from session.read_many(work, [partial(connection.get_async, node) for node in nodes])
+    there: dict[str, Node | None] = {node: None for node, stat in zip(above, stats, strict=True) if stat is not None}
+    return there | {node: each for node, each in zip(nodes, found, strict=True) if each is not None}
+
+
+def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPartition, int]:
+    """Checks the conditions; returns the versions that nodes must still have for them to hold."""
+    versions: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int | None] = {}
+    for key in commit.conditional:
+        path = offset_node(commit.group, key)
+        node = found.get(path)
+        offsets[key] = None if node is None else offset_in(node.data, path)
+        if node is not None:
+            versions[key] = node.stat.version
+    check_conditions(commit.group, commit.offsets, commit.expected, commit.monotonic, offsets)
+    return versions
+
+
+def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
+    """Whether a conditional commit of unknown outcome was not made: a node that it writes is as it was before.
+
+    Versions only grow, and a server that takes up the session again refuses what an earlier one still had of it.
+    """
+    if not commit.conditional:
+        return False
+    after = yield from _look(session, commit, work)
+    paths = [offset_node(commit.group, key) for key in commit.conditional]
+    is_unmade = any(_is_the_same(before.get(path), after.get(path)) for path in paths)
+    if is_unmade:
+        work.is_sent = False
+    return is_unmade
+
+
+def _is_the_same(old: Node | None, new: Node | None) -> bool:
+    if old is None or new is None:
+        return False
+    return (old.stat.created_zxid, old.stat.version) == (new.stat.created_zxid, new.stat.version)

@@ -1,0 +1,462 @@
+"""The manager that keeps positions in ZooKeeper; the entry point "zookeeper" of `offsetlog.managers`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from offsetlog import arguments
+from offsetlog._native.codec import partition_for
+from offsetlog.clock import wall_ms
+from offsetlog.errors import (
+    CommitTimeoutError,
+    NotCoordinatorError,
+    OffsetLogError,
+    UnknownOutcomeError,
+    ZooKeeperUnavailableError,
+)
+from offsetlog.manager.base import BaseOffsetManager
+from offsetlog.manager.checked_offsets import checked_expected, checked_group, checked_key, checked_timeout
+from offsetlog.manager.executor import ThreadExecutor, Timer
+from offsetlog.manager.interface import Capability, Durability, Pending, PendingCommit
+from offsetlog.manager.properties import Setting
+from offsetlog.manager.refusals import closed
+from offsetlog.manager.turns import Turns
+from offsetlog.manager.work import Steps, Work
+from offsetlog.manager.zookeeper.committing import Commit, commit
+from offsetlog.manager.zookeeper.groups import group_names, kept_value, owners, value_in
+from offsetlog.manager.zookeeper.reading import PASSES_ALONE, PASSES_BESIDE, read_group, read_positions
+from offsetlog.manager.zookeeper.removal import (
+    delete_group,
+    delete_positions,
+    delete_topics,
+    expire_group,
+    ids_node,
+)
+from offsetlog.manager.zookeeper.session import Session, root_is_missing
+from offsetlog.manager.zookeeper.settings import ZooKeeperSettings, from_properties
+from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.zookeeper.consumer_offsets import check_group, check_topic, offset_node
+
+T = TypeVar("T")
+#: A group, and the positions that work touches, None for all.
+_Turn = tuple[str, Iterable[TopicPartition] | None]
+_Read = tuple[dict[TopicPartition, OffsetAndMetadata], bool]
+_log = logging.getLogger(__name__)
+
+
+def create(properties: Mapping[str, Setting]) -> ZooKeeperManager:
+    """Makes a ZooKeeper manager from a broker's properties; the entry point "zookeeper" of `offsetlog.managers`."""
+    return ZooKeeperManager(from_properties(properties))
+
+
+class _PendingCommit(Work[Position]):
+    """A commit under way; see PendingCommit."""
+
+    def __init__(self, position: Position, *given: Any) -> None:
+        self.position = position
+        super().__init__(*given)
+
+
+class ZooKeeperManager(BaseOffsetManager):
+    """Keeps positions where consumers of Kafka before 0.9 kept them; see OffsetManager for every call.
+
+    A commit is one transaction of ZooKeeper, and counts once a majority of the servers has it on disk, whatever
+    durability was asked for.  A position has the time at which ZooKeeper wrote it.  Several processes can commit the
+    same group: conditions compare with all of them.
+
+    All calls are safe from any thread.  Many are under way at a time; those of one group that touch the same positions
+    are carried out in the order of their calls.  A call that raises UnknownOutcomeError was made as a whole or not at
+    all, and nobody knows which.
+
+    Args:
+        settings: what it is made with.
+        clock: the time of day in ms, by which positions expire.
+    """
+
+    capabilities = frozenset({Capability.CONDITIONS})
+
+    def __init__(self, settings: ZooKeeperSettings, *, clock: Callable[[], int] = wall_ms) -> None:
+        super().__init__(partitions=settings.partitions)
+        self.settings = settings
+        self._clock = clock
+        self._session = Session(settings.connection)
+        self._turns = Turns()
+        self._executor = ThreadExecutor(1, "offsetlog-zookeeper")
+        self._under_way: dict[Work[Any], Timer | None] = {}
+        self._under_way_lock = threading.Lock()
+        self._closed = False
+
+    # ---------------------------------------------------------------------------------------------------------- life
+
+    def open(self) -> None:
+        """Begins the session.
+
+        Raises:
+            ZooKeeperUnavailableError: no server answers.
+            ZooKeeperError: the root of `zookeeper.connect` is not there.
+        """
+        self._session.start()
+        if self._session.connection.exists("/") is None:
+            self._session.close()
+            raise root_is_missing(self._session.connection)
+        self._expire_later()
+
+    def stop(self) -> None:
+        """Leads no more, answers what is under way, and ends the session; see OffsetManager.stop."""
+        with self._lock:
+            is_open = self._started and not self._stopped
+            self._stopped = True
+        # Without the lock: the client waits for its threads, which may ask who leads.
+        if is_open:
+            self._hooked(self.close)
+
+    def close(self) -> None:
+        """Answers what is under way, and ends the session."""
+        with self._under_way_lock:
+            self._closed = True
+            unanswered = list(self._under_way)
+        for work in unanswered:
+            work.fail(NotCoordinatorError("the manager was stopped before it was answered; it may or may not count"))
+        self._session.close()
+        self._executor.stop()
+
+    # ---------------------------------------------------------------------------------------------------------- work
+
+    def _begin(self, work: Work[T], turn: _Turn | None, late: Any) -> Work[T]:
+        """Begins work once it has its turn.
+
+        Args:
+            work: which.
+            turn: the group, and the positions it touches, None for all; None for work that waits for no other.
+            late: the seconds that it has, and what makes the error after them; None for work without an end.
+        """
+        with self._under_way_lock:
+            if self._closed:
+                raise closed(stopped=True)
+            self._under_way[work] = None
+            if late is not None:
+                timeout, failure = late
+                self._under_way[work] = self._executor.call_later(timeout, lambda: work.fail(failure(work)))
+            is_first = turn is None or self._turns.add(*turn, work)
+        if is_first:
+            work.go_on()
+        return work
+
+    def _ended(self, work: Work[Any]) -> None:
+        with self._under_way_lock:
+            timer = self._under_way.pop(work, None)
+        if timer is not None:
+            timer.cancel()
+        for each in self._turns.end(work):
+            each.go_on()
+
+    def _late(self, timeout: float | None) -> tuple[float, Callable[[Work[Any]], OffsetLogError]]:
+        seconds = self.settings.commit_timeout if timeout is None else timeout
+
+        def failure(work: Work[Any]) -> OffsetLogError:
+            text = f"no ZooKeeper answered within {seconds:g} s"
+            if work.is_sent:
+                text = f"{text} after a write to {work.node} was sent: it may or may not have been made"
+                return UnknownOutcomeError(text, node=work.node)
+            return CommitTimeoutError(f"{text}; nothing was written, and nothing will be")
+
+        return seconds, failure
+
+    def _unread(self) -> tuple[float, Callable[[Work[Any]], OffsetLogError]]:
+        seconds = self.settings.commit_timeout
+        return seconds, lambda _: ZooKeeperUnavailableError(f"no ZooKeeper answered within {seconds:g} s", node="/")
+
+    def _check_led(self, group: str) -> None:
+        with self._running():
+            self._led(group)
+
+    def _kept_group(self, group: str) -> None:
+        self._led(group)
+        check_group(group)
+
+    def _kept_keys(self, keys: Iterable[Any]) -> list[TopicPartition]:
+        checked = [checked_key(key) for key in keys]
+        for topic in {key[0] for key in checked}:
+            check_topic(topic)
+        return list(dict.fromkeys(checked))
+
+    # ------------------------------------------------------------------------------------------------------- commits
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Position:
+        """Commits positions of a group; see OffsetManager.commit.
+
+        The log offset of the Position is -1.
+
+        Raises:
+            UnknownOutcomeError: the connection broke, or was silent, after the commit was sent.  A plain commit is
+                not sent again: somebody may have committed since.
+            TooLargeError: it does not fit into a request of `jute.maxbuffer`.
+            GroupError, TopicError: no node can have such a name.
+        """
+        return self.commit_async(
+            group,
+            offsets,
+            expected=expected,
+            monotonic=monotonic,
+            generation=generation,
+            timeout=timeout,
+            durability=durability,
+        ).result()
+
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> PendingCommit:
+        """Sends a commit without waiting; see OffsetManager.commit_async and `commit`.
+
+        It is sent when the call returns, unless no server is connected, or one of the same group that touches the
+        same positions is not answered yet.
+        """
+        with self._running():
+            if generation is not None:
+                self._lacks(Capability.GENERATIONS)
+            values = self._checked_commit(group, offsets, timeout, durability)
+            self._kept_group(group)
+            self._kept_keys(values)
+            given = {key: value.offset for key, value in values.items()}
+            checked = Commit(group, given, checked_expected(expected, values), monotonic)
+            position = Position(partition_for(group, self._count), -1)
+
+        def steps(work: Work[Position]) -> Steps[Position]:
+            yield from commit(self._session, checked, work)
+            return position
+
+        work = _PendingCommit(position, steps, self._ended, partial(self._check_led, group))
+        self._begin(work, (group, given), self._late(timeout))
+        return work
+
+    # ------------------------------------------------------------------------------------------------------- fetches
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns committed positions as they stood together at one moment; see OffsetManager.fetch.
+
+        What any client was answered before is seen.  It waits for ZooKeeper.
+
+        Raises:
+            CorruptionError: one of the nodes holds no offset, or is named by no number; the path is that of the node.
+                The other positions can be fetched by their keys, and a commit of this one mends it.
+            ZooKeeperUnavailableError: no server answered within the commit timeout.
+        """
+        keys = None if partitions is None else arguments.listed_keys(partitions)
+        with self._running():
+            self._kept_group(group)
+            asked = None if keys is None else self._kept_keys(keys)
+
+        if asked == []:
+            return {}
+        found, is_settled = self._read(group, asked, None, PASSES_BESIDE)
+        if not is_settled:
+            found, _ = self._read(group, asked, (group, asked), PASSES_ALONE)
+        return found
+
+    def _read(
+        self, group: str, keys: list[TopicPartition] | None, turn: _Turn | None, passes: int
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
+        """Reads positions, all for None; returns whether they stood together as well."""
+
+        def steps(work: Work[_Read]) -> Steps[_Read]:
+            if keys is None:
+                nodes, is_settled = yield from read_group(self._session, work, group, passes)
+                return {each.key(): kept_value(each.offset(), each.stat) for each in nodes}, is_settled
+            asked, is_settled = yield from read_positions(self._session, work, group, keys, passes)
+            named = zip(keys, asked, strict=True)
+            return {key: value_in(node, offset_node(group, key)) for key, node in named}, is_settled
+
+        work = Work[_Read](steps, self._ended, partial(self._check_led, group))
+        found: _Read = self._begin(work, turn, self._unread()).result()
+        return found
+
+    def groups(self) -> list[str]:
+        """Returns the groups that ZooKeeper knows, with positions or without, sorted; not only those led here.
+
+        Raises:
+            ZooKeeperUnavailableError, ClosedError.
+        """
+        return self._ask(lambda work: group_names(self._session, work))
+
+    def consumers(self, group: str) -> list[str]:
+        """Returns the ids of the consumers of a group that are there (`/consumers/GROUP/ids`), sorted.
+
+        Raises:
+            GroupError: no node can have such a name.
+            ZooKeeperUnavailableError, ClosedError.
+        """
+        check_group(checked_group(group))
+
+        def steps(work: Work[list[str]]) -> Steps[list[str]]:
+            yield from self._session.sync(work)
+            connection = self._session.connection
+            (names,) = yield from self._session.read(work, lambda: [connection.children_async(ids_node(group))])
+            return names or []
+
+        return self._ask(steps)
+
+    def owners(self, group: str) -> dict[TopicPartition, str]:
+        """Returns the thread of a consumer that reads each partition now (`/consumers/GROUP/owners`).
+
+        Raises:
+            CorruptionError: a node is named by no number of a partition, or holds no text.
+            GroupError: no node can have such a name.
+            ZooKeeperUnavailableError, ClosedError.
+        """
+        check_group(checked_group(group))
+        return self._ask(lambda work: owners(self._session, work, group))
+
+    def _ask(self, steps: Callable[[Work[T]], Steps[T]]) -> T:
+        with self._running():
+            work = Work[T](steps, self._ended)
+        found: T = self._begin(work, None, self._unread()).result()
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- deletes
+
+    def delete(self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None) -> int:
+        """Deletes positions of a group, all or none; see OffsetManager.delete, and `commit` for what it raises."""
+        return self.delete_async(group, partitions, timeout=timeout).result()
+
+    def delete_async(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """Deletes without waiting; see OffsetManager.delete_async."""
+        keys = arguments.listed_keys(partitions)
+        with self._running():
+            checked_timeout(timeout)
+            self._kept_group(group)
+            asked = self._kept_keys(keys)
+        work = Work[int](
+            lambda work: delete_positions(self._session, work, group, asked),
+            self._ended,
+            partial(self._check_led, group),
+        )
+        return self._begin(work, (group, asked), self._late(timeout))
+
+    def delete_group(self, group: str, *, timeout: float | None = None) -> int:
+        """Removes a group with its empty nodes, in one transaction where it fits into a request.
+
+        The same call again finishes what a failure left.  See OffsetManager.delete_group.
+
+        Raises:
+            GroupNotEmptyError: a consumer of the group is there, or somebody commits meanwhile.
+        """
+        return self.delete_group_async(group, timeout=timeout).result()
+
+    def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
+        """Removes a group without waiting; see OffsetManager.delete_group_async."""
+        with self._running():
+            checked_timeout(timeout)
+            self._kept_group(group)
+        return self._begin_group(group, lambda work: delete_group(self._session, work, group), timeout)
+
+    def _begin_group(
+        self, group: str, steps: Callable[[Work[int]], Steps[int]], timeout: float | None = None
+    ) -> Work[int]:
+        work = Work(steps, self._ended, partial(self._check_led, group))
+        return self._begin(work, (group, None), self._late(timeout))
+
+    # ------------------------------------------------------------------------------------ what goes through all groups
+
+    def expire(self, *, timeout: float | None = None) -> int:
+        """Deletes the positions that nobody changed for the retention; see OffsetManager.expire.
+
+        A group that has consumers keeps all of its own.  Without a retention nothing expires.
+        """
+        return self.expire_async(timeout=timeout).result()
+
+    def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
+        """Has it done without waiting; see OffsetManager.expire_async."""
+        checked_timeout(timeout)
+        retention_ms = self.settings.retention_ms
+
+        def of_group(group: str, work: Work[int]) -> Steps[int]:
+            assert retention_ms is not None
+            return expire_group(self._session, work, group, retention_ms, self._clock)
+
+        return self._sweep(None if retention_ms is None else of_group, timeout)
+
+    def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
+        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
+        return self.on_topic_deleted_async(topics, timeout=timeout).result()
+
+    def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
+        """Has it done without waiting; see OffsetManager.on_topic_deleted_async."""
+        gone = sorted(set(arguments.listed_topics(topics)))
+        checked_timeout(timeout)
+        for topic in gone:
+            check_topic(topic)
+        return self._sweep(lambda group, work: delete_topics(self._session, work, group, gone), timeout)
+
+    def _sweep(self, of_group: Callable[[str, Work[int]], Steps[int]] | None, timeout: float | None) -> Pending[int]:
+        """Has it done for one group after the other of those that are led here."""
+
+        def steps(work: Work[int]) -> Steps[int]:
+            groups = [] if of_group is None else (yield from group_names(self._session, work))
+            total, first = 0, None
+            for group in groups:
+                if of_group is None or not self._leads(group):
+                    continue
+                each = self._begin_group(group, partial(of_group, group), timeout)
+                yield [each]
+                try:
+                    total += each.result()
+                except OffsetLogError as failure:
+                    first = first or failure
+            if first is not None:
+                raise first
+            return total
+
+        with self._running():
+            work = Work(steps, self._ended)
+        return self._begin(work, None, None)
+
+    def _leads(self, group: str) -> bool:
+        try:
+            self._check_led(group)
+        except NotCoordinatorError:
+            return False
+        return True
+
+    def _expire_later(self) -> None:
+        if self.settings.retention_ms is not None:
+            self._executor.call_later(self.settings.retention_check_interval_ms / 1000, self._expire_now)
+
+    def _expire_now(self) -> None:
+        def done(swept: Pending[int]) -> None:
+            try:
+                swept.result(0)
+            except OffsetLogError as failure:
+                _log.warning("positions in ZooKeeper could not expire: %s", failure)
+            self._expire_later()
+
+        self.expire_async().add_done_callback(done)

@@ -1,0 +1,242 @@
+"""The steps that delete: positions, a whole group, what has expired.
+
+A write names the version of each position that it removes, and shows in the same transaction that no consumer of the
+group is there (`/consumers/GROUP/ids` has nothing below it), so that neither a commit nor a consumer that starts
+meanwhile loses anything without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from offsetlog.errors import (
+    ClockError,
+    GroupNotEmptyError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeVersionError,
+    NoNodeError,
+    ZooKeeperError,
+)
+from offsetlog.manager.work import Steps, Work
+from offsetlog.manager.zookeeper.reading import read_group
+from offsetlog.manager.zookeeper.session import Session
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.connection import NodeStat
+from offsetlog.zookeeper.consumer_offsets import group_node, offset_node, offsets_node, topic_node
+from offsetlog.zookeeper.operations import Create, Delete, Operation
+
+#: The deepest node that Kafka keeps of a group is `offsets/TOPIC/PARTITION`.
+DEPTH_MAX = 8
+#: A change that is so much later than the clock says that the clock is wrong, in ms.
+CLOCK_TOLERANCE_MS = 3_600_000
+
+
+def ids_node(group: str) -> str:
+    """Returns the path above the consumers of a group that are there."""
+    return f"{group_node(group)}/ids"
+
+
+def _unoccupied(group: str, has_ids: bool) -> list[Operation]:
+    """Writes that change nothing, and are refused where a consumer of the group is there."""
+    ids = ids_node(group)
+    return [Delete(ids), Create(ids)] if has_ids else [Create(ids), Delete(ids)]
+
+
+def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Operation]) -> Iterable[list[Operation]]:
+    """Yields the operations in parts, each of which fits into a request with the fixed ones."""
+    limit = session.connection.settings.request_bytes_max - session.connection.request_size(fixed)
+    part: list[Operation] = []
+    size = 0
+    for each in operations:
+        needed = session.connection.request_size([each])
+        if part and size + needed > limit:
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += needed
+    if part:
+        yield part
+
+
+# ----------------------------------------------------------------------------------------------------------- positions
+
+
+def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequence[TopicPartition]) -> Steps[int]:
+    """Deletes positions, all or none; returns how many there were.  Raises as Session.write."""
+    while keys:
+        nodes = [offset_node(group, key) for key in keys]
+        yield from session.sync(work)
+        stats = yield from session.read_many(work, [partial(session.connection.exists_async, each) for each in nodes])
+        there = [node for node, stat in zip(nodes, stats, strict=True) if stat is not None]
+        if not there:
+            break
+        try:
+            yield from session.write(work, [Delete(node) for node in there])
+        except NoNodeError:
+            continue  # somebody else deletes
+        return len(there)
+    return 0
+
+
+def delete_topics(session: Session, work: Work[Any], group: str, topics: Iterable[str]) -> Steps[int]:
+    """Deletes all positions of topics with the nodes above them; returns how many there were."""
+    deleted = 0
+    for topic in topics:
+        above = topic_node(group, topic)
+        while True:
+            yield from session.sync(work)
+            (names,) = yield from session.read(work, lambda: [session.connection.children_async(above)])  # noqa: B023
+            if names is None:
+                break
+            operations: list[Operation] = [Delete(f"{above}/{name}") for name in names]
+            try:
+                for part in _parts(session, [*operations, Delete(above)], []):
+                    yield from session.write(work, part)
+                    deleted += sum(each.node != above for each in part)
+            except (NoNodeError, NodeNotEmptyError):
+                continue  # others commit or delete
+            break
+    return deleted
+
+
+# ------------------------------------------------------------------------------------------------------- a whole group
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All nodes of a group with their states, each after those below it; no node where there is no group.
+
+    Attributes:
+        group: its name.
+        nodes: by path.
+    """
+
+    group: str
+    nodes: Mapping[str, NodeStat]
+
+    def positions(self) -> list[str]:
+        """Returns the paths of the positions."""
+        above, depth = f"{offsets_node(self.group)}/", offsets_node(self.group).count("/") + 2
+        return [node for node in self.nodes if node.startswith(above) and node.count("/") == depth]
+
+    def check_unoccupied(self) -> None:
+        """Raises GroupNotEmptyError where a consumer of the group is there."""
+        ids = f"{ids_node(self.group)}/"
+        consumers = [node for node, stat in self.nodes.items() if node.startswith(ids) or stat.ephemeral_owner]
+        if consumers:
+            raise _occupied(self.group, f"{consumers[0]} is there")
+
+    def removal(self) -> list[Operation]:
+        """Returns the writes that remove it; each position must be as it was read."""
+        positions = set(self.positions())
+        return [Delete(node, stat.version) if node in positions else Delete(node) for node, stat in self.nodes.items()]
+
+
+def _occupied(group: str, why: str) -> GroupNotEmptyError:
+    return GroupNotEmptyError(f"group {group!r} is in use: {why}; stop its consumers first", group=group)
+
+
+def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
+    """Reads the states of all nodes of a group.
+
+    Raises:
+        ZooKeeperError: it is deeper than Kafka makes any.
+    """
+    connection = session.connection
+    yield from session.sync(work)
+    levels: list[dict[str, NodeStat]] = []
+    paths = [group_node(group)]
+    while paths:
+        if len(levels) == DEPTH_MAX:
+            raise ZooKeeperError(f"{paths[0]} lies deeper than any node of a group; remove it by hand", node=paths[0])
+        found = yield from session.read_many(work, [partial(connection.listing_async, path) for path in paths])
+        listed = [(path, each) for path, each in zip(paths, found, strict=True) if each is not None]
+        levels.append({path: stat for path, (_, stat) in listed})
+        paths = [f"{path}/{name}" for path, (names, _) in listed for name in names]
+    return Tree(group, {path: stat for level in reversed(levels) for path, stat in level.items()})
+
+
+def delete_group(session: Session, work: Work[Any], group: str) -> Steps[int]:
+    """Removes a group without consumers; returns how many positions it had.
+
+    Everything goes in one transaction where it fits into a request.  Else the positions go first, in several, and the
+    same call again finishes what a failure between them leaves.
+
+    Raises:
+        GroupNotEmptyError: a consumer is there, or somebody commits.
+        Also as Session.write.
+    """
+    deleted = 0
+    while True:
+        tree = yield from read_tree(session, work, group)
+        if not tree.nodes:
+            return deleted
+        tree.check_unoccupied()
+        positions = frozenset(tree.positions())
+        try:
+            for part in _removals(session, tree, positions):
+                yield from session.write(work, part)
+                deleted += sum(each.node in positions for each in part)
+        except NoNodeError:
+            continue  # somebody else removes it too
+        except (NodeVersionError, NodeNotEmptyError, NodeExistsError) as failure:
+            so_far = f", after {deleted} of its positions were deleted" if deleted else ""
+            raise _occupied(group, f"{failure.node} was changed meanwhile{so_far}") from failure
+        return deleted
+
+
+def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[list[Operation]]:
+    """Returns the transactions that remove a group; the last one has all that stands above the positions."""
+    everything = tree.removal()
+    if session.connection.request_size(everything) <= session.connection.settings.request_bytes_max:
+        return [everything]
+    guard = _unoccupied(tree.group, ids_node(tree.group) in tree.nodes)
+    first = [each for each in everything if each.node in positions]
+    rest = [each for each in everything if each.node not in positions]
+    parts = [[*guard, *part] for part in _parts(session, first, guard)]
+    return [*parts, *_parts(session, rest, [])]
+
+
+# -------------------------------------------------------------------------------------------------------------- expiry
+
+
+def expire_group(
+    session: Session, work: Work[Any], group: str, retention_ms: int, clock: Callable[[], int]
+) -> Steps[int]:
+    """Deletes the positions that nobody changed for the retention, of a group without consumers; returns how many.
+
+    A group of which nothing is left goes with its nodes.
+
+    Raises:
+        ClockError: a position was changed later than the clock says.
+        Also as Session.write.
+    """
+    while True:
+        (consumers,) = yield from session.read(work, lambda: [session.connection.children_async(ids_node(group))])
+        if consumers:
+            return 0
+        nodes, _ = yield from read_group(session, work, group)
+        now = clock()
+        newest = max((each.stat.modified_ms for each in nodes), default=0)
+        if newest > now + CLOCK_TOLERANCE_MS:
+            text = f"group {group!r} has a position of {newest} ms, and the clock says {now} ms; nothing of it expired"
+            raise ClockError(text, now=now, newest=newest)
+        old = [each for each in nodes if now - each.stat.modified_ms > retention_ms]
+        if not old:
+            return 0
+        try:
+            if len(old) == len(nodes):
+                return (yield from delete_group(session, work, group))
+            guard = _unoccupied(group, consumers is not None)
+            operations: list[Operation] = [Delete(each.node, each.stat.version) for each in old]
+            for part in _parts(session, operations, guard):
+                yield from session.write(work, [*guard, *part])
+        except GroupNotEmptyError:
+            return 0  # a consumer came, or somebody committed: nothing of it is idle
+        except (NoNodeError, NodeVersionError, NodeExistsError, NodeNotEmptyError):
+            continue
+        return len(old)

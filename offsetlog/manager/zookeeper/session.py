@@ -1,0 +1,129 @@
+"""The session of a manager: its questions wait for a server, and are asked again where a connection broke."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from offsetlog._native.completion import Completion
+from offsetlog.errors import NoNodeError, UnknownOutcomeError, ZooKeeperError, ZooKeeperUnavailableError
+from offsetlog.manager.work import Steps, Work
+from offsetlog.zookeeper.connection import Answer, ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.operations import Operation
+
+T = TypeVar("T")
+
+#: How many answers one piece of work waits for at a time.
+IN_FLIGHT = 1000
+
+
+class Session:
+    """A connection for work; safe from any thread.
+
+    Nothing is handed to the client while no server is connected: it would send that later, also after the caller
+    was answered that time is over, and another process could have written since.
+    """
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.connection = ZooKeeperConnection(settings)
+        self._lock = threading.Lock()
+        self._connected: Completion[None] | None = None
+        self.connection.add_state_listener(self._changed)
+
+    def start(self) -> None:
+        """Begins the session; see ZooKeeperConnection.start."""
+        self.connection.start()
+
+    def close(self) -> None:
+        """Ends the session; what waits for a server goes on, and finds that it was answered."""
+        self.connection.close()
+        self._release()
+
+    def _changed(self, state: str) -> None:
+        if state == "connected":
+            self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            waiting, self._connected = self._connected, None
+        if waiting is not None:
+            waiting.succeed(None)
+
+    def _until_connected(self) -> Completion[None]:
+        with self._lock:
+            if self._connected is None:
+                self._connected = Completion()
+            waiting = self._connected
+        # It may have come back before anybody waited for it.
+        if self.connection.is_connected:
+            self._release()
+        return waiting
+
+    def connected(self, work: Work[Any]) -> Steps[None]:
+        """Waits for a server."""
+        work.check()
+        while not self.connection.is_connected:
+            yield [self._until_connected()]
+            work.check()
+
+    def read(self, work: Work[Any], ask: Callable[[], Sequence[Answer[Any]]]) -> Steps[list[Any]]:
+        """Returns the answers, None for a node that is not there; asks again where the connection broke.
+
+        Raises:
+            ZooKeeperError: ZooKeeper refuses it.
+        """
+        while True:
+            yield from self.connected(work)
+            answers = ask()
+            yield answers
+            try:
+                return [_found(each) for each in answers]
+            except ZooKeeperUnavailableError:
+                continue
+
+    def read_many(self, work: Work[Any], questions: Iterable[Callable[[], Answer[T]]]) -> Steps[list[T | None]]:
+        """Returns the answers to as many questions as there are, in their order; as `read`."""
+        found: list[T | None] = []
+        left = iter(questions)
+        while several := list(itertools.islice(left, IN_FLIGHT)):
+            found += yield from self.read(work, lambda asked=several: [ask() for ask in asked])  # type: ignore[misc]
+        return found
+
+    def sync(self, work: Work[Any]) -> Steps[None]:
+        """Has later reads see what any client was answered before."""
+        yield from self.read(work, lambda: [self.connection.sync_async()])
+
+    def write(self, work: Work[Any], operations: Sequence[Operation]) -> Steps[None]:
+        """Makes all writes or none.  A server is waited for before they are sent, and never afterwards.
+
+        Raises:
+            TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: none was made.
+            UnknownOutcomeError: the connection broke.
+        """
+        yield from self.connected(work)
+        was_sent, work.is_sent, work.node = work.is_sent, True, operations[0].node
+        try:
+            work.check()
+            answer = self.connection.multi_async(operations)
+            yield [answer]
+            answer.result()
+        except UnknownOutcomeError:
+            raise
+        except BaseException:
+            work.is_sent = was_sent
+            raise
+
+
+def _found(answer: Answer[T]) -> T | None:
+    try:
+        return answer.result()
+    except NoNodeError:
+        return None
+
+
+def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
+    """Returns the error of a root that is not there."""
+    hosts = connection.settings.hosts
+    return ZooKeeperError(f"the root of {hosts!r} is not there; create it, or correct zookeeper.connect", node="/")

@@ -1,0 +1,85 @@
+"""The settings of the ZooKeeper manager, by the names of Kafka and ZooKeeper where these have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_MAX
+from offsetlog.errors import ConfigError
+from offsetlog.manager.properties import Setting, number, retention, seconds
+from offsetlog.zookeeper.connection import ConnectionSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSettings:
+    """What a ZooKeeper manager is made with; the name of the broker's property stands in parentheses.
+
+    Attributes:
+        connection: how the ensemble is reached (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
+            ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``).
+        partitions: of the offsets topic, by which leadership is given (``offsets.topic.num.partitions``).
+        commit_timeout: seconds that a commit, a delete or a fetch waits for its answer (``offsets.commit.timeout.ms``).
+        retention_ms: how long a position of a group without consumers outlives its last change, None for ever
+            (``offsets.retention.minutes``).
+        retention_check_interval_ms: the time between two checks (``offsets.retention.check.interval.ms``).
+
+    Raises:
+        ConfigError: a value is out of its domain.
+    """
+
+    connection: ConnectionSettings
+    partitions: int = KAFKA_PARTITIONS_DEFAULT
+    commit_timeout: float = 5.0
+    retention_ms: int | None = None
+    retention_check_interval_ms: int = 600_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise ConfigError(f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
+        if not self.commit_timeout > 0:
+            raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")
+        if not self.retention_check_interval_ms > 0:
+            raise ConfigError(f"the check interval must be above 0 ms, not {self.retention_check_interval_ms}")
+
+
+#: By the name of a property: the part, the field, and how the value is read.
+_READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
+    "zookeeper.session.timeout.ms": ("connection", "session_timeout", seconds),
+    "zookeeper.connection.timeout.ms": ("connection", "connection_timeout", seconds),
+    "jute.maxbuffer": ("connection", "request_bytes_max", number),
+    "offsets.topic.num.partitions": ("manager", "partitions", number),
+    "offsets.commit.timeout.ms": ("manager", "commit_timeout", seconds),
+    "offsets.retention.minutes": ("manager", "retention_ms", retention),
+    "offsets.retention.check.interval.ms": ("manager", "retention_check_interval_ms", number),
+}
+
+#: Every property that the ZooKeeper manager reads.
+PROPERTIES = frozenset({"zookeeper.connect", *_READERS})
+
+
+def from_properties(properties: Mapping[str, Setting]) -> ZooKeeperSettings:
+    """Reads the properties of a broker; those of other names are the broker's own business.
+
+    Raises:
+        ConfigError: `zookeeper.connect` is missing, or a value is out of its domain; names the property.
+    """
+    hosts = properties.get("zookeeper.connect")
+    if not isinstance(hosts, str):
+        raise ConfigError("zookeeper.connect is missing: the servers of ZooKeeper, as in zk1:2181,zk2:2181/kafka")
+    try:
+        settings = ZooKeeperSettings(connection=ConnectionSettings(hosts=hosts))
+    except ConfigError as failure:
+        raise ConfigError(f"zookeeper.connect: {failure.message}") from failure
+    for name, (part, attribute, read) in _READERS.items():
+        if name not in properties:
+            continue
+        changes = {attribute: read(name, properties[name])}
+        try:
+            if part == "connection":
+                changes = {"connection": replace(settings.connection, **changes)}
+            settings = replace(settings, **changes)
+        except ConfigError as failure:
+            raise ConfigError(f"{name}: {failure.message}") from failure
+    return settings

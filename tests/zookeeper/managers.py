@@ -1,0 +1,61 @@
+"""ZooKeeper managers of the tests of this folder, and how the contract suite makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from offsetlog.errors import NodeExistsError
+from offsetlog.manager.interface import Capability, OffsetManager
+from offsetlog.manager.testing.harness import ManagerHarness
+from offsetlog.manager.zookeeper.manager import ZooKeeperManager
+from offsetlog.manager.zookeeper.settings import ZooKeeperSettings
+from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.consumer_offsets import is_node_name
+
+PATIENCE = 60.0
+
+
+def manager_of(hosts: str, *, connection: dict[str, Any] | None = None, clock: Any = None, **more: Any) -> Any:
+    """A manager that is not started; `more` are fields of ZooKeeperSettings."""
+    reached = ConnectionSettings(hosts=hosts, **{"session_timeout": 8.0, **(connection or {})})
+    settings = ZooKeeperSettings(connection=reached, **{"partitions": 3, "commit_timeout": PATIENCE, **more})
+    return ZooKeeperManager(settings) if clock is None else ZooKeeperManager(settings, clock=clock)
+
+
+@contextmanager
+def leading(hosts: str, **more: Any) -> Iterator[ZooKeeperManager]:
+    """One that leads everything; it is stopped at the end."""
+    with manager_of(hosts, **more) as manager:
+        for partition in range(manager.partitions):
+            manager.become_leader(partition, 1)
+        yield manager
+
+
+class ZooKeeperHarness(ManagerHarness):
+    """Makes managers on an ensemble that a fixture starts: for each directory a root of its own.
+
+    Attributes:
+        hosts: the servers.
+    """
+
+    name = "zookeeper"
+    capabilities = frozenset({Capability.CONDITIONS})
+    patience = PATIENCE
+    hosts = ""
+
+    def root(self, directory: Path) -> str:
+        """Makes the root of a directory where it is not there, and returns it."""
+        name = "/" + "-".join(directory.parts[-3:])
+        with ZooKeeperConnection(ConnectionSettings(hosts=self.hosts)) as connection, suppress(NodeExistsError):
+            connection.create(name)
+        return name
+
+    def create(self, directory: Path) -> OffsetManager:
+        made: OffsetManager = manager_of(self.hosts + self.root(directory))
+        return made
+
+    def keeps_group(self, group: str) -> bool:
+        return is_node_name(group)

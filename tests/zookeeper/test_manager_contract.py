@@ -1,0 +1,17 @@
+"""The ZooKeeper manager keeps the contract of managers."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetlog.manager.testing.test_contract import *  # noqa: F403
+
+from .managers import ZooKeeperHarness
+
+HARNESS = ZooKeeperHarness()
+offset_managers = [HARNESS]
+
+
+@pytest.fixture(autouse=True)
+def _on_the_ensemble(ensemble):
+    HARNESS.hosts = ensemble.hosts
