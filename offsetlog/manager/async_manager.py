@@ -180,7 +180,9 @@ class AsyncOffsetManager:
     async def fetch(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See OffsetManager.fetch; called in the loop, since a table answers it."""
+        """See OffsetManager.fetch; called in the loop, unless the manager says that it waits for its storage."""
+        if getattr(self.manager, "fetch_waits", False):
+            return await self._on_thread(partial(self.manager.fetch, group, partitions))
         return self.manager.fetch(group, partitions)
 
     async def delete(

@@ -96,6 +96,8 @@ class BaseOffsetManager:
 
     #: Everything that it can do beyond committing, fetching, deleting and expiring.
     capabilities: frozenset[Capability] = frozenset()
+    #: Whether `fetch` waits for another machine, so that AsyncOffsetManager calls it on a thread.
+    fetch_waits = False
 
     def __init__(
         self, *, partitions: int = KAFKA_PARTITIONS_DEFAULT, metadata_max_units: int = 4096

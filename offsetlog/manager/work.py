@@ -101,10 +101,14 @@ class Work(Completion[T]):
             wrapped = StorageError(f"{type(failure).__name__}: {failure}")
             wrapped.__cause__ = failure
             answer = partial(self.fail, wrapped)
+        except BaseException as interrupt:
+            # An interrupt of the thread that asks: others would wait for its turn to end for ever.
+            self._end(partial(self.fail, StorageError(f"{type(interrupt).__name__} while it was asked for")))
+            raise
         self._end(answer)
 
     def _end(self, answer: Callable[[], object]) -> None:
-        # What waits for its turn begins before those who wait for the answer ask for more.
+        # The work whose turn it is begins before those who wait for the answer ask for more.
         try:
             self._ended(self)
         finally:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from collections import deque
 
+import pytest
+
 from offsetlog._native.completion import Completion
+from offsetlog.errors import StorageError
 from offsetlog.manager.turns import Turns
 from offsetlog.manager.work import Work
 from offsetlog.types import TopicPartition
@@ -107,3 +110,18 @@ def test_work_that_was_answered_meanwhile_ends_at_its_next_question():
     assert ended == []
     answer.succeed(None)
     assert (ended, passed) == ([work], [])
+
+
+def test_an_interrupt_ends_the_work_that_it_hits():
+    ended = []
+
+    def steps(_):
+        yield []
+        raise KeyboardInterrupt
+
+    work = Work(steps, ended.append)
+    with pytest.raises(KeyboardInterrupt):
+        work.go_on()
+    assert ended == [work]
+    with pytest.raises(StorageError, match="KeyboardInterrupt"):
+        work.result(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import pytest
 
 from offsetlog import errors
+from offsetlog.manager.async_manager import AsyncOffsetManager
 from offsetlog.manager.registry import available_managers, create_manager
 from offsetlog.manager.zookeeper import session
 from offsetlog.manager.zookeeper.manager import ZooKeeperManager, create
@@ -254,27 +256,6 @@ def test_commits_of_two_managers_are_those_of_a_model(hosts):
             assert {key: value.offset for key, value in asked.items()} == {key: known.get(key, -1) for key in KEYS}
 
 
-def test_many_commits_are_under_way_and_no_thread_waits_for_them(hosts):
-    with leading(hosts) as manager:
-        manager.commit("g-0", {KEYS[0]: 0})
-        threads = threading.active_count()
-        order: list[int] = []
-        pending = []
-        for number in range(200):
-            each = manager.commit_async(f"g-{number % 40}", {KEYS[number % 4]: number})
-            each.add_done_callback(lambda _, number=number: order.append(number))
-            pending.append(each)
-        under_way = sum(not each.done() for each in pending)
-        assert threading.active_count() <= threads + 1  # that of the timers
-        for each in pending:
-            each.result(PATIENCE)
-        assert under_way > 40, "they were answered one at a time"
-        for group in range(40):
-            own = [number for number in order if number % 40 == group]
-            assert own == sorted(own)
-            assert offsets_of(manager, f"g-{group}")[KEYS[group % 4]] == 160 + group
-
-
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_fetch_sees_the_commits_of_another_process_as_a_whole(hosts, monkeypatch, is_named):
     monkeypatch.setattr(session, "IN_FLIGHT", 7)
@@ -297,6 +278,30 @@ def test_a_fetch_sees_the_commits_of_another_process_as_a_whole(hosts, monkeypat
         assert {value.offset for value in found.values()} == {41}
         assert len(found) == 31
         assert len(reads) > 45
+
+
+def test_a_fetch_in_an_event_loop_does_not_hold_it(hosts):
+    with leading(hosts) as manager:
+        manager.commit("g", {KEYS[0]: 5})
+        asked, go_on = threading.Event(), threading.Event()
+        fetch = manager.fetch
+
+        def waiting(*given):
+            asked.set()
+            assert go_on.wait(PATIENCE)
+            return fetch(*given)
+
+        manager.fetch = waiting
+
+        async def serve():
+            offsets = AsyncOffsetManager(manager)
+            fetching = asyncio.ensure_future(offsets.fetch("g"))
+            await asyncio.to_thread(asked.wait, PATIENCE)
+            await offsets.commit("g", {KEYS[1]: 6})
+            go_on.set()
+            return await fetching
+
+        assert asyncio.run(serve())[KEYS[1]].offset == 6
 
 
 # ------------------------------------------------------------------------------------------------------------ settings

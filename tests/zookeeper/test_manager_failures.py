@@ -1,4 +1,4 @@
-"""What a manager answers when connections break, sessions end and servers go."""
+"""The answers of a manager when connections break, sessions end and servers go."""
 
 from __future__ import annotations
 
@@ -155,6 +155,43 @@ def test_what_waits_for_a_server_is_carried_out_in_order_once_there_is_one(manag
     assert offsets_of(manager) == {KEYS[0]: 7}
     reading.join(PATIENCE)
     assert fetched
+
+
+def test_many_commits_are_under_way_and_no_thread_waits_for_them(manager, proxy, monkeypatch):
+    manager.commit("g-0", {KEYS[0]: 0})
+    disconnect(manager, proxy)
+    threads = threading.active_count()
+    order: list[int] = []
+    pending = [manager.commit_async(f"g-{number % 40}", {KEYS[number % 4]: number}) for number in range(200)]
+    for number, each in enumerate(pending):
+        each.add_done_callback(lambda _, number=number: order.append(number))
+    assert threading.active_count() <= threads
+    # They are all sent when the connection is there again, before the first answer is read.
+    sent, most = 0, []
+    connection = manager._session.connection
+    send = connection.multi_async
+
+    def counted(operations):
+        nonlocal sent
+        sent += 1
+        most.append(sent)
+        answer = send(operations)
+        answer.add_done_callback(lambda _: answered())
+        return answer
+
+    def answered() -> None:
+        nonlocal sent
+        sent -= 1
+
+    monkeypatch.setattr(connection, "multi_async", counted)
+    proxy.refuse(False)
+    for each in pending:
+        each.result(PATIENCE)
+    assert max(most) >= 40
+    for group in range(40):
+        own = [number for number in order if number % 40 == group]
+        assert own == sorted(own)
+        assert offsets_of(manager, f"g-{group}")[KEYS[group % 4]] == 160 + group
 
 
 def test_who_leads_no_more_sends_nothing_that_waits(manager, proxy, hosts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from offsetlog import arguments
 from offsetlog._native.codec import partition_for
 from offsetlog.clock import wall_ms
 from offsetlog.errors import (
+    ClosedError,
     CommitTimeoutError,
     NotCoordinatorError,
     OffsetLogError,
@@ -78,6 +80,7 @@ class ZooKeeperManager(BaseOffsetManager):
     """
 
     capabilities = frozenset({Capability.CONDITIONS})
+    fetch_waits = True
 
     def __init__(self, settings: ZooKeeperSettings, *, clock: Callable[[], int] = wall_ms) -> None:
         super().__init__(partitions=settings.partitions)
@@ -134,14 +137,18 @@ class ZooKeeperManager(BaseOffsetManager):
             turn: the group, and the positions it touches, None for all; None for work that waits for no other.
             late: the seconds that it has, and what makes the error after them; None for work without an end.
         """
-        with self._under_way_lock:
-            if self._closed:
-                raise closed(stopped=True)
-            self._under_way[work] = None
-            if late is not None:
-                timeout, failure = late
-                self._under_way[work] = self._executor.call_later(timeout, lambda: work.fail(failure(work)))
-            is_first = turn is None or self._turns.add(*turn, work)
+        try:
+            with self._under_way_lock:
+                if self._closed:
+                    raise closed(stopped=True)
+                self._under_way[work] = None
+                if late is not None:
+                    timeout, failure = late
+                    self._under_way[work] = self._executor.call_later(timeout, lambda: work.fail(failure(work)))
+                is_first = turn is None or self._turns.add(*turn, work)
+        except BaseException:
+            self._ended(work)  # an interrupt of the caller, too, must not leave others waiting for it
+            raise
         if is_first:
             work.go_on()
         return work
@@ -459,4 +466,5 @@ class ZooKeeperManager(BaseOffsetManager):
                 _log.warning("positions in ZooKeeper could not expire: %s", failure)
             self._expire_later()
 
-        self.expire_async().add_done_callback(done)
+        with contextlib.suppress(ClosedError):  # it is being stopped
+            self.expire_async().add_done_callback(done)

@@ -14,7 +14,7 @@ from offsetlog.zookeeper.connection import ConnectionSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSettings:
-    """What a ZooKeeper manager is made with; the name of the broker's property stands in parentheses.
+    """Everything that a ZooKeeper manager is made with; the name of the broker's property stands in parentheses.
 
     Attributes:
         connection: how the ensemble is reached (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
