@@ -102,6 +102,7 @@ ERROR_CODES: dict[str, ErrorCode] = {
     "NotCoordinatorError": _retriable(NOT_COORDINATOR),
     "NotEnoughReplicasError": _retriable(COORDINATOR_NOT_AVAILABLE),
     "CommitTimeoutError": _retriable(COORDINATOR_NOT_AVAILABLE),
+    "DifferenceError": _retriable(COORDINATOR_NOT_AVAILABLE),
     "GenerationError": ILLEGAL_GENERATION,
     "GroupNotEmptyError": NON_EMPTY_GROUP,
     "FencedError": INVALID_PRODUCER_EPOCH,

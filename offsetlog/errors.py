@@ -19,7 +19,7 @@
     │   ├── HistoryError
     │   ├── GenerationError, GroupNotEmptyError, ThrottledError, NotEnoughReplicasError, CapabilityError
     │   ├── FencedError: FencedLeaderEpochError; UnknownLeaderEpochError
-    │   ├── TransactionError, ClockError, CommitTimeoutError (TimeoutError): UnknownOutcomeError
+    │   ├── TransactionError, ClockError, DifferenceError, CommitTimeoutError (TimeoutError): UnknownOutcomeError
     ├── ClusterError                            a Kafka cluster that was asked through its protocol
     │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
     ├── ZooKeeperError                          an ensemble of ZooKeeper
@@ -567,6 +567,10 @@ class NotEnoughReplicasError(StateError):
 
 class CapabilityError(StateError):
     """The manager cannot do what was asked for; `OffsetManager.capabilities` says what it can."""
+
+
+class DifferenceError(StateError):
+    """A change that has to be made in two storages was made in one of them; the message says what stands where."""
 
 
 class ThrottledError(StateError):

@@ -148,6 +148,7 @@ def test_only_these_are_worth_the_same_call_again():
         errors.CommitTimeoutError,
         errors.ClusterUnavailableError,
         errors.UnknownOutcomeError,
+        errors.DifferenceError,
         errors.ZooKeeperUnavailableError,
         errors.SessionExpiredError,
         errors.NotEnoughReplicasError,

@@ -73,6 +73,11 @@ class Turns:
             self._turns[work] = group, turn
             return turn.before == 0
 
+    def is_busy(self, group: str) -> bool:
+        """Whether any work of a group has not ended."""
+        with self._lock:
+            return group in self._groups
+
     def end(self, work: Work[Any]) -> list[Work[Any]]:
         """Takes out work that has ended, or was never taken up; returns the work whose turn it is now."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""The ZooKeeper manager keeps the contract while the leader of the ensemble is killed and started again."""
+"""The managers on ZooKeeper keep the contract while the leader of the ensemble is killed and started again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from offsetlog.manager.dual.manager import DualManager
 from offsetlog.manager.interface import OffsetManager
+from offsetlog.manager.testing.harness import ManagerHarness
 from offsetlog.manager.testing.test_contract import *  # noqa: F403
 from offsetlog.manager.zookeeper.manager import ZooKeeperManager
 
 from .ensemble import Ensemble, is_possible
-from .managers import PATIENCE, ZooKeeperHarness
+from .managers import PATIENCE, DualHarness, ZooKeeperHarness
 
 pytestmark = pytest.mark.ci
 
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.ci
 CALLS_PER_KILL = 60
 
 
-class LeaderlessHarness(ZooKeeperHarness):
+class Leaderless(ManagerHarness):
     """Before some of the calls of a manager the leader is killed, and started again while the call waits.
 
     The manager knows that its server is gone before the call begins: a write that was under way then could have any
@@ -31,6 +33,7 @@ class LeaderlessHarness(ZooKeeperHarness):
     """
 
     ensemble: Ensemble | None = None
+    hosts = ""
     rng = random.Random()
     kills = 0
 
@@ -40,10 +43,12 @@ class LeaderlessHarness(ZooKeeperHarness):
             setattr(made, name, self.losing_the_leader(made, getattr(made, name)))
         return made
 
-    def losing_the_leader(self, manager: ZooKeeperManager, call: Any) -> Any:
+    def losing_the_leader(self, manager: Any, call: Any) -> Any:
+        in_zookeeper = manager.zookeeper if isinstance(manager, DualManager) else manager
+
         def called(*given: Any, **more: Any) -> Any:
-            if self.rng.randrange(CALLS_PER_KILL) == 0 and self.is_alone(manager):
-                self.kill(manager)
+            if self.rng.randrange(CALLS_PER_KILL) == 0 and self.is_alone(in_zookeeper):
+                self.kill(in_zookeeper)
             return call(*given, **more)
 
         return called
@@ -65,11 +70,18 @@ class LeaderlessHarness(ZooKeeperHarness):
         for number in range(self.ensemble.size):
             if number not in self.ensemble._processes:
                 self.ensemble.start_server(number)
-        type(self).kills += 1
+        Leaderless.kills += 1
 
 
-HARNESS = LeaderlessHarness()
-offset_managers = [HARNESS]
+class LeaderlessZooKeeper(Leaderless, ZooKeeperHarness):
+    """The ZooKeeper manager."""
+
+
+class LeaderlessDual(Leaderless, DualHarness):
+    """The dual manager."""
+
+
+offset_managers = [LeaderlessZooKeeper(), LeaderlessDual()]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,6 +90,7 @@ def _on_an_ensemble_that_loses_its_leader(tmp_path_factory):
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     with Ensemble(tmp_path_factory.mktemp("failover")) as running:
-        HARNESS.ensemble, HARNESS.hosts, HARNESS.rng = running, running.hosts, random.Random(seed)
+        for harness in offset_managers:
+            harness.ensemble, harness.hosts, harness.rng = running, running.hosts, random.Random(seed)
         yield
-    assert HARNESS.kills > 3, "the leader was hardly ever killed"
+    assert Leaderless.kills > 3, "the leader was hardly ever killed"

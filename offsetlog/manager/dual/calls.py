@@ -1,0 +1,68 @@
+"""Calls that wait, made by a few threads for those who do not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from offsetlog._native.completion import Completion
+from offsetlog.errors import NotCoordinatorError, OffsetLogError, StorageError
+from offsetlog.manager.executor import ThreadExecutor
+
+T = TypeVar("T")
+THREADS = 8
+
+
+class Calls:
+    """Makes calls on threads of its own.  Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadExecutor(THREADS, "offsetlog-dual")
+        self._lock = threading.Lock()
+        self._waiting: set[Completion[Any]] = set()
+        self._stopped = False
+
+    def begin(self, call: Callable[[], T]) -> Completion[T]:
+        """Has a call made; the answer is what it returns or raises."""
+        answer: Completion[T] = Completion()
+        with self._lock:
+            if self._stopped:
+                answer.fail(_stopped())
+                return answer
+            self._waiting.add(answer)
+
+        def made() -> None:
+            give: Callable[[], object]
+            try:
+                give = partial(answer.succeed, call())
+            except OffsetLogError as failure:
+                give = partial(answer.fail, failure)
+            except Exception as failure:
+                wrapped = StorageError(f"{type(failure).__name__}: {failure}")
+                wrapped.__cause__ = failure
+                give = partial(answer.fail, wrapped)
+            self._end(answer, give)
+
+        self._executor.submit(made)
+        return answer
+
+    def _end(self, answer: Completion[Any], give: Callable[[], object]) -> None:
+        with self._lock:
+            self._waiting.discard(answer)
+        give()
+
+    def stop(self) -> None:
+        """Waits for the calls under way, and answers the rest with NotCoordinatorError."""
+        with self._lock:
+            self._stopped = True
+        self._executor.stop()
+        with self._lock:
+            waiting, self._waiting = self._waiting, set()
+        for each in waiting:
+            each.fail(_stopped())
+
+
+def _stopped() -> NotCoordinatorError:
+    return NotCoordinatorError("the manager was stopped before it was answered; nothing was written")

@@ -1,0 +1,424 @@
+"""The manager that keeps positions in a log and in ZooKeeper; the entry point "dual" of `offsetlog.managers`.
+
+A fetch answers the larger of both, and every change takes effect at once, when the log is written:
+
+* A commit that goes forward is written to the log, then to ZooKeeper.
+* One that goes back, and a delete, change ZooKeeper first, while the log has at least what a fetch answered before.
+  A crash between the two leaves fetches as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from offsetlog import arguments
+from offsetlog.errors import (
+    ConfigError,
+    CoordinatorLoadingError,
+    NotCoordinatorError,
+    PartitionFailedError,
+)
+from offsetlog.manager import log_manager
+from offsetlog.manager.base import BaseOffsetManager
+from offsetlog.manager.checked_offsets import checked_group, checked_key, checked_timeout
+from offsetlog.manager.dual.both import Both
+from offsetlog.manager.dual.calls import Calls
+from offsetlog.manager.dual.differences import Counters, Difference, Differences
+from offsetlog.manager.interface import (
+    Capability,
+    Durability,
+    OffsetManager,
+    PartitionState,
+    Pending,
+    PendingCommit,
+    Transition,
+)
+from offsetlog.manager.properties import Setting, flag
+from offsetlog.manager.turns import Turns
+from offsetlog.manager.work import Steps, Work
+from offsetlog.manager.zookeeper import manager as zookeeper_manager
+from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+
+T = TypeVar("T")
+_NOTHING = OffsetAndMetadata(-1)
+#: Capabilities of the log that it has here too.
+_KEPT = frozenset({Capability.METADATA, Capability.EPOCHS, Capability.TIMESTAMPS, Capability.HISTORY})
+
+
+def create(properties: Mapping[str, Setting]) -> DualManager:
+    """Makes a dual manager from a broker's properties: those of the log manager, and of the ZooKeeper manager.
+
+    Raises:
+        ConfigError: a value is out of its domain, or `dual.commit.enabled` is false.
+    """
+    if not flag("dual.commit.enabled", properties.get("dual.commit.enabled", True)):
+        raise ConfigError("dual.commit.enabled=false contradicts offset.storage=dual; choose log or zookeeper")
+    log = log_manager.create(properties)
+    units = log.settings.store.metadata_max_units
+    return DualManager(log, zookeeper_manager.create(properties), metadata_max_units=units)
+
+
+class _PendingCommit(Work[Position]):
+    """A commit under way; see PendingCommit.  Its log offset is -1 until the log is written."""
+
+    def __init__(self, position: Position, *given: Any) -> None:
+        self.position = position
+        super().__init__(*given)
+
+
+class DualManager(BaseOffsetManager):
+    """Keeps positions in two places, for the way from ZooKeeper to the log; see OffsetManager for every call.
+
+    The log decides who leads.  All calls are safe from any thread.  A commit that goes forward waits on no thread; one
+    that goes back, the first one of a position that was not fetched here, and deletes, are made by threads of the
+    manager.  Each storage has the whole timeout.
+
+    Args:
+        log: the manager whose log it is, not started.
+        zookeeper: the other one, not started.
+        metadata_max_units: the UTF-16 units that the metadata of a commit may have; those of the log.
+
+    Attributes:
+        log: as given; nothing may be written to it but through this manager.
+        zookeeper: as given; others write to ZooKeeper as well.
+    """
+
+    fetch_waits = True
+
+    def __init__(self, log: OffsetManager, zookeeper: OffsetManager, *, metadata_max_units: int = 4096) -> None:
+        super().__init__(metadata_max_units=metadata_max_units)
+        self.log = log
+        self.zookeeper = zookeeper
+        self.capabilities = log.capabilities & _KEPT
+        self._differences = Differences()
+        self._both = Both(log, zookeeper, self._differences)
+        self._turns = Turns()
+        self._calls = Calls()
+
+    # ---------------------------------------------------------------------------------------------------------- life
+
+    def open(self) -> None:
+        """Starts both.
+
+        Raises:
+            ConfigError: they count other partitions.
+            Also as both.
+        """
+        self.zookeeper.start()
+        self.log.start()
+        self._count = self.log.partitions
+        if self.zookeeper.partitions != self._count:
+            text = f"the log has {self._count} partitions, and ZooKeeper {self.zookeeper.partitions}"
+            self.close()
+            raise ConfigError(f"{text}; give both the same offsets.topic.num.partitions")
+
+    def stop(self) -> None:
+        """Stops both; see OffsetManager.stop."""
+        with self._lock:
+            is_first = not self._stopped
+            self._stopped = True
+        # Without the lock: work under way may ask who leads before it ends.  Also after a start that failed, which may
+        # have started one of them.
+        if is_first:
+            self._hooked(self.close)
+
+    def close(self) -> None:
+        """Stops both, which answers what is under way."""
+        try:
+            self.log.stop()
+        finally:
+            self.zookeeper.stop()
+            self._calls.stop()
+
+    # ---------------------------------------------------------------------------------------------------- leadership
+
+    def become_leader(self, partition: int, epoch: int) -> Transition:
+        """Leads a partition once its log is loaded; see OffsetManager.become_leader."""
+        return self._change_both(partition, epoch, self.log.become_leader, self.zookeeper.become_leader)
+
+    def become_follower(self, partition: int, epoch: int) -> Transition:
+        """Leaves a partition to another process; see OffsetManager.become_follower."""
+        return self._change_both(partition, epoch, self.log.become_follower, self.zookeeper.become_follower)
+
+    def resign(self, partition: int, epoch: int) -> Transition:
+        """Leads no more; see OffsetManager.resign."""
+        return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign)
+
+    def _change_both(
+        self,
+        partition: int,
+        epoch: int,
+        change_log: Callable[[int, int], Transition],
+        change_zookeeper: Callable[[int, int], Transition],
+    ) -> Transition:
+        with self._running():
+            # Nothing reaches ZooKeeper but through the log, whose refusal is enough.
+            transition = change_log(partition, epoch)
+            change_zookeeper(partition, epoch)
+            self._differences.forget(lambda group: self.log.partition_for(group) == partition)
+            return transition
+
+    def state(self, partition: int) -> PartitionState:
+        """Returns the state of the log's partition; see OffsetManager.state."""
+        with self._running():
+            return self.log.state(partition)
+
+    def leader_epoch(self, partition: int) -> int:
+        """Returns the newest leader epoch that the log knows; see OffsetManager.leader_epoch."""
+        with self._running():
+            return self.log.leader_epoch(partition)
+
+    def flush(self, partition: int) -> Transition:
+        """Makes the log durable; see OffsetManager.flush."""
+        with self._running():
+            return self.log.flush(partition)
+
+    def _led(self, group: str) -> None:
+        number = self.log.partition_for(checked_group(group))
+        state = self.log.state(number)
+        if state is PartitionState.LOADING:
+            raise CoordinatorLoadingError(f"log partition {number} is being loaded")
+        if state is PartitionState.FAILED:
+            raise PartitionFailedError(f"log partition {number} failed")
+        if state is not PartitionState.ACTIVE:
+            raise NotCoordinatorError(f"this process does not lead log partition {number}")
+
+    # ---------------------------------------------------------------------------------------------------------- work
+
+    def _begin(self, group: str, keys: Iterable[TopicPartition] | None, work: Work[T]) -> Work[T]:
+        if self._turns.add(group, keys, work):
+            work.go_on()
+        return work
+
+    def _ended(self, work: Work[Any]) -> None:
+        for each in self._turns.end(work):
+            each.go_on()
+
+    def _called(self, group: str, keys: Iterable[TopicPartition] | None, call: Callable[[], T]) -> Work[T]:
+        """Has a call made by a thread of the manager, in its turn."""
+
+        def steps(_: Work[T]) -> Steps[T]:
+            answer = self._calls.begin(call)
+            yield [answer]
+            result: T = answer.result(0)
+            return result
+
+        return self._begin(group, keys, Work(steps, self._ended))
+
+    # ------------------------------------------------------------------------------------------------------- commits
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Position:
+        """Commits to both; see OffsetManager.commit, whose Position is that in the log.
+
+        A commit that goes forward, and that the log took and ZooKeeper did not, has succeeded: fetches answer it.  It
+        is among `differences` until ZooKeeper has the same.
+
+        Raises:
+            DifferenceError: a commit that goes back was made in ZooKeeper, and the log did not take it, or not
+                surely.  Fetches answer as before where it did not; the same call again makes it.
+            ZooKeeperUnavailableError: ZooKeeper did not answer, and has to be asked whether the commit goes back;
+                nothing was written.
+        """
+        return self.commit_async(
+            group,
+            offsets,
+            expected=expected,
+            monotonic=monotonic,
+            generation=generation,
+            timeout=timeout,
+            durability=durability,
+            client=client,
+            principal=principal,
+        ).result()
+
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> PendingCommit:
+        """Commits without waiting; see `commit` and OffsetManager.commit_async.
+
+        The log is written once the commits before it that touch the same positions are answered.
+        """
+        with self._running():
+            if expected is not None or monotonic:
+                self._lacks(Capability.CONDITIONS)
+            if generation is not None:
+                self._lacks(Capability.GENERATIONS)
+            values = self._checked_commit(group, offsets, timeout, durability)
+            position = Position(self.log.partition_for(group), -1)
+        given: dict[str, Any] = {"timeout": timeout, "durability": durability, "client": client, "principal": principal}
+
+        def steps(work: _PendingCommit) -> Steps[Position]:
+            if self._both.may_go_back(group, values):
+                answer = self._calls.begin(lambda: self._both.commit(group, values, given))
+                yield [answer]
+                work.position = answer.result(0)
+            else:
+                pending = self.log.commit_async(group, values, **given)
+                work.position = pending.position
+                yield [pending]
+                pending.result(0)
+                self._differences.count(commits=1)
+                yield from self._both.follow(group, values, timeout)
+            return work.position
+
+        work = _PendingCommit(position, steps, self._ended)
+        self._begin(group, values, work)
+        return work
+
+    # ------------------------------------------------------------------------------------------------------- fetches
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns the larger position of both; see OffsetManager.fetch.
+
+        One that is larger in ZooKeeper has no metadata and no leader epoch.
+
+        Raises:
+            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger one.
+            CorruptionError: as the ZooKeeper manager.
+        """
+        keys = None if partitions is None else arguments.listed_keys(partitions)
+        with self._running():
+            self._led(group)
+            asked = None if keys is None else list(dict.fromkeys(checked_key(key) for key in keys))
+        found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group))
+        if found is None:
+            # Something goes back meanwhile, and would be seen in one storage and not in the other.
+            found = self._called(group, asked, lambda: self._both.fetch(group, asked)).result()
+        return found if asked is None else {key: found.get(key, _NOTHING) for key in asked}
+
+    # ------------------------------------------------------------------------------------------------------- deletes
+
+    def delete(self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None) -> int:
+        """Deletes positions in ZooKeeper, then in the log; see OffsetManager.delete.
+
+        Raises:
+            DifferenceError: they are gone in ZooKeeper, and not, or not surely, in the log; repeat it.
+        """
+        return self.delete_async(group, partitions, timeout=timeout).result()
+
+    def delete_async(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Pending[int]:
+        """Has them deleted by a thread of the manager; see `delete` and OffsetManager.delete_async."""
+        keys = arguments.listed_keys(partitions)
+        with self._running():
+            checked_timeout(timeout)
+            self._led(group)
+            asked = list(dict.fromkeys(checked_key(key) for key in keys))
+        return self._called(group, asked, lambda: self._both.delete(group, asked, timeout))
+
+    def delete_group(self, group: str, *, timeout: float | None = None) -> int:
+        """Removes a group in ZooKeeper, then in the log; see OffsetManager.delete_group.
+
+        Raises:
+            GroupNotEmptyError: it has consumers in ZooKeeper.
+            DifferenceError: it is gone in ZooKeeper, and not, or not surely, in the log.
+        """
+        return self.delete_group_async(group, timeout=timeout).result()
+
+    def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
+        """Has a group removed by a thread of the manager; see `delete_group`."""
+        with self._running():
+            checked_timeout(timeout)
+            self._led(group)
+        return self._called(group, None, lambda: self._both.delete_group(group, timeout))
+
+    def expire(self, *, timeout: float | None = None) -> int:
+        """Has each storage expire by its own retention; see OffsetManager.expire.
+
+        A fetch answers a position until it has expired in both.
+
+        Returns:
+            How many positions expired in the one where more did.
+        """
+        with self._running():
+            checked_timeout(timeout)
+        return max(self.zookeeper.expire(timeout=timeout), self.log.expire(timeout=timeout))
+
+    def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
+        """Has it done by a thread of the manager; see `expire`."""
+        with self._running():
+            checked_timeout(timeout)
+        return self._calls.begin(lambda: self.expire(timeout=timeout))
+
+    def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
+        """Deletes the positions of deleted topics in both; see OffsetManager.on_topic_deleted.
+
+        Returns:
+            How many there were in the storage that had more.
+        """
+        gone = list(arguments.listed_topics(topics))
+        with self._running():
+            checked_timeout(timeout)
+        counts = [each.on_topic_deleted(gone, timeout=timeout) for each in (self.zookeeper, self.log)]
+        self._differences.forget_topics(gone)
+        return max(counts)
+
+    def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
+        """Has it done by a thread of the manager; see `on_topic_deleted`."""
+        gone = list(arguments.listed_topics(topics))
+        with self._running():
+            checked_timeout(timeout)
+        return self._calls.begin(lambda: self.on_topic_deleted(gone, timeout=timeout))
+
+    def throttle(self, group: str, client: str | None = None, principal: str | None = None) -> float:
+        """Returns what the log says; see OffsetManager.throttle."""
+        with self._running():
+            return self.log.throttle(group, client, principal)
+
+    # --------------------------------------------------------------------------------------------------- differences
+
+    def differences(self) -> list[Difference]:
+        """Returns the positions that were last seen to differ, sorted: by fetches, commits and `compare`."""
+        return self._differences.listed()
+
+    def counters(self) -> Counters:
+        """Returns how often something happened since the start, for metrics."""
+        return self._differences.counters()
+
+    def compare(self, group: str) -> list[Difference]:
+        """Reads all positions of a group in both storages, and returns those that differ.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError, ZooKeeperUnavailableError, CorruptionError, ClosedError.
+        """
+        with self._running():
+            self._led(group)
+        return self._called(group, None, lambda: self._both.compare(group)).result()
+
+    def catch_up(self, group: str) -> int:
+        """Raises each position of a group to the larger of both; returns how many were raised.
+
+        Positions that nobody commits come to the log by it, before ZooKeeper is given up.
+
+        Raises:
+            As `commit`.
+        """
+        with self._running():
+            self._led(group)
+        return self._called(group, None, lambda: self._both.catch_up(group)).result()
