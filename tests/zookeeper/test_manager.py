@@ -141,6 +141,7 @@ def test_a_commit_that_does_not_fit_is_refused_and_never_split(hosts):
         assert offsets_of(manager, "g") == fitting
 
 
+@pytest.mark.ci
 def test_a_commit_of_the_largest_request_is_taken(hosts):
     with leading(hosts) as manager:
         one = Create("/consumers/g/offsets/t/10000", b"1")

@@ -1,4 +1,4 @@
-"""The ZooKeeper manager and the dual manager keep the contract of managers."""
+"""The ZooKeeper manager keeps the contract of managers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from offsetlog.manager.testing.test_contract import *  # noqa: F403
 
-from .managers import DualHarness, ZooKeeperHarness
+from .managers import ZooKeeperHarness
 
-offset_managers = [ZooKeeperHarness(), DualHarness()]
+HARNESS = ZooKeeperHarness()
+offset_managers = [HARNESS]
 
 
 @pytest.fixture(autouse=True)
 def _on_the_ensemble(ensemble):
-    for harness in offset_managers:
-        harness.hosts = ensemble.hosts
+    HARNESS.hosts = ensemble.hosts

@@ -23,7 +23,8 @@ class Session:
     """A connection for work; safe from any thread.
 
     Nothing is handed to the client while no server is connected: it would send that later, also after the caller
-    was answered that time is over, and another process could have written since.
+    was answered that time is over, and another process could have written since.  Only a request that is handed over
+    in the moment in which the connection breaks may be kept by the client, and counts as sent.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
