@@ -109,6 +109,10 @@ def _measure(run: Run, columns: Sequence[str]) -> None:
         peak = worker_peak_mib()
     run.report.goal_ratio("offsetlog", "one prebuilt batch", 0.8)
     run.report.goal_ratio("offsetlog", "Parquet", 1)
+    _judge(run, peak)
+
+
+def _judge(run: Run, peak: float) -> None:
     if JAR.exists():
         run.report.goal_ratio(JVM, "Parquet", 0.8)
     run.report.goals.append(Goal(f"largest Python worker: <= {WORKER_MIB_MAX} MiB", WORKER_MIB_MAX, peak, at_most=True))
@@ -157,5 +161,5 @@ def commits_sum(run: Run) -> None:
             for name, frame in frames.items()
         ]
         run.report.figures += race(run.benchmark, runners, run.rounds)
-    if JAR.exists():
-        run.report.goal_ratio(JVM, "Parquet", 0.8)
+        peak = worker_peak_mib()
+    _judge(run, peak)

@@ -58,8 +58,10 @@ class Leaderless(ManagerHarness):
         """Whether nothing is under way that the loss of the server could leave unknown."""
         is_main = threading.current_thread() is threading.main_thread()
         is_leading = manager._started and not manager._stopped and not manager._under_way
+        # A call that refuses its arguments has not waited for the servers that were lost before it.
+        is_connected = is_leading and manager._session.connection.is_connected
         others = [each for each in threading.enumerate() if each.name.startswith("Thread-") and "(race)" in each.name]
-        return is_main and is_leading and not others and asyncio._get_running_loop() is None
+        return is_main and is_connected and not others and asyncio._get_running_loop() is None
 
     def kill(self, manager: ZooKeeperManager) -> None:
         assert self.ensemble is not None

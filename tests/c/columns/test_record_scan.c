@@ -7,7 +7,6 @@
 #include "columns/record_scan.h"
 #include "memory_scan.h"
 #include "partition_fixture.h"
-#include "stored_codec.h"
 
 enum { STEPS = 400, ROWS_MAX = 4000, PRODUCERS = 3 };
 
@@ -490,35 +489,6 @@ OL_TEST(a_scan_of_batches_never_asks_for_outcomes) {
 }
 
 /* ---------------------------------------------------------------------------------- right checksums, wrong contents */
-
-/* The length of the second record passes the end of its batch. */
-static void write_half_a_batch(void) {
-    memory_log_clear(&the_log);
-    memory_log_commits(&the_log, -1, 1);
-    memory_log_commits(&the_log, -1, 2);
-    uint8_t *records = memory_log_start(&the_log, 1) + OL_BATCH_AT_RECORDS;
-    records[(memory_log_bits(&the_log, 1) / 8 - OL_BATCH_OVERHEAD) / 2] += 2;
-    memory_log_renew_crc(&the_log, 1);
-}
-
-OL_TEST(half_a_batch_becomes_no_row) {
-    write_half_a_batch();
-    check_stop_of_every_way(OL_CORRUPT, 1, 1, 1);
-}
-
-OL_TEST(a_block_of_half_a_batch_is_released) {
-    memory_scan s;
-    stored_codec stored;
-    ol_decompressor port = stored_port(&stored);
-    write_half_a_batch();
-    memory_log_compress(&the_log);
-    begin_scan(&s, OL_VIEW_COMMITS, false, NULL);
-    check_stop(&s, OL_UNSUPPORTED, 1, 1, 1);
-    s.work.decompressor = &port;
-    check_stop(&s, OL_CORRUPT, 1, 1, 1);
-    OL_CHECK_INT(stored.held, 0);
-    end_scan(&s);
-}
 
 /* The record is between two good ones, and the scan goes on after it. */
 static void check_refused(ol_record_view view, int status) {
