@@ -30,6 +30,7 @@ UNKNOWN_TOPIC_OR_PARTITION = ErrorCode(3)
 NOT_LEADER_OR_FOLLOWER = ErrorCode(6, retriable=True)
 REQUEST_TIMED_OUT = ErrorCode(7, retriable=True)
 MESSAGE_TOO_LARGE = ErrorCode(10)
+STALE_CONTROLLER_EPOCH = ErrorCode(11)
 OFFSET_METADATA_TOO_LARGE = ErrorCode(12)
 COORDINATOR_LOAD_IN_PROGRESS = ErrorCode(14, retriable=True)
 COORDINATOR_NOT_AVAILABLE = ErrorCode(15)
@@ -111,5 +112,6 @@ ERROR_CODES: dict[str, ErrorCode] = {
     "TransactionError": INVALID_TXN_STATE,
     "ThrottledError": THROTTLING_QUOTA_EXCEEDED,
     "ClusterUnavailableError": _retriable(COORDINATOR_NOT_AVAILABLE),
+    "ControllerMovedError": STALE_CONTROLLER_EPOCH,
     "ZooKeeperUnavailableError": _retriable(COORDINATOR_NOT_AVAILABLE),
 }

@@ -23,7 +23,8 @@
     ├── ClusterError                            a Kafka cluster that was asked through its protocol
     │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
     ├── ZooKeeperError                          an ensemble of ZooKeeper
-    │   ├── NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError
+    │   ├── NoNodeError, NodeVersionError, NodeNotEmptyError, NodeExistsError: BrokerIdTakenError
+    │   ├── ControllerMovedError
     │   ├── ZooKeeperUnavailableError (retriable): SessionExpiredError
     └── InternalError                           our bug
 
@@ -657,6 +658,49 @@ class NoNodeError(ZooKeeperError):
 
 class NodeExistsError(ZooKeeperError):
     """There is a node of this path already."""
+
+
+class BrokerIdTakenError(NodeExistsError):
+    """Another broker is registered under this id; the message names it.
+
+    Attributes:
+        broker_id: the id.
+        holder: the first address of the other broker, as "kafka1:9092"; None where its node cannot be read.
+        session: the session with ZooKeeper that keeps its node.
+        since_ms: when it registered, ms since 1970.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        broker_id: int = -1,
+        holder: str | None = None,
+        session: int = 0,
+        since_ms: int = -1,
+        **place: Any,
+    ) -> None:
+        super().__init__(message, **place)
+        self.broker_id = broker_id
+        self.holder = holder
+        self.session = session
+        self.since_ms = since_ms
+
+
+class ControllerMovedError(ZooKeeperError):
+    """The caller is not the controller, or acts for one of an older epoch than the cluster has; nothing was changed.
+
+    Attributes:
+        controller_id: the broker that is the controller now, None where that is not known.
+        epoch: the epoch of the controller now, None likewise.
+    """
+
+    def __init__(
+        self, message: str = "", *, controller_id: int | None = None, epoch: int | None = None, **place: Any
+    ) -> None:
+        super().__init__(message, **place)
+        self.controller_id = controller_id
+        self.epoch = epoch
 
 
 class NodeVersionError(ZooKeeperError):

@@ -7,6 +7,7 @@ which nobody knows whether it was made.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -243,6 +244,11 @@ class ZooKeeperConnection:
         return client is not None and bool(client.connected)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or not started yet; every call then raises ClosedError."""
+        return self._client is None
+
+    @property
     def last_zxid(self) -> int:
         """The newest transaction that an answer has named: a read that is asked for from now on sees it."""
         return int(self._open().last_zxid)
@@ -253,6 +259,11 @@ class ZooKeeperConnection:
         It must not wait.  "suspended": no server is connected, and the session may live.  "lost": the session ended.
         """
         self._listeners.append(listener)
+
+    def remove_state_listener(self, listener: Callable[[str], object]) -> None:
+        """Has the listener called no more; one that is not there is no failure."""
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
 
     def _state_changed(self, state: str) -> None:
         for listener in list(self._listeners):

@@ -1,0 +1,107 @@
+"""A broker that registers itself in ZooKeeper, from its own properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError
+from offsetlog.manager.properties import Setting, number
+from offsetlog.manager.zookeeper.settings import from_properties
+from offsetlog.zookeeper.cluster import ClusterClient
+from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint
+from offsetlog.zookeeper.connection import ZooKeeperConnection
+from offsetlog.zookeeper.registration import BrokerRegistration
+
+
+class BrokerSession:
+    """A broker that is registered, with its own connection; see `register_broker`.
+
+    Attributes:
+        connection: with ZooKeeper.
+        cluster: Kafka's directories there.
+        cluster_id: the id of the cluster.
+        registration: the node of this broker.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        record: BrokerRecord,
+        on_failure: Callable[[OffsetLogError], object] | None,
+    ) -> None:
+        self.connection = connection
+        self.cluster = ClusterClient(connection)
+        self.cluster_id = self.cluster.ensure_cluster_id()
+        # A former process of this broker is there for as long as its session lives.
+        wait = 2 * connection.settings.session_timeout
+        self.registration = BrokerRegistration(connection, record, wait=wait, on_failure=on_failure)
+        self.registration.start()
+
+    def close(self) -> None:
+        """Removes the broker, and ends the connection.  A second call does nothing."""
+        self.registration.close()
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def register_broker(
+    properties: Mapping[str, Setting], *, on_failure: Callable[[OffsetLogError], object] | None = None
+) -> BrokerSession:
+    """Registers a broker under /brokers/ids, and keeps it registered until it is closed.
+
+    Args:
+        properties: ``zookeeper.connect`` and its timeouts, ``broker.id``, ``advertised.listeners`` or ``listeners``,
+            ``listener.security.protocol.map``, ``broker.rack``; those of other names are the broker's own business.
+        on_failure: called once where the id is lost to another broker later; see BrokerRegistration.
+
+    Raises:
+        ConfigError: a property is missing or wrong; names it.
+        BrokerIdTakenError: another broker has the id, and its session did not end within twice the session timeout.
+        NoNodeError: the root of ``zookeeper.connect`` is not there.
+        ZooKeeperUnavailableError: no server answers.
+    """
+    record = record_from_properties(properties)
+    connection = ZooKeeperConnection(from_properties(properties).connection)
+    connection.start()
+    try:
+        return BrokerSession(connection, record, on_failure)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
+    """Returns what a broker says of itself, from its properties.  Raises ConfigError with the name of the property."""
+    if "broker.id" not in properties:
+        raise ConfigError("broker.id is missing: the number of this broker in its cluster")
+    name = "advertised.listeners" if "advertised.listeners" in properties else "listeners"
+    if name not in properties:
+        raise ConfigError(
+            "advertised.listeners is missing: where clients reach this broker, as PLAINTEXT://kafka1:9092"
+        )
+    texts = [each.strip() for each in str(properties[name]).split(",")]
+    broker_id = number("broker.id", properties["broker.id"])
+    rack = properties.get("broker.rack")
+    protocols = _protocols(properties)
+    try:
+        endpoints = tuple(Endpoint.parse(each, protocols) for each in texts)
+        return BrokerRecord(broker_id=broker_id, endpoints=endpoints, rack=None if rack is None else str(rack))
+    except InvalidArgumentError as failure:
+        raise ConfigError(f"broker.id, {name} or broker.rack: {failure.message}") from failure
+
+
+def _protocols(properties: Mapping[str, Setting]) -> dict[str, str] | None:
+    name = "listener.security.protocol.map"
+    if name not in properties:
+        return None
+    pairs = [each.strip().partition(":") for each in str(properties[name]).split(",")]
+    for listener, colon, protocol in pairs:
+        if not (listener and colon and protocol):
+            raise ConfigError(f"{name} must be as INTERNAL:PLAINTEXT,EXTERNAL:SSL, not {properties[name]!r}")
+    return {listener: protocol for listener, _, protocol in pairs}

@@ -1,0 +1,440 @@
+"""A client of Kafka's own directories in ZooKeeper: brokers, topics, who leads, the controller, the id of the cluster.
+
+Writes name the version of the node that they replace, and those of a controller the epoch that it was elected with: the
+same transaction checks that no other was elected since, as Kafka 3.9 does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from offsetlog.clock import wall_ms
+from offsetlog.errors import (
+    ControllerMovedError,
+    InvalidArgumentError,
+    NodeExistsError,
+    NodeVersionError,
+    NoNodeError,
+    UnknownOutcomeError,
+)
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.cluster_records import (
+    BROKER_IDS,
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    TOPICS,
+    BrokerRecord,
+    ControllerRecord,
+    PartitionState,
+    TopicRecord,
+    broker_node,
+    check_broker_id,
+    check_topic_name,
+    cluster_id_in,
+    cluster_id_json,
+    controller_epoch_in,
+    new_id,
+    partitions_node,
+    state_node,
+    topic_node,
+)
+from offsetlog.zookeeper.connection import Answer, Node, ZooKeeperConnection
+from offsetlog.zookeeper.consumer_offsets import partition_in, pipelined
+from offsetlog.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from offsetlog.zookeeper.watches import Watch, read_children, read_node
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+#: Kafka's epoch before the first controller; the first one is elected with 1.
+FIRST_CONTROLLER_EPOCH = 0
+#: How often a write is tried again whose answer was lost, or which another client was ahead of.
+TRIES = 10
+
+
+class Versioned(NamedTuple, Generic[T]):
+    """A value, and the version of its node, which a conditional write names."""
+
+    value: T
+    version: int
+
+
+class RegisteredBroker(NamedTuple):
+    """A broker that is there.
+
+    Attributes:
+        record: what it says of itself.
+        session: the session with ZooKeeper that keeps its node, 0 where none does.
+        epoch: the number of this registration (Kafka's broker epoch): a later one of the same id has a larger one.
+        since_ms: when it registered by ZooKeeper's clock, ms since 1970.
+    """
+
+    record: BrokerRecord
+    session: int
+    epoch: int
+    since_ms: int
+
+
+class ControllerEpoch(NamedTuple):
+    """The number of a controller, and the version of the node that holds it, which its writes check."""
+
+    value: int
+    version: int
+
+
+class ClusterClient:
+    """Kafka's directories below the root of a connection; safe from any thread.
+
+    A read sees what this connection wrote before, and what others were answered before `sync`.  Every call raises
+    ZooKeeperUnavailableError where no server answers, and CorruptionError with the path of a node that does not hold
+    what Kafka keeps there.  A write raises UnknownOutcomeError where its answer was lost: read what stands there.
+
+    Args:
+        connection: started.
+        clock: the time of day in ms, which registrations and elections carry.
+    """
+
+    def __init__(self, connection: ZooKeeperConnection, *, clock: Callable[[], int] = wall_ms) -> None:
+        self.connection = connection
+        self._clock = clock
+
+    def sync(self) -> None:
+        """Has reads from now on see what any client was answered before."""
+        self.connection.sync_async().result()
+
+    def make_directories(self) -> None:
+        """Makes the nodes above brokers, topics and the id of the cluster where they lack."""
+        for node in (BROKER_IDS, TOPICS):
+            self._make_with_parents(node)
+
+    # ------------------------------------------------------------------------------------------------------ brokers
+
+    def broker_ids(self) -> list[int]:
+        """Returns the ids of the brokers that are there, sorted."""
+        return broker_ids_in(self._children(BROKER_IDS))
+
+    def broker(self, broker_id: int) -> RegisteredBroker | None:
+        """Returns a broker, None where none is registered under the id."""
+        check_broker_id(broker_id)
+        node = self._get(broker_node(broker_id))
+        return None if node is None else registered_broker(broker_id, node)
+
+    def brokers(self) -> dict[int, RegisteredBroker]:
+        """Returns the brokers that are there, by id."""
+        ids = self.broker_ids()
+        return {each: registered_broker(each, node) for each, node in self._get_many((n, broker_node(n)) for n in ids)}
+
+    def watch_broker_ids(self) -> Watch[list[int]]:
+        """Watches which brokers are there."""
+        return Watch(self.connection, lambda watch: broker_ids_in(read_children(self.connection, BROKER_IDS, watch)))
+
+    def watch_broker(self, broker_id: int) -> Watch[RegisteredBroker | None]:
+        """Watches one broker; None while none is registered under the id."""
+        check_broker_id(broker_id)
+        return self._watch(broker_node(broker_id), partial(registered_broker, broker_id))
+
+    # ------------------------------------------------------------------------------------------------------- topics
+
+    def topics(self) -> list[str]:
+        """Returns the names of all topics, sorted."""
+        return self._children(TOPICS)
+
+    def topic(self, topic: str) -> Versioned[TopicRecord] | None:
+        """Returns the assignment of a topic, None where there is no such topic."""
+        check_topic_name(topic)
+        node = self._get(topic_node(topic))
+        return None if node is None else _topic_in(topic, node)
+
+    def topic_records(self, topics: Iterable[str]) -> dict[str, Versioned[TopicRecord]]:
+        """Returns the assignments of topics, many at a time; those that are not there are left out."""
+        asked = list(topics)
+        for topic in asked:
+            check_topic_name(topic)
+        return {topic: _topic_in(topic, node) for topic, node in self._get_many((t, topic_node(t)) for t in asked)}
+
+    def create_topic(self, record: TopicRecord) -> None:
+        """Makes a topic; the controller makes the states of its partitions.
+
+        Raises:
+            NodeExistsError: there is one of this name.
+            TooLargeError: the node does not fit into a request.
+        """
+        self._make_with_parents(TOPICS)
+        self.connection.create(topic_node(record.topic), record.to_json())
+
+    def set_topic(self, record: TopicRecord, version: int, epoch: ControllerEpoch) -> int:
+        """Replaces the assignment of a topic; returns the new version of its node.
+
+        Raises:
+            NodeVersionError: it was changed since it had this version.
+            NoNodeError: there is no such topic.
+            ControllerMovedError: another controller was elected since this epoch.
+        """
+        self._guarded([SetData(topic_node(record.topic), record.to_json(), version)], epoch)
+        return version + 1
+
+    def watch_topics(self) -> Watch[list[str]]:
+        """Watches the names of all topics."""
+        return Watch(self.connection, lambda watch: read_children(self.connection, TOPICS, watch))
+
+    def watch_topic(self, topic: str) -> Watch[Versioned[TopicRecord] | None]:
+        """Watches the assignment of a topic; None while there is no such topic."""
+        check_topic_name(topic)
+        return self._watch(topic_node(topic), partial(_topic_in, topic))
+
+    # --------------------------------------------------------------------------------------------------- partitions
+
+    def partition_state(self, topic: str, partition: int) -> Versioned[PartitionState] | None:
+        """Returns who leads a partition, None where no controller decided that yet."""
+        check_topic_name(topic)
+        node = self._get(state_node(topic, partition))
+        return None if node is None else _state_in(TopicPartition(topic, partition), node)
+
+    def partition_states(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> dict[TopicPartition, Versioned[PartitionState]]:
+        """Returns who leads partitions, many at a time; those without a state are left out."""
+        asked = [TopicPartition(*each) for each in partitions]
+        for topic in {each.topic for each in asked}:
+            check_topic_name(topic)
+        return {each: _state_in(each, node) for each, node in self._get_many((key, state_node(*key)) for key in asked)}
+
+    def create_partition_states(self, topic: str, states: Mapping[int, PartitionState], epoch: ControllerEpoch) -> None:
+        """Makes the states of new partitions of a topic, all or none; their version is then 0.
+
+        Raises:
+            NodeExistsError: one of them has a state.
+            NoNodeError: there is no such topic.
+            ControllerMovedError: as `set_partition_state`.
+            TooLargeError: they do not fit into a request; make fewer at a time.
+        """
+        check_topic_name(topic)
+        for state in states.values():
+            self._check_epoch(state, epoch, topic_node(topic))
+        above = partitions_node(topic)
+        nodes = [f"{above}/{partition}" for partition in states]
+        for _ in range(TRIES):
+            has_above = self.connection.exists_async(above)
+            there = [self.connection.exists_async(node) for node in nodes]
+            missing = [] if has_above.result() is not None else [above]
+            missing += [node for node, found in zip(nodes, there, strict=True) if found.result() is None]
+            made = [Create(state_node(topic, number), state.to_json()) for number, state in states.items()]
+            try:
+                return self._guarded([*(Create(node) for node in missing), *made], epoch)
+            except NodeExistsError as failure:
+                if failure.node not in missing:
+                    raise
+        raise NodeExistsError(f"others make and remove the nodes of {topic!r} all the time; try again", node=above)
+
+    def set_partition_state(
+        self, topic: str, partition: int, state: PartitionState, version: int, epoch: ControllerEpoch
+    ) -> int:
+        """Replaces the state of a partition; returns the new version of its node.
+
+        A leader that changes the in-sync replicas passes `controller_epoch()` as it was when it was made the leader.
+
+        Raises:
+            NodeVersionError: it was changed since it had this version.
+            NoNodeError: there is no such state.
+            ControllerMovedError: another controller was elected since this epoch, or the state is of an older one.
+            InvalidArgumentError: the state is of a newer epoch than the one that is checked.
+        """
+        check_topic_name(topic)
+        node = state_node(topic, partition)
+        self._check_epoch(state, epoch, node)
+        self._guarded([SetData(node, state.to_json(), version)], epoch)
+        return version + 1
+
+    def watch_partition_state(self, topic: str, partition: int) -> Watch[Versioned[PartitionState] | None]:
+        """Watches who leads a partition; None while it has no state."""
+        check_topic_name(topic)
+        return self._watch(state_node(topic, partition), partial(_state_in, TopicPartition(topic, partition)))
+
+    # --------------------------------------------------------------------------------------------------- controller
+
+    def controller(self) -> ControllerRecord | None:
+        """Returns the broker that is the controller, None while there is none."""
+        node = self._get(CONTROLLER)
+        return None if node is None else ControllerRecord.from_json(node.data)
+
+    def controller_epoch(self) -> ControllerEpoch | None:
+        """Returns the epoch of the last controller that was elected, None where none ever was."""
+        node = self._get(CONTROLLER_EPOCH)
+        return None if node is None else ControllerEpoch(controller_epoch_in(node.data), node.stat.version)
+
+    def elect_controller(self, broker_id: int) -> ControllerEpoch:
+        """Makes a broker the controller until the session ends, and returns its epoch.
+
+        Raises:
+            ControllerMovedError: there is one, or another was quicker.  Watch the controller, and try again when it
+                is gone.
+            UnknownOutcomeError: nobody knows whether it was elected; the next try says.
+        """
+        check_broker_id(broker_id)
+        former = self.controller_epoch() or self._make_controller_epoch()
+        epoch = ControllerEpoch(former.value + 1, former.version + 1)
+        record = ControllerRecord(broker_id=broker_id, timestamp_ms=self._clock())
+        writes: list[Operation] = [
+            Create(CONTROLLER, record.to_json(), ephemeral=True),
+            SetData(CONTROLLER_EPOCH, b"%d" % epoch.value, former.version),
+        ]
+        try:
+            self.connection.multi(writes)
+        except (NodeExistsError, NodeVersionError):
+            raise self._moved(f"broker {broker_id} was not elected") from None
+        except UnknownOutcomeError:
+            if not self._was_elected(record, epoch):
+                raise
+        return epoch
+
+    def resign_controller(self, epoch: ControllerEpoch) -> None:
+        """Gives the controller up, so that another can be elected.
+
+        Raises:
+            ControllerMovedError: another was elected since this epoch; it stays.
+            NoNodeError: there is none any more.
+        """
+        self._guarded([Delete(CONTROLLER)], epoch)
+
+    def watch_controller(self) -> Watch[ControllerRecord | None]:
+        """Watches which broker is the controller; None while there is none."""
+        return self._watch(CONTROLLER, lambda node: ControllerRecord.from_json(node.data))
+
+    def _make_controller_epoch(self) -> ControllerEpoch:
+        with contextlib.suppress(NodeExistsError):
+            self.connection.create(CONTROLLER_EPOCH, b"%d" % FIRST_CONTROLLER_EPOCH)
+        found = self.controller_epoch()
+        if found is None:
+            raise NoNodeError(f"there is no node {CONTROLLER_EPOCH}: somebody removed it", node=CONTROLLER_EPOCH)
+        return found
+
+    def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
+        self.sync()
+        node = self._get(CONTROLLER)
+        is_ours = node is not None and (node.stat.ephemeral_owner, node.data) == (
+            self.connection.session_id,
+            record.to_json(),
+        )
+        return is_ours and self.controller_epoch() == epoch
+
+    def _check_epoch(self, state: PartitionState, epoch: ControllerEpoch, node: str) -> None:
+        if state.controller_epoch > epoch.value:
+            text = f"the state is of controller epoch {state.controller_epoch}, and epoch {epoch.value} is checked"
+            raise InvalidArgumentError(text)
+        if state.controller_epoch < epoch.value:
+            text = f"{node}: the state is of controller epoch {state.controller_epoch}, and {epoch.value} is in office"
+            raise ControllerMovedError(text, node=node, epoch=epoch.value)
+
+    def _guarded(self, writes: list[Operation], epoch: ControllerEpoch) -> None:
+        try:
+            self.connection.multi([Check(CONTROLLER_EPOCH, epoch.version), *writes])
+        except (NodeVersionError, NoNodeError) as failure:
+            if failure.node != CONTROLLER_EPOCH:
+                raise
+            raise self._moved(f"the write of controller epoch {epoch.value} was refused", writes[0].node) from None
+
+    def _moved(self, what: str, node: str = CONTROLLER) -> ControllerMovedError:
+        """Makes the error with what stands there now."""
+        self.sync()
+        now, epoch = self.controller(), self.controller_epoch()
+        number = None if epoch is None else epoch.value
+        who = "no broker is the controller now" if now is None else f"broker {now.broker_id} is the controller"
+        text = f"{what} at {node}: {who}, and the last epoch is {number}"
+        return ControllerMovedError(text, node=node, controller_id=None if now is None else now.broker_id, epoch=number)
+
+    # ------------------------------------------------------------------------------------------------------ cluster
+
+    def cluster_id(self) -> str | None:
+        """Returns the id of the cluster, None where it has none yet."""
+        node = self._get(CLUSTER_ID)
+        return None if node is None else cluster_id_in(node.data)
+
+    def ensure_cluster_id(self) -> str:
+        """Returns the id of the cluster, and makes one where it has none; of two that do, both get the same."""
+        found = self.cluster_id()
+        if found is not None:
+            return found
+        self._make_with_parents(CLUSTER_ID.rpartition("/")[0])
+        self._make(CLUSTER_ID, cluster_id_json(new_id()))
+        self.sync()
+        found = self.cluster_id()
+        if found is None:
+            raise NoNodeError(f"there is no node {CLUSTER_ID}: somebody removed it", node=CLUSTER_ID)
+        return found
+
+    # -------------------------------------------------------------------------------------------------------- nodes
+
+    def _get(self, node: str) -> Node | None:
+        try:
+            return self.connection.get(node)
+        except NoNodeError:
+            return None
+
+    def _children(self, node: str) -> list[str]:
+        try:
+            return self.connection.children(node)
+        except NoNodeError:
+            return []
+
+    def _get_many(self, nodes: Iterable[tuple[K, str]]) -> Iterator[tuple[K, Node]]:
+        def questions() -> Iterator[tuple[K, Callable[[], Answer[Node]]]]:
+            for key, node in nodes:
+                yield key, partial(self.connection.get_async, node)
+
+        for key, found in pipelined(questions(), 64):
+            if found is not None:
+                yield key, found
+
+    def _watch(self, node: str, value: Callable[[Node], T]) -> Watch[T | None]:
+        def read(watch: Callable[[Any], object]) -> T | None:
+            found = read_node(self.connection, node, watch)
+            return None if found is None else value(found)
+
+        return Watch(self.connection, read)
+
+    def _make_with_parents(self, node: str) -> None:
+        if self.connection.exists(node) is None:
+            names = node.strip("/").split("/")
+            for end in range(1, len(names) + 1):
+                self._make("/" + "/".join(names[:end]))
+
+    def _make(self, node: str, data: bytes = b"") -> None:
+        """Makes a node where it lacks, whoever does; also where the answer was lost."""
+        for left in reversed(range(TRIES)):
+            try:
+                self.connection.create(node, data)
+            except NodeExistsError:
+                return
+            except UnknownOutcomeError:
+                if left:
+                    continue
+                raise
+            return
+
+
+def broker_ids_in(names: Iterable[str]) -> list[int]:
+    """Returns the ids of brokers, sorted.
+
+    Raises:
+        CorruptionError: a name is no number; the path is that of the node.
+    """
+    return sorted(partition_in(name, f"{BROKER_IDS}/{name}") for name in names)
+
+
+def registered_broker(broker_id: int, node: Node) -> RegisteredBroker:
+    """Returns the broker that a node stands for.  Raises CorruptionError."""
+    stat = node.stat
+    record = BrokerRecord.from_json(broker_id, node.data)
+    return RegisteredBroker(record, stat.ephemeral_owner, stat.created_zxid, stat.modified_ms)
+
+
+def _topic_in(topic: str, node: Node) -> Versioned[TopicRecord]:
+    return Versioned(TopicRecord.from_json(topic, node.data), node.stat.version)
+
+
+def _state_in(key: TopicPartition, node: Node) -> Versioned[PartitionState]:
+    return Versioned(PartitionState.from_json(key.topic, key.partition, node.data), node.stat.version)

@@ -1,0 +1,428 @@
+"""What Kafka keeps of a cluster in the nodes of ZooKeeper: paths, values and their JSON.
+
+The versions of Kafka 0.8.2 to 3.9 are read, whatever fields they have besides; what is written has the version and the
+bytes of Kafka 3.9 (docs/format/brokers.md §15.2).  A node that holds anything else is a CorruptionError with its path.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from offsetlog.errors import InvalidArgumentError, TopicError, UnsupportedVersionError
+from offsetlog.zookeeper.consumer_offsets import PARTITION_MAX, is_node_name, partition_in
+from offsetlog.zookeeper.kafka_json import INT_MAX, Fields, corrupt, immutable_map, mutable_map, written
+
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+
+#: No leader, as in the state of a partition none of whose replicas is alive.
+NO_LEADER = -1
+#: Partitions and endpoints of one node; more is refused before anything is made of it.
+PARTITIONS_MAX = 200_000
+ENDPOINTS_MAX = 1_000
+
+_ENDPOINT = re.compile(r"([^:/\s]{1,255})://\[?([0-9a-zA-Z\-%._:]{0,255}?)\]?:(-?[0-9]{1,5})")
+_UUID = re.compile(r"[0-9A-Za-z_-]{22}")
+_EPOCH = re.compile(rb"[0-9]{1,10}")
+_CONTROL = re.compile("[\u0000-\u001f\u007f]")
+
+
+class Endpoint(NamedTuple):
+    """One address at which a broker is reached.
+
+    Attributes:
+        listener: its name, as "PLAINTEXT" or "INTERNAL".
+        host: a name or an address.
+        port: from 0 to 65535.
+        security_protocol: of the connections: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
+    """
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str
+
+    @classmethod
+    def parse(cls, text: str, protocols: Mapping[str, str] | None = None) -> Endpoint:
+        """Reads an endpoint as "PLAINTEXT://kafka1:9092".
+
+        Args:
+            text: which.
+            protocols: the security protocol of each listener; without it, a listener is named by its protocol.
+
+        Raises:
+            InvalidArgumentError: it is none, or its listener has no protocol.
+        """
+        parts = _ENDPOINT.fullmatch(text)
+        if parts is None or not 0 <= int(parts[3]) <= 65535:
+            raise InvalidArgumentError(f"{text[:80]!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
+        listener, host, port = parts.groups()
+        protocol = protocols.get(listener) if protocols else listener
+        if protocol is None:
+            raise InvalidArgumentError(f"the listener {listener!r} has no security protocol")
+        return cls(listener, host, int(port), protocol)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecord:
+    """A broker as it registers itself in /brokers/ids/ID.
+
+    Attributes:
+        broker_id: its id.
+        endpoints: where it is reached, at least one.
+        rack: where it stands, or None.
+        features: the versions that it supports, by name, as {"x": {"min_version": 1, "max_version": 3}}.
+        jmx_port: -1 for none.
+        timestamp_ms: when it registered, ms since 1970; -1 where the node has no time.
+        version: of the JSON that was read, 1 to 5; what is written has version 5.
+
+    Raises:
+        InvalidArgumentError: a value that no node can have.
+    """
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
+    jmx_port: int = -1
+    timestamp_ms: int = -1
+    version: int = 5
+
+    def __post_init__(self) -> None:
+        check_broker_id(self.broker_id)
+        if not 0 < len(self.endpoints) <= ENDPOINTS_MAX:
+            raise InvalidArgumentError(f"broker {self.broker_id} must have 1 to {ENDPOINTS_MAX} endpoints")
+        for each in self.endpoints:
+            if not _ENDPOINT.fullmatch(str(each)) or not 0 <= each.port <= 65535:
+                raise InvalidArgumentError(f"{str(each)!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
+        if self.rack is not None and _CONTROL.search(self.rack):
+            raise InvalidArgumentError(f"the rack {self.rack!r} has control characters")
+
+    @property
+    def address(self) -> str:
+        """The first endpoint, as "kafka1:9092"."""
+        return str(self.endpoints[0]).partition("://")[2]
+
+    def to_json(self) -> bytes:
+        """Returns the bytes of the node, version 5; old clients find the first PLAINTEXT endpoint beside them."""
+        plain = next((each for each in self.endpoints if each.security_protocol == "PLAINTEXT"), None)
+        entries: dict[str, object] = {
+            "version": 5,
+            "host": None if plain is None else plain.host,
+            "port": -1 if plain is None else plain.port,
+            "endpoints": [str(each) for each in self.endpoints],
+            "jmx_port": self.jmx_port,
+            "timestamp": str(self.timestamp_ms),
+            "listener_security_protocol_map": immutable_map(
+                (each.listener, each.security_protocol) for each in self.endpoints
+            ),
+            "features": {name: dict(versions) for name, versions in self.features.items()},
+        }
+        if self.rack is not None:
+            entries["rack"] = self.rack
+        return written(mutable_map(entries.items()))
+
+    @classmethod
+    def from_json(cls, broker_id: int, data: bytes | None) -> BrokerRecord:
+        """Reads a node of version 1 to 5, or later where it has the same fields.
+
+        Raises:
+            CorruptionError: it holds no registration of a broker.
+        """
+        node = broker_node(broker_id)
+        fields = Fields.parse(data, node)
+        version = fields.integer("version", 1)
+        if version == 1:
+            host, port = fields.text("host"), fields.integer("port", 0, 65535)
+            endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", host, port, "PLAINTEXT"),)
+        else:
+            endpoints = _endpoints_in(fields)
+        try:
+            return cls(
+                broker_id=broker_id,
+                endpoints=endpoints,
+                rack=fields.text("rack") if fields.has("rack") else None,
+                features=_features_in(fields),
+                jmx_port=fields.integer("jmx_port", -1, 65535, default=-1),
+                timestamp_ms=fields.number_in_text("timestamp", default=-1),
+                version=version,
+            )
+        except InvalidArgumentError as failure:
+            raise corrupt(f"the node holds no registration of a broker: {failure}", node) from None
+
+
+def _endpoints_in(fields: Fields) -> tuple[Endpoint, ...]:
+    texts = fields.texts("endpoints")
+    if len(texts) > ENDPOINTS_MAX:
+        raise corrupt(f"the node names {len(texts)} endpoints; at most {ENDPOINTS_MAX} are read", fields.node)
+    protocols = fields.objects("listener_security_protocol_map")
+    named = {name: protocols.text(name) for name in protocols.values}
+    try:
+        return tuple(Endpoint.parse(text, named) for text in texts)
+    except InvalidArgumentError as failure:
+        raise corrupt(failure.message, fields.node) from None
+
+
+def _features_in(fields: Fields) -> Mapping[str, Mapping[str, int]]:
+    features = fields.objects("features")
+    named = {name: features.objects(name) for name in features.values}
+    return {
+        name: {label: versions.integer(label, 0, 32767) for label in versions.values}
+        for name, versions in named.items()
+    }
+
+
+class Assignment(NamedTuple):
+    """The brokers that keep one partition.
+
+    Attributes:
+        replicas: their ids, the preferred leader first.
+        adding: those that a reassignment adds; they stand in `replicas` too.
+        removing: those that it removes; likewise.
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A topic as it stands in /brokers/topics/TOPIC.
+
+    Attributes:
+        topic: its name.
+        partitions: the brokers of each partition.
+        topic_id: 22 characters of base64, None in clusters before Kafka 2.8.
+        version: of the JSON that was read, 1 to 3; what is written has version 3.
+    """
+
+    topic: str
+    partitions: Mapping[int, Assignment]
+    topic_id: str | None = None
+    version: int = 3
+
+    def __post_init__(self) -> None:
+        check_topic_name(self.topic)
+        if self.topic_id is not None and not _UUID.fullmatch(self.topic_id):
+            raise InvalidArgumentError(f"{self.topic_id!r} is no id of a topic: 22 characters of URL-safe base64")
+        for partition, assignment in self.partitions.items():
+            if not 0 <= partition <= PARTITION_MAX:
+                raise InvalidArgumentError(f"{partition} is no number of a partition")
+            if len(set(assignment.replicas)) != len(assignment.replicas):
+                raise InvalidArgumentError(f"partition {partition} has a replica twice: {list(assignment.replicas)}")
+
+    def to_json(self) -> bytes:
+        """Returns the bytes of the node, version 3."""
+        numbered = [(str(partition), each) for partition, each in self.partitions.items()]
+        entries: dict[str, object] = {
+            "version": 3,
+            "partitions": mutable_map((name, list(each.replicas)) for name, each in numbered),
+            "adding_replicas": mutable_map((name, list(each.adding)) for name, each in numbered if each.adding),
+            "removing_replicas": mutable_map((name, list(each.removing)) for name, each in numbered if each.removing),
+        }
+        if self.topic_id is not None:
+            entries["topic_id"] = self.topic_id
+        return written(mutable_map(entries.items(), buckets=8))
+
+    @classmethod
+    def from_json(cls, topic: str, data: bytes | None) -> TopicRecord:
+        """Reads a node of any version.  Raises CorruptionError: it holds no topic."""
+        node = topic_node(topic)
+        fields = Fields.parse(data, node)
+        partitions = fields.objects("partitions")
+        if len(partitions.values) > PARTITIONS_MAX:
+            raise corrupt(f"the node has {len(partitions.values)} partitions; at most {PARTITIONS_MAX} are read", node)
+        adding, removing = fields.objects("adding_replicas"), fields.objects("removing_replicas")
+        found = {
+            partition_in(name, node): Assignment(
+                partitions.integers(name), adding.integers(name, []), removing.integers(name, [])
+            )
+            for name in partitions.values
+        }
+        try:
+            return cls(
+                topic=topic,
+                partitions=found,
+                topic_id=fields.text("topic_id") if fields.has("topic_id") else None,
+                version=fields.integer("version", 1),
+            )
+        except InvalidArgumentError as failure:
+            raise corrupt(f"the node holds no topic: {failure}", node) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """Who leads a partition, as /brokers/topics/TOPIC/partitions/N/state has it.
+
+    Attributes:
+        leader: the id of a broker, NO_LEADER for none.
+        leader_epoch: the number of this leadership.
+        isr: the replicas that are in sync.
+        controller_epoch: of the controller that decided it.
+        recovery_state: 1 where the leader was elected uncleanly and recovers, 0 otherwise.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    recovery_state: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("leader", "leader_epoch", "controller_epoch", "recovery_state"):
+            low = NO_LEADER if name == "leader" else 0
+            if not low <= getattr(self, name) <= INT_MAX:
+                raise InvalidArgumentError(f"{name} must be a number from {low} on, not {getattr(self, name)!r}")
+        for each in self.isr:
+            check_broker_id(each)
+
+    def to_json(self) -> bytes:
+        """Returns the bytes of the node, version 1."""
+        entries: dict[str, object] = {
+            "version": 1,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "controller_epoch": self.controller_epoch,
+            "isr": list(self.isr),
+        }
+        if self.recovery_state:
+            entries["leader_recovery_state"] = self.recovery_state
+        return written(immutable_map(entries.items()))
+
+    @classmethod
+    def from_json(cls, topic: str, partition: int, data: bytes | None) -> PartitionState:
+        """Reads a node.  Raises CorruptionError: it holds no state of a partition."""
+        fields = Fields.parse(data, state_node(topic, partition))
+        return cls(
+            leader=fields.integer("leader", NO_LEADER),
+            leader_epoch=fields.integer("leader_epoch"),
+            isr=fields.integers("isr"),
+            controller_epoch=fields.integer("controller_epoch"),
+            recovery_state=fields.integer("leader_recovery_state", 0, 127, default=0),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRecord:
+    """The broker that decides who leads, as /controller has it.
+
+    Attributes:
+        broker_id: its id.
+        timestamp_ms: when it was elected, ms since 1970; -1 where the node has no time.
+        kraft_epoch: of a KRaft controller that took over, -1 for none.
+        version: of the JSON that was read, 1 or 2; what is written has version 2.
+    """
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_epoch: int = -1
+    version: int = 2
+
+    def to_json(self) -> bytes:
+        """Returns the bytes of the node, version 2."""
+        return written(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp_ms),
+                "kraftControllerEpoch": self.kraft_epoch,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes | None) -> ControllerRecord:
+        """Reads a node.  Raises CorruptionError: it holds no controller."""
+        fields = Fields.parse(data, CONTROLLER)
+        return cls(
+            broker_id=fields.integer("brokerid"),
+            timestamp_ms=fields.number_in_text("timestamp", default=-1),
+            kraft_epoch=fields.integer("kraftControllerEpoch", -1, default=-1),
+            version=fields.integer("version", 1),
+        )
+
+
+def controller_epoch_in(data: bytes | None) -> int:
+    """Returns the number in /controller_epoch.  Raises CorruptionError: there is none."""
+    if data is None or not _EPOCH.fullmatch(data) or int(data) > INT_MAX:
+        raise corrupt(
+            f"the node holds no epoch of a controller but {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
+        )
+    return int(data)
+
+
+def cluster_id_in(data: bytes | None) -> str:
+    """Returns the id in /cluster/id.
+
+    Raises:
+        CorruptionError: it holds none.
+        UnsupportedVersionError: its version is not "1".
+    """
+    fields = Fields.parse(data, CLUSTER_ID)
+    version = fields.values.get("version")
+    if version not in ("1", 1) or isinstance(version, bool):
+        raise UnsupportedVersionError("the id of the cluster is of an unknown version", path=CLUSTER_ID)
+    found = fields.text("id")
+    if not _UUID.fullmatch(found):
+        raise corrupt(f"{found[:60]!r} is no id of a cluster: 22 characters of URL-safe base64", CLUSTER_ID)
+    return found
+
+
+def cluster_id_json(cluster_id: str) -> bytes:
+    """Returns the bytes of /cluster/id."""
+    if not _UUID.fullmatch(cluster_id):
+        raise InvalidArgumentError(f"{cluster_id!r} is no id of a cluster: 22 characters of URL-safe base64")
+    return written({"version": "1", "id": cluster_id})
+
+
+def new_id() -> str:
+    """Makes the id of a cluster or a topic: 22 characters of a random UUID, never one that begins with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def check_broker_id(broker_id: int) -> None:
+    """Raises InvalidArgumentError where no broker can have such an id."""
+    if not 0 <= broker_id <= INT_MAX:
+        raise InvalidArgumentError(f"{broker_id!r} is no id of a broker: a number from 0 to {INT_MAX}")
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises TopicError where no node can have the name of a topic."""
+    if not is_node_name(topic):
+        raise TopicError(f"the topic {topic!r} cannot stand in ZooKeeper: no node can have this name")
+
+
+def broker_node(broker_id: int) -> str:
+    """Returns the path of a broker's registration."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_node(topic: str) -> str:
+    """Returns the path of a topic's assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_node(topic: str) -> str:
+    """Returns the path above the partitions of a topic."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def state_node(topic: str, partition: int) -> str:
+    """Returns the path of the state of a partition."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"

@@ -1,0 +1,191 @@
+"""The JSON of Kafka's nodes: read with bounds and errors by path, written with the fields in Kafka's order.
+
+Kafka writes the maps of Scala 2.13 as they stand, so the order of the fields is that of their hash tables.  Readers
+must not depend on it; writing it has a node keep its bytes, whichever of the two writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from offsetlog.errors import CorruptionError
+
+#: More than any node of Kafka: with its default `jute.maxbuffer` ZooKeeper keeps no more than 1 MiB in one.
+RECORD_BYTES_MAX = 4 << 20
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+#: Up to here an immutable map of Scala keeps the order in which it was made.
+_IN_ORDER_MAX = 4
+
+
+class Fields:
+    """An object of JSON in a node, whose fields are read one by one.
+
+    Args:
+        values: the fields.
+        node: the path of the node, for errors.
+    """
+
+    def __init__(self, values: Mapping[str, Any], node: str) -> None:
+        self.values = values
+        self.node = node
+
+    @classmethod
+    def parse(cls, data: bytes | None, node: str) -> Fields:
+        """Reads the bytes of a node.
+
+        Raises:
+            CorruptionError: they are no object of JSON, or too many; the path is that of the node.
+        """
+        if data is None:
+            raise corrupt("the node is empty, where Kafka keeps JSON", node)
+        if len(data) > RECORD_BYTES_MAX:
+            raise corrupt(f"the node has {len(data)} bytes; at most {RECORD_BYTES_MAX} are read", node)
+        try:
+            values = json.loads(data.decode(), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            raise corrupt(f"the node holds no JSON but {data[:60]!r}", node) from None
+        if not isinstance(values, dict):
+            raise corrupt(f"the node holds no object of JSON but {data[:60]!r}", node)
+        return cls(values, node)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a field that is not null."""
+        return self.values.get(name) is not None
+
+    def integer(self, name: str, low: int = 0, high: int = INT_MAX, default: int | None = None) -> int:
+        """Returns a number.  Raises CorruptionError where it lacks without a default, or is out of its bounds."""
+        value = self._value(name, default)
+        return self._checked_integer(value, f"the field {name!r}", low, high)
+
+    def text(self, name: str) -> str:
+        """Returns a string.  Raises CorruptionError."""
+        value = self._value(name)
+        if not isinstance(value, str):
+            raise corrupt(f"the field {name!r} is no string but {_shown(value)}", self.node)
+        return value
+
+    def number_in_text(self, name: str, default: int | None = None) -> int:
+        """Returns a number that stands in a string, or as itself, as times do.  Raises CorruptionError."""
+        value = self._value(name, default)
+        if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
+            value = int(value)
+        return self._checked_integer(value, f"the field {name!r}", -1, LONG_MAX)
+
+    def objects(self, name: str) -> Fields:
+        """Returns an object, empty where there is none.  Raises CorruptionError."""
+        value = self._value(name, {})
+        if not isinstance(value, dict):
+            raise corrupt(f"the field {name!r} is no object but {_shown(value)}", self.node)
+        return Fields(value, self.node)
+
+    def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
+        """Returns a list of numbers that are not below 0, as ids of brokers are.  Raises CorruptionError."""
+        values = self._list(name, default)
+        return tuple(self._checked_integer(each, f"the field {name!r}", 0, INT_MAX) for each in values)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Returns a list of strings.  Raises CorruptionError."""
+        values = self._list(name, None)
+        for each in values:
+            if not isinstance(each, str):
+                raise corrupt(f"the field {name!r} has no string but {_shown(each)}", self.node)
+        return tuple(values)
+
+    def _list(self, name: str, default: list[int] | None) -> list[Any]:
+        values = self._value(name, default)
+        if not isinstance(values, list):
+            raise corrupt(f"the field {name!r} is no list but {_shown(values)}", self.node)
+        return values
+
+    def _value(self, name: str, default: Any = None) -> Any:
+        value = self.values.get(name)
+        if value is None:
+            if default is None:
+                raise corrupt(f"the JSON has no field {name!r}", self.node)
+            return default
+        return value
+
+    def _checked_integer(self, value: Any, where: str, low: int, high: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise corrupt(f"{where} is no number from {low} to {high} but {_shown(value)}", self.node)
+        return value
+
+
+def corrupt(text: str, node: str) -> CorruptionError:
+    """Makes the error of a node's bytes."""
+    return CorruptionError(text, path=node)
+
+
+def written(fields: Mapping[str, Any]) -> bytes:
+    """Returns the bytes of an object, with its fields in the order in which they stand."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:
+    """Returns entries in the order of a mutable map of Scala 2.13 that starts with so many buckets."""
+    given = dict(entries)
+    size = 0
+    for size in range(1, len(given) + 1):
+        if 4 * size >= 3 * buckets:
+            buckets *= 2
+
+    # Within a bucket they stand by their hash, as a signed number.
+    def place(name: str) -> tuple[int, int]:
+        code = _java_hash(name)
+        code ^= code >> 16
+        return code & (buckets - 1), code ^ 2**31
+
+    return {name: given[name] for name in sorted(given, key=place)}
+
+
+def immutable_map(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns entries in the order of an immutable map of Scala 2.13: as given, or of a trie of hashes above four."""
+    given = dict(entries)
+    if len(given) <= _IN_ORDER_MAX:
+        return given
+    return {name: given[name] for name in _trie(list(given), 0)}
+
+
+def _trie(names: list[str], shift: int) -> list[str]:
+    if shift > 30:  # equal hashes: as given
+        return names
+    groups: dict[int, list[str]] = {}
+    for name in names:
+        groups.setdefault((_trie_hash(name) >> shift) & 31, []).append(name)
+    # Each floor has its own entries before those of the floors below.
+    ordered = [groups[mask] for mask in sorted(groups)]
+    own = [group[0] for group in ordered if len(group) == 1]
+    return own + [name for group in ordered if len(group) > 1 for name in _trie(group, shift + 5)]
+
+
+def _trie_hash(name: str) -> int:
+    """Returns the hash by which Scala's immutable maps place a string."""
+    code = _java_hash(name)
+    code = (code + ~(code << 9)) & 0xFFFFFFFF
+    code ^= code >> 14
+    code = (code + (code << 4)) & 0xFFFFFFFF
+    return code ^ code >> 10
+
+
+def _java_hash(name: str) -> int:
+    """Returns Java's hash of a string, 32 bits without a sign."""
+    value = 0
+    units = name.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a larger one"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

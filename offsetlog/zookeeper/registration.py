@@ -1,0 +1,243 @@
+"""A broker's place in /brokers/ids, kept as long as the broker lives: made again when its session expired.
+
+The node is ephemeral: it goes with the session, and other brokers see from it who is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Self
+
+from offsetlog.clock import wall_ms
+from offsetlog.errors import (
+    BrokerIdTakenError,
+    CorruptionError,
+    NodeExistsError,
+    OffsetLogError,
+    UnknownOutcomeError,
+    ZooKeeperUnavailableError,
+)
+from offsetlog.zookeeper.cluster import ClusterClient, registered_broker
+from offsetlog.zookeeper.cluster_records import BrokerRecord, broker_node
+from offsetlog.zookeeper.connection import Node, ZooKeeperConnection
+from offsetlog.zookeeper.watches import Watch, Watcher, read_node
+
+#: Seconds between two tries to make the node while the connection breaks.
+RETRY_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerRegistration:
+    """The node of one broker; safe from any thread.
+
+    Args:
+        connection: started; it outlives the registration.
+        record: what the broker says of itself; each registration has the time at which it was made.
+        wait: seconds that the node of another session is waited for to go.  A broker that was killed and starts again
+            finds its own former node until the former session expires.
+        on_failure: called once, by a thread of its own, where the id was lost to another broker: with
+            BrokerIdTakenError, after which nothing is tried any more, and the broker should stop.
+        clock: the time of day in ms.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        record: BrokerRecord,
+        *,
+        wait: float = 0.0,
+        on_failure: Callable[[OffsetLogError], object] | None = None,
+        clock: Callable[[], int] = wall_ms,
+    ) -> None:
+        self.record = record
+        self.node = broker_node(record.broker_id)
+        self._connection = connection
+        self._wait = wait
+        self._on_failure = on_failure
+        self._clock = clock
+        self._watch: Watch[Node | None] | None = None
+        self._watcher: Watcher[Node | None] | None = None
+        self._closed = threading.Event()
+        self._condition = threading.Condition()
+        self._data = b""
+        self._sessions: set[int] = set()
+        self._epoch: int | None = None
+        self._failure: OffsetLogError | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """The number of the present registration (Kafka's broker epoch); None while there is none."""
+        return self._epoch
+
+    @property
+    def failure(self) -> OffsetLogError | None:
+        """The error with which the registration was lost for good, or None."""
+        return self._failure
+
+    def wait_until_registered(self, after: int = -1, timeout: float | None = None) -> int:
+        """Waits for a registration with an epoch above `after`, and returns its epoch.
+
+        Raises:
+            BrokerIdTakenError: the id was lost to another broker.
+            TimeoutError: there was none in so many seconds.
+        """
+
+        def is_over() -> bool:
+            return self._failure is not None or (self._epoch is not None and self._epoch > after)
+
+        with self._condition:
+            if not self._condition.wait_for(is_over, timeout):
+                raise TimeoutError(f"broker {self.record.broker_id} was not registered in time")
+            if self._failure is not None:
+                raise self._failure
+            assert self._epoch is not None
+            return self._epoch
+
+    def start(self) -> None:
+        """Registers the broker, and keeps it registered from now on.
+
+        Raises:
+            BrokerIdTakenError: another broker has the id, also after `wait`.
+            NoNodeError: the root of the connection is not there.
+            ZooKeeperUnavailableError: no server answers.
+        """
+        ClusterClient(self._connection).make_directories()
+        self._watch = Watch(self._connection, lambda watch: read_node(self._connection, self.node, watch))
+        try:
+            self._claim(self._watch)
+        except BaseException:
+            self._watch.close()
+            raise
+        self._watcher = Watcher(self._watch, self._changed)
+
+    def close(self) -> None:
+        """Removes the node, and ends it.  A second call does nothing."""
+        self._closed.set()
+        if self._watcher is not None:
+            self._watcher.close()
+        with self._condition:
+            was_registered, self._epoch = self._epoch is not None, None
+        if was_registered:
+            self._remove()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _claim(self, watch: Watch[Node | None]) -> None:
+        deadline = time.monotonic() + self._wait
+        patience = self._connection.settings.request_timeout
+        holder: Node | None = None
+        while True:
+            left = patience if holder is None else max(0.0, deadline - time.monotonic())
+            try:
+                node = watch.next(left)
+            except TimeoutError:
+                if holder is not None:
+                    raise self._taken(holder) from None
+                raise ZooKeeperUnavailableError(
+                    f"no ZooKeeper answered within {patience:g} s", node=self.node
+                ) from None
+            holder = None
+            if node is None:
+                self._create()
+            elif self._is_mine(node):
+                return self._registered(node)
+            else:
+                holder = node
+
+    def _changed(self, node: Node | None) -> None:
+        if node is None:
+            with self._condition:
+                self._epoch = None
+            self._create()
+        elif self._is_mine(node):
+            self._registered(node)
+        elif node.stat.ephemeral_owner not in self._sessions:
+            self._lost(self._taken(node))
+        # Else it is that of an expired session of ours, and goes.
+
+    def _create(self) -> None:
+        """Makes the node, unless another is there first; the watch sees whose it is."""
+        # The same bytes in each try: one whose answer was lost may have been made.  And before the first: the watch may
+        # see it before its answer.
+        self._data = data = replace(self.record, timestamp_ms=self._clock()).to_json()
+        while not self._closed.is_set():
+            self._sessions.add(self._connection.session_id)
+            try:
+                self._connection.create(self.node, data, ephemeral=True)
+            except NodeExistsError:
+                return
+            except (UnknownOutcomeError, ZooKeeperUnavailableError):
+                if self._stands(data):
+                    return
+                self._closed.wait(RETRY_SECONDS)
+            else:
+                return
+
+    def _stands(self, data: bytes) -> bool:
+        """Whether the node was made by the write of these bytes whose answer was lost."""
+        try:
+            self._connection.sync_async().result()
+            found = self._connection.get(self.node)
+        except OffsetLogError:
+            return False
+        return found.data == data and found.stat.ephemeral_owner == self._connection.session_id
+
+    def _is_mine(self, node: Node) -> bool:
+        return node.data == self._data and node.stat.ephemeral_owner == self._connection.session_id
+
+    def _registered(self, node: Node) -> None:
+        with self._condition:
+            self._sessions.add(node.stat.ephemeral_owner)
+            self._epoch = node.stat.created_zxid
+            self._condition.notify_all()
+        _log.info("broker %d is registered with epoch %d", self.record.broker_id, node.stat.created_zxid)
+
+    def _lost(self, failure: OffsetLogError) -> None:
+        with self._condition:
+            self._epoch, self._failure = None, failure
+            self._condition.notify_all()
+        _log.error("%s", failure)
+        assert self._watch is not None
+        self._watch.close()
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+    def _taken(self, node: Node) -> BrokerIdTakenError:
+        broker_id, stat = self.record.broker_id, node.stat
+        try:
+            holder = registered_broker(broker_id, node).record.address
+        except CorruptionError:
+            holder = None
+        since = datetime.fromtimestamp(stat.modified_ms / 1000, UTC).isoformat(timespec="seconds")
+        text = (
+            f"the broker id {broker_id} is taken by {holder or 'a node that is no registration'} at {self.node}, with "
+            f"session {stat.ephemeral_owner:#x}, since {since}; stop that one, or give this one another id"
+        )
+        return BrokerIdTakenError(
+            text,
+            node=self.node,
+            broker_id=broker_id,
+            holder=holder,
+            session=stat.ephemeral_owner,
+            since_ms=stat.modified_ms,
+        )
+
+    def _remove(self) -> None:
+        try:
+            found = self._connection.get(self.node)
+            if self._is_mine(found):
+                self._connection.delete(self.node, found.stat.version)
+        except OffsetLogError:
+            # It goes with the session.
+            _log.debug("the node of broker %d was not removed", self.record.broker_id, exc_info=True)

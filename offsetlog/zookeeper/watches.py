@@ -1,0 +1,190 @@
+"""Watches that stay: a state after each change, the last one always, through reconnects and expired sessions.
+
+ZooKeeper's own watches fire once, and go with the connection.  Here the node is read again after each of them, with a
+new watch that is set by the same read, so that nothing falls between.  States that were replaced before they were read
+are not seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Self, TypeVar
+
+from offsetlog.errors import ClosedError, NoNodeError, OffsetLogError, ZooKeeperUnavailableError
+from offsetlog.zookeeper.connection import Node, ZooKeeperConnection
+
+T = TypeVar("T")
+
+#: Seconds between two tries to read while no server answers; a new connection ends the wait.
+RETRY_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Watch(Generic[T]):
+    """The states of one thing in ZooKeeper, one after the other; the first is the present one.
+
+    `next` and the iterator are for one thread; `close` can be called from any.
+
+    Args:
+        connection: started.
+        read: reads the state, and leaves the watch that it is given with ZooKeeper.
+    """
+
+    def __init__(self, connection: ZooKeeperConnection, read: Callable[[Callable[[Any], object]], T]) -> None:
+        self._connection = connection
+        self._read = read
+        self._condition = threading.Condition()
+        self._is_due = True
+        self._is_closed = False
+        self._seen: tuple[T] | None = None
+        connection.add_state_listener(self._state_changed)
+
+    def next(self, timeout: float | None = None) -> T:
+        """Waits for a state that differs from the one before, and returns it.
+
+        Raises:
+            TimeoutError: none came in so many seconds; a read under way is waited for.
+            ClosedError: the watch, or its connection, is closed.
+            CorruptionError: the node holds something else; the next call waits for its next change.
+            ZooKeeperError: ZooKeeper refuses the read.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._wait_until_due(deadline)
+            if not (self._connection.is_connected or self._connection.is_closed):
+                self._retry_later(deadline)
+                continue
+            try:
+                state = self._read(self._changed)
+            except ZooKeeperUnavailableError:
+                # What it left with ZooKeeper is lost, and the event as well.
+                self._retry_later(deadline)
+                continue
+            except OffsetLogError:
+                self._seen = None
+                raise
+            if self._seen is None or self._seen[0] != state:
+                self._seen = (state,)
+                return state
+
+    def __iter__(self) -> Iterator[T]:
+        """Yields each state until the watch is closed; raises as `next`."""
+        while True:
+            try:
+                state = self.next()
+            except ClosedError:
+                return
+            yield state
+
+    def close(self) -> None:
+        """Ends it: a call that waits raises ClosedError.  A second call does nothing."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        self._connection.remove_state_listener(self._state_changed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _wait_until_due(self, deadline: float | None) -> None:
+        with self._condition:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self._condition.wait_for(lambda: self._is_due or self._is_closed, left):
+                raise TimeoutError("nothing changed in time")
+            if self._is_closed:
+                raise ClosedError("the watch is closed")
+            # Before the read: a change after it is due again.
+            self._is_due = False
+
+    def _retry_later(self, deadline: float | None) -> None:
+        with self._condition:
+            left = RETRY_SECONDS if deadline is None else min(RETRY_SECONDS, deadline - time.monotonic())
+            self._condition.wait_for(lambda: self._is_due or self._is_closed, max(0.0, left))
+            self._is_due = True
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError("no ZooKeeper answered in time")
+
+    def _changed(self, _: object = None) -> None:
+        with self._condition:
+            self._is_due = True
+            self._condition.notify_all()
+
+    def _state_changed(self, state: str) -> None:
+        # A lost session, too: its connection may be closed, which the next read says.
+        if state != "suspended":
+            self._changed()
+
+
+class Watcher(Generic[T]):
+    """Calls a function with each state of a watch, by a thread of its own, until it is closed.
+
+    Args:
+        watch: which; it is closed with this.
+        callback: called with each state, one call at a time.  An error in it is logged, and the next state comes.
+        failed: called with each error of a read, as CorruptionError; without it they are logged.
+    """
+
+    def __init__(
+        self,
+        watch: Watch[T],
+        callback: Callable[[T], object],
+        failed: Callable[[OffsetLogError], object] | None = None,
+    ) -> None:
+        self._watch = watch
+        self._callback = callback
+        self._failed = failed or (lambda failure: _log.warning("a watched node cannot be read: %s", failure))
+        self._thread = threading.Thread(target=self._run, name="offsetlog-zookeeper-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it, and waits until its callback is over, unless it is that which calls."""
+        self._watch.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                call, given = self._callback, self._watch.next()
+            except ClosedError:
+                return
+            except OffsetLogError as failure:
+                call, given = self._failed, failure  # type: ignore[assignment]
+            try:
+                call(given)
+            except Exception:
+                _log.exception("the callback of a watch failed")
+
+
+def read_node(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> Node | None:
+    """Reads a node, None where there is none, and leaves a watch for its next change, or for its making."""
+    while True:
+        try:
+            return connection.get_async(node, watch).result()
+        except NoNodeError:
+            # A read of what is not there leaves no watch.
+            if connection.exists_async(node, watch).result() is None:
+                return None
+
+
+def read_children(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> list[str]:
+    """Reads the names below a node, none where it is not there, and leaves a watch for their next change."""
+    while True:
+        try:
+            return connection.children_async(node, watch).result()
+        except NoNodeError:
+            if connection.exists_async(node, watch).result() is None:
+                return []
