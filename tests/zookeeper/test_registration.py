@@ -1,0 +1,198 @@
+"""The registration of a broker on a real ensemble: kept through expired sessions, and one for each id."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from offsetlog import errors
+from offsetlog.manager.zookeeper.broker import record_from_properties, register_broker
+from offsetlog.zookeeper.cluster import ClusterClient
+from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint, broker_node
+from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.operations import Create, Delete
+from offsetlog.zookeeper.registration import BrokerRegistration
+
+from .ensemble import PATIENCE, Ensemble, expire_session
+from .proxy import OP_MULTI, Cut, CuttingProxy
+
+
+def record_of(broker_id: int = 1, port: int = 9092) -> BrokerRecord:
+    return BrokerRecord(broker_id=broker_id, endpoints=(Endpoint.parse(f"PLAINTEXT://kafka-{broker_id}:{port}"),))
+
+
+def properties_of(hosts: str, **changes: object) -> dict[str, object]:
+    return {
+        "zookeeper.connect": hosts,
+        "broker.id": 1,
+        "advertised.listeners": "PLAINTEXT://kafka-1:9092",
+        "zookeeper.session.timeout.ms": 4000,
+    } | {name.replace("_", "."): value for name, value in changes.items()}
+
+
+@pytest.fixture
+def other(hosts):
+    """A connection of another process."""
+    with ZooKeeperConnection(ConnectionSettings(hosts=hosts)) as started:
+        yield started
+
+
+def test_a_broker_registers_itself_with_three_lines(hosts, other):
+    broker = register_broker({"zookeeper.connect": hosts, "broker.id": 1, "listeners": "PLAINTEXT://kafka-1:9092"})
+    try:
+        cluster = ClusterClient(other)
+        cluster.sync()
+        found = cluster.brokers()[1]
+        assert (found.record.address, found.session) == ("kafka-1:9092", broker.connection.session_id)
+        assert found.epoch == broker.registration.epoch
+        assert found.record.timestamp_ms > 0
+        assert (broker.cluster_id, broker.cluster.broker_ids()) == (cluster.cluster_id(), [1])
+    finally:
+        broker.close()
+    broker.close()
+    cluster.sync()
+    assert cluster.broker_ids() == []
+
+
+def test_a_taken_id_is_an_error_that_names_its_holder(connection, other):
+    with BrokerRegistration(connection, record_of()) as first:
+        with pytest.raises(errors.BrokerIdTakenError, match="taken by kafka-1:9092") as caught:
+            BrokerRegistration(other, record_of(port=9999)).start()
+        failure = caught.value
+        held = connection.get(broker_node(1)).stat
+        assert (failure.broker_id, failure.holder, failure.node) == (1, "kafka-1:9092", broker_node(1))
+        assert (failure.session, failure.since_ms) == (connection.session_id, held.modified_ms)
+        assert f"{connection.session_id:#x}" in str(failure)
+        # The one that has it is not disturbed, and another id is free.
+        assert (first.failure, ClusterClient(connection).broker(1).epoch) == (None, first.epoch)
+        with BrokerRegistration(other, record_of(2)):
+            assert ClusterClient(other).broker_ids() == [1, 2]
+    with BrokerRegistration(other, record_of()):
+        assert ClusterClient(other).broker(1).session == other.session_id
+
+
+def test_the_node_of_a_process_that_died_is_waited_for(ensemble, hosts, connection, other):
+    dead = BrokerRegistration(other, record_of())
+    dead.start()
+    started = threading.Thread(target=BrokerRegistration(connection, record_of(), wait=PATIENCE).start)
+    with ClusterClient(connection).watch_broker(1) as watch:
+        assert watch.next(PATIENCE).session == other.session_id
+        started.start()
+        other.close()
+        while (found := watch.next(PATIENCE)) is None or found.session != connection.session_id:
+            continue
+    started.join(PATIENCE)
+    assert not started.is_alive()
+
+
+def test_a_broker_registers_again_after_its_session_expired(ensemble, hosts, connection, other):
+    with BrokerRegistration(connection, record_of()) as registration:
+        for _ in range(2):
+            former, session = registration.epoch, connection.session_id
+            expire_session(connection._client, ensemble.hosts)
+            epoch = registration.wait_until_registered(former, PATIENCE)
+            assert epoch > former
+            cluster = ClusterClient(other)
+            cluster.sync()
+            found = cluster.broker(1)
+            assert (found.epoch, found.session) == (epoch, connection.session_id)
+            assert found.session != session
+
+
+def test_a_broker_registers_again_after_its_node_was_removed(connection, other):
+    with BrokerRegistration(connection, record_of()) as registration:
+        former = registration.epoch
+        other.delete(broker_node(1))
+        assert registration.wait_until_registered(former, PATIENCE) > former
+
+
+def test_an_id_that_is_lost_to_another_is_reported_once(ensemble, connection, other):
+    failures: queue.SimpleQueue[errors.OffsetLogError] = queue.SimpleQueue()
+    registration = BrokerRegistration(connection, record_of(), on_failure=failures.put)
+    with registration:
+        # The other one takes it in the same moment in which it goes.
+        data = record_of(port=9999).to_json()
+        other.multi([Delete(broker_node(1)), Create(broker_node(1), data, ephemeral=True)])
+        failure = failures.get(timeout=PATIENCE)
+        assert isinstance(failure, errors.BrokerIdTakenError)
+        assert (failure.holder, failure.session) == ("kafka-1:9999", other.session_id)
+        with pytest.raises(errors.BrokerIdTakenError):
+            registration.wait_until_registered(timeout=PATIENCE)
+        assert (registration.failure, registration.epoch) == (failure, None)
+    # The node of the other one stays, and nothing is tried any more.
+    assert other.get(broker_node(1)).data == data
+    assert failures.empty()
+
+
+@pytest.mark.parametrize("moment", list(Cut))
+def test_a_registration_is_made_through_a_broken_connection(ensemble, root, other, moment):
+    ClusterClient(other).make_directories()
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
+        with ZooKeeperConnection(settings) as connection:
+            proxy.cut_next(OP_MULTI, moment)
+            with BrokerRegistration(connection, record_of()) as registration:
+                assert proxy.cuts == 1
+                found = ClusterClient(connection).broker(1)
+                assert (found.epoch, found.session) == (registration.epoch, connection.session_id)
+
+
+@pytest.mark.ci
+def test_a_registration_outlives_the_death_of_each_server(tmp_path):
+    with Ensemble(tmp_path) as ensemble, register_broker(properties_of(ensemble.hosts)) as broker:
+        other = ZooKeeperConnection(ConnectionSettings(hosts=ensemble.hosts, session_timeout=8.0))
+        with other:
+            cluster = ClusterClient(other)
+            for _ in range(3):
+                ensemble.kill_server(ensemble.leader())
+                ensemble.start()
+                epoch = broker.registration.wait_until_registered(timeout=PATIENCE)
+                with cluster.watch_broker(1) as watch:
+                    while (found := watch.next(PATIENCE)) is None or found.epoch < epoch:
+                        continue
+                assert found.record.address == "kafka-1:9092"
+
+
+def test_where_the_root_is_not_there_it_says_so(hosts):
+    with pytest.raises(errors.NoNodeError):
+        register_broker(properties_of(f"{hosts}/nothing"))
+
+
+def test_what_a_broker_says_of_itself_comes_from_its_properties():
+    given = properties_of("h")
+    given["advertised.listeners"] = "INTERNAL://k1:9092, EXTERNAL://k1.example:9093"
+    given["listener.security.protocol.map"] = "INTERNAL:PLAINTEXT,EXTERNAL:SASL_SSL"
+    given["listeners"] = "INTERNAL://0.0.0.0:9092"
+    given["broker.rack"] = "r1"
+    found = record_from_properties(given)
+    assert found.endpoints == (
+        Endpoint("INTERNAL", "k1", 9092, "PLAINTEXT"),
+        Endpoint("EXTERNAL", "k1.example", 9093, "SASL_SSL"),
+    )
+    assert (found.broker_id, found.rack) == (1, "r1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("broker.id", None),
+        ("broker.id", "x"),
+        ("broker.id", -1),
+        ("advertised.listeners", None),
+        ("advertised.listeners", "kafka-1:9092"),
+        ("listener.security.protocol.map", "PLAINTEXT"),
+        ("listener.security.protocol.map", "OTHER:SSL"),
+        ("zookeeper.connect", None),
+    ],
+)
+def test_a_property_that_is_wrong_is_named(name, value):
+    given = properties_of("h:1")
+    if value is None:
+        del given[name]
+    else:
+        given[name] = value
+    with pytest.raises(errors.ConfigError) as caught:
+        register_broker(given)
+    assert name.split(".")[0] in str(caught.value) or "listener" in str(caught.value)
