@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Self, TypeVar
 
 from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError
 from offsetlog.manager.properties import Setting, number
 from offsetlog.manager.zookeeper.settings import from_properties
 from offsetlog.zookeeper.cluster import ClusterClient
-from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint
+from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint, check_broker_id
 from offsetlog.zookeeper.connection import ZooKeeperConnection
 from offsetlog.zookeeper.registration import BrokerRegistration
+
+T = TypeVar("T")
 
 
 class BrokerSession:
@@ -85,15 +87,22 @@ def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
         raise ConfigError(
             "advertised.listeners is missing: where clients reach this broker, as PLAINTEXT://kafka1:9092"
         )
-    texts = [each.strip() for each in str(properties[name]).split(",")]
-    broker_id = number("broker.id", properties["broker.id"])
-    rack = properties.get("broker.rack")
     protocols = _protocols(properties)
+    endpoints = _named(
+        name, lambda: tuple(Endpoint.parse(each.strip(), protocols) for each in str(properties[name]).split(","))
+    )
+    broker_id = number("broker.id", properties["broker.id"])
+    _named("broker.id", lambda: check_broker_id(broker_id))
+    rack = properties.get("broker.rack")
+    given = None if rack is None else str(rack)
+    return _named("broker.rack", lambda: BrokerRecord(broker_id=broker_id, endpoints=endpoints, rack=given))
+
+
+def _named(name: str, read: Callable[[], T]) -> T:
     try:
-        endpoints = tuple(Endpoint.parse(each, protocols) for each in texts)
-        return BrokerRecord(broker_id=broker_id, endpoints=endpoints, rack=None if rack is None else str(rack))
+        return read()
     except InvalidArgumentError as failure:
-        raise ConfigError(f"broker.id, {name} or broker.rack: {failure.message}") from failure
+        raise ConfigError(f"{name}: {failure.message}") from failure
 
 
 def _protocols(properties: Mapping[str, Setting]) -> dict[str, str] | None:
