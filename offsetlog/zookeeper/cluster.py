@@ -19,6 +19,7 @@ from offsetlog.errors import (
     NodeVersionError,
     NoNodeError,
     UnknownOutcomeError,
+    ZooKeeperUnavailableError,
 )
 from offsetlog.types import TopicPartition
 from offsetlog.zookeeper.cluster_records import (
@@ -313,13 +314,17 @@ class ClusterClient:
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
-        self.sync()
-        node = self._get(CONTROLLER)
+        """Whether an election whose answer was lost was won; False as well where nobody says."""
+        try:
+            self.sync()
+            node, now = self._get(CONTROLLER), self.controller_epoch()
+        except ZooKeeperUnavailableError:
+            return False
         is_ours = node is not None and (node.stat.ephemeral_owner, node.data) == (
             self.connection.session_id,
             record.to_json(),
         )
-        return is_ours and self.controller_epoch() == epoch
+        return is_ours and now == epoch
 
     def _check_epoch(self, state: PartitionState, epoch: ControllerEpoch, node: str) -> None:
         if state.controller_epoch > epoch.value:
@@ -339,8 +344,12 @@ class ClusterClient:
 
     def _moved(self, what: str, node: str = CONTROLLER) -> ControllerMovedError:
         """Makes the error with what stands there now."""
-        self.sync()
-        now, epoch = self.controller(), self.controller_epoch()
+        try:
+            self.sync()
+            now, epoch = self.controller(), self.controller_epoch()
+        except ZooKeeperUnavailableError as failure:
+            # The refusal is certain, whoever is in office.
+            return ControllerMovedError(f"{what} at {node}, and who is the controller is unknown: {failure}", node=node)
         number = None if epoch is None else epoch.value
         who = "no broker is the controller now" if now is None else f"broker {now.broker_id} is the controller"
         text = f"{what} at {node}: {who}, and the last epoch is {number}"

@@ -1,7 +1,8 @@
 """What Kafka keeps of a cluster in the nodes of ZooKeeper: paths, values and their JSON.
 
 The versions of Kafka 0.8.2 to 3.9 are read, whatever fields they have besides; what is written has the version and the
-bytes of Kafka 3.9 (docs/format/brokers.md §15.2).  A node that holds anything else is a CorruptionError with its path.
+bytes of Kafka 3.9 (docs/format/brokers.md §15.2.1).  A node that holds anything else is a CorruptionError with its
+path.
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ from typing import Self
 from offsetlog.clock import wall_ms
 from offsetlog.errors import (
     BrokerIdTakenError,
+    ClosedError,
     CorruptionError,
     NodeExistsError,
+    NoNodeError,
     OffsetLogError,
     UnknownOutcomeError,
     ZooKeeperUnavailableError,
@@ -39,10 +41,11 @@ class BrokerRegistration:
     Args:
         connection: started; it outlives the registration.
         record: what the broker says of itself; each registration has the time at which it was made.
-        wait: seconds that the node of another session is waited for to go.  A broker that was killed and starts again
+        wait: seconds that a node with the same endpoints is waited for to go: a broker that was killed and starts again
             finds its own former node until the former session expires.
-        on_failure: called once, by a thread of its own, where the id was lost to another broker: with
-            BrokerIdTakenError, after which nothing is tried any more, and the broker should stop.
+        on_failure: called once, by a thread of its own, where the registration was lost for good: with
+            BrokerIdTakenError where another broker has the id, or with what ZooKeeper refuses.  Nothing is tried any
+            more then, and the broker should stop.
         clock: the time of day in ms.
     """
 
@@ -103,7 +106,7 @@ class BrokerRegistration:
         """Registers the broker, and keeps it registered from now on.
 
         Raises:
-            BrokerIdTakenError: another broker has the id, also after `wait`.
+            BrokerIdTakenError: another broker has the id, or its former process still has it after `wait`.
             NoNodeError: the root of the connection is not there.
             ZooKeeperUnavailableError: no server answers.
         """
@@ -152,14 +155,29 @@ class BrokerRegistration:
                 self._create()
             elif self._is_mine(node):
                 return self._registered(node)
-            else:
+            elif self._is_former(node):
                 holder = node
+            else:
+                raise self._taken(node)
+
+    def _is_former(self, node: Node) -> bool:
+        """Whether a node looks like that of a former process of this broker."""
+        try:
+            found = BrokerRecord.from_json(self.record.broker_id, node.data)
+        except CorruptionError:
+            return False
+        return found.endpoints == self.record.endpoints
 
     def _changed(self, node: Node | None) -> None:
         if node is None:
             with self._condition:
                 self._epoch = None
-            self._create()
+            try:
+                self._create()
+            except ClosedError:
+                return
+            except OffsetLogError as failure:
+                self._lost(failure)
         elif self._is_mine(node):
             self._registered(node)
         elif node.stat.ephemeral_owner not in self._sessions:
@@ -177,6 +195,9 @@ class BrokerRegistration:
                 self._connection.create(self.node, data, ephemeral=True)
             except NodeExistsError:
                 return
+            except NoNodeError:
+                # Somebody removed what it stands below; where that is the root, this raises.
+                ClusterClient(self._connection).make_directories()
             except (UnknownOutcomeError, ZooKeeperUnavailableError):
                 if self._stands(data):
                     return

@@ -154,6 +154,27 @@ def test_an_election_whose_answer_is_lost_is_looked_up(ensemble, root, connectio
             assert cluster.controller().broker_id == 3
 
 
+def test_an_election_of_which_nobody_says_anything_stays_unknown(ensemble, root, monkeypatch):
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
+        with ZooKeeperConnection(settings) as connection:
+            cluster = ClusterClient(connection)
+            former = cluster.elect_controller(3)
+            cluster.resign_controller(former)
+
+            def unavailable() -> None:
+                raise errors.ZooKeeperUnavailableError("nobody answers")
+
+            monkeypatch.setattr(cluster, "sync", unavailable)
+            proxy.cut_next(OP_MULTI, Cut.AFTER)
+            with pytest.raises(errors.UnknownOutcomeError):
+                cluster.elect_controller(3)
+            # A refusal is certain, and keeps its type.
+            with pytest.raises(errors.ControllerMovedError) as caught:
+                cluster.resign_controller(former)
+            assert (caught.value.controller_id, caught.value.epoch) == (None, None)
+
+
 def test_many_candidates_elect_one_each_time(hosts):
     # Each candidate has a session of its own, since ephemeral nodes belong to one.
     connections = [ZooKeeperConnection(ConnectionSettings(hosts=hosts)) for _ in range(4)]

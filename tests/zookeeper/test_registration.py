@@ -108,6 +108,20 @@ def test_a_broker_registers_again_after_its_node_was_removed(connection, other):
         assert registration.wait_until_registered(former, PATIENCE) > former
 
 
+def test_a_broker_registers_again_after_the_directory_was_removed(connection, other):
+    with BrokerRegistration(connection, record_of()) as registration:
+        former = registration.epoch
+        other.multi([Delete(broker_node(1)), Delete("/brokers/ids"), Delete("/brokers/topics"), Delete("/brokers")])
+        assert registration.wait_until_registered(former, PATIENCE) > former
+
+
+def test_a_former_process_of_a_broker_has_its_time_to_go(connection, other):
+    with BrokerRegistration(other, record_of()):
+        for port, wait in ((9092, 0.2), (9999, 10 * PATIENCE)):
+            with pytest.raises(errors.BrokerIdTakenError):
+                BrokerRegistration(connection, record_of(port=port), wait=wait).start()
+
+
 def test_an_id_that_is_lost_to_another_is_reported_once(ensemble, connection, other):
     failures: queue.SimpleQueue[errors.OffsetLogError] = queue.SimpleQueue()
     registration = BrokerRegistration(connection, record_of(), on_failure=failures.put)
@@ -156,7 +170,7 @@ def test_a_registration_outlives_the_death_of_each_server(tmp_path):
 
 
 def test_where_the_root_is_not_there_it_says_so(hosts):
-    with pytest.raises(errors.NoNodeError):
+    with pytest.raises(errors.ZooKeeperError, match=r"the root of .*/nothing' is not there; create it"):
         register_broker(properties_of(f"{hosts}/nothing"))
 
 

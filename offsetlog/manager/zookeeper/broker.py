@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 
 from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError
 from offsetlog.manager.properties import Setting, number
+from offsetlog.manager.zookeeper.session import root_is_missing
 from offsetlog.manager.zookeeper.settings import from_properties
 from offsetlog.zookeeper.cluster import ClusterClient
 from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint, check_broker_id
@@ -64,14 +65,17 @@ def register_broker(
 
     Raises:
         ConfigError: a property is missing or wrong; names it.
-        BrokerIdTakenError: another broker has the id, and its session did not end within twice the session timeout.
-        NoNodeError: the root of ``zookeeper.connect`` is not there.
+        BrokerIdTakenError: another broker has the id, or its own former process still has it after twice the session
+            timeout.
+        ZooKeeperError: the root of ``zookeeper.connect`` is not there.
         ZooKeeperUnavailableError: no server answers.
     """
     record = record_from_properties(properties)
     connection = ZooKeeperConnection(from_properties(properties).connection)
     connection.start()
     try:
+        if connection.exists("/") is None:
+            raise root_is_missing(connection)
         return BrokerSession(connection, record, on_failure)
     except BaseException:
         connection.close()
