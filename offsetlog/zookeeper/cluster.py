@@ -130,13 +130,26 @@ class ClusterClient:
         return {each: registered_broker(each, node) for each, node in self._get_many((n, broker_node(n)) for n in ids)}
 
     def watch_broker_ids(self) -> Watch[list[int]]:
-        """Watches which brokers are there."""
-        return Watch(self.connection, lambda watch: broker_ids_in(read_children(self.connection, BROKER_IDS, watch)))
+        """Watches which brokers are there; one that goes and comes back between two reads is not seen."""
+        return Watch(self.connection, self._read_broker_ids)
+
+    def watch_brokers(self) -> Watch[dict[int, RegisteredBroker]]:
+        """Watches the brokers that are there, by id; one that went and came back has another epoch."""
+
+        def read(watch: Callable[[Any], object]) -> dict[int, RegisteredBroker]:
+            ids = self._read_broker_ids(watch)
+            nodes = self._get_many(((each, broker_node(each)) for each in ids), watch)
+            return {each: registered_broker(each, node) for each, node in nodes}
+
+        return Watch(self.connection, read)
 
     def watch_broker(self, broker_id: int) -> Watch[RegisteredBroker | None]:
         """Watches one broker; None while none is registered under the id."""
         check_broker_id(broker_id)
         return self._watch(broker_node(broker_id), partial(registered_broker, broker_id))
+
+    def _read_broker_ids(self, watch: Callable[[Any], object]) -> list[int]:
+        return broker_ids_in(read_children(self.connection, BROKER_IDS, watch))
 
     # ------------------------------------------------------------------------------------------------------- topics
 
@@ -389,10 +402,12 @@ class ClusterClient:
         except NoNodeError:
             return []
 
-    def _get_many(self, nodes: Iterable[tuple[K, str]]) -> Iterator[tuple[K, Node]]:
+    def _get_many(
+        self, nodes: Iterable[tuple[K, str]], watch: Callable[[Any], object] | None = None
+    ) -> Iterator[tuple[K, Node]]:
         def questions() -> Iterator[tuple[K, Callable[[], Answer[Node]]]]:
             for key, node in nodes:
-                yield key, partial(self.connection.get_async, node)
+                yield key, partial(self.connection.get_async, node, watch)
 
         for key, found in pipelined(questions(), 64):
             if found is not None:

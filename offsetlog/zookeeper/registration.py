@@ -255,10 +255,11 @@ class BrokerRegistration:
         )
 
     def _remove(self) -> None:
+        if not self._connection.is_connected:
+            return  # it goes with the session
         try:
             found = self._connection.get(self.node)
             if self._is_mine(found):
                 self._connection.delete(self.node, found.stat.version)
         except OffsetLogError:
-            # It goes with the session.
             _log.debug("the node of broker %d was not removed", self.record.broker_id, exc_info=True)

@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 class Watch(Generic[T]):
     """The states of one thing in ZooKeeper, one after the other; the first is the present one.
 
-    `next` and the iterator are for one thread; `close` can be called from any.
+    `next` and the iterator are for one thread; `close` can be called from any.  One that is not closed stays with its
+    connection.
 
     Args:
         connection: started.

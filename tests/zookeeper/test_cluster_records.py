@@ -30,8 +30,9 @@ from offsetlog.zookeeper.cluster_records import (
 )
 from offsetlog.zookeeper.kafka_json import immutable_map, mutable_map
 
-DATA = Path(__file__).parent.parent / "data" / "kafka-old"
-SHARED = Path(os.environ.get("OFFSETLOG_SHARED", "/nowhere")) / "data" / "kafka-old"
+REPOSITORY = Path(__file__).parent.parent.parent
+DATA = REPOSITORY / "tests" / "data" / "kafka-old"
+SHARED = Path(os.environ.get("OFFSETLOG_SHARED", REPOSITORY.parent / "shared")) / "data" / "kafka-old"
 TREES = sorted(
     {each.parent.parent.name: each for root in (DATA, SHARED) for each in root.glob("*/expected/znodes.tsv")}.values()
 )

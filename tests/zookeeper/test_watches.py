@@ -12,6 +12,7 @@ from offsetlog import errors
 from offsetlog.zookeeper.cluster import ClusterClient
 from offsetlog.zookeeper.cluster_records import CONTROLLER, Assignment, PartitionState, TopicRecord, topic_node
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.operations import Create, Delete
 from offsetlog.zookeeper.watches import Watch, Watcher, read_node
 
 from .ensemble import PATIENCE, expire_session
@@ -161,6 +162,29 @@ def test_everything_of_a_cluster_can_be_watched(hosts, connection):
     assert [watches[number].next(PATIENCE) for number in (0, 2, 4)] == [[], None, None]
     for each in watches:
         each.close()
+
+
+def test_brokers_that_go_and_come_back_and_those_that_change_are_seen(hosts, connection):
+    data = '{{"version":1,"host":"h","port":{},"jmx_port":-1,"timestamp":"1"}}'
+    with (
+        ZooKeeperConnection(ConnectionSettings(hosts=hosts)) as writer,
+        ClusterClient(connection).watch_brokers() as watch,
+    ):
+        assert watch.next(PATIENCE) == {}
+        ClusterClient(writer).make_directories()
+        for broker in (1, 2):
+            writer.create(f"/brokers/ids/{broker}", data.format(broker).encode())
+        while len(first := watch.next(PATIENCE)) < 2:
+            continue
+        # In one transaction, so that no read sees it gone.
+        same = data.format(1).encode()
+        writer.multi([Delete("/brokers/ids/1"), Create("/brokers/ids/1", same)])
+        back = watch.next(PATIENCE)
+        assert back[1].record == first[1].record
+        assert (back[1].epoch > first[1].epoch, back[2]) == (True, first[2])
+        writer.set_data("/brokers/ids/2", data.format(22).encode())
+        changed = watch.next(PATIENCE)
+        assert ([each.record.address for each in changed.values()], changed[1]) == (["h:1", "h:22"], back[1])
 
 
 def test_a_closed_watch_ends_those_that_wait(connection):
