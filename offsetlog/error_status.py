@@ -26,7 +26,6 @@ from offsetlog.errors import (
     PartitionFailedError,
     ReadOnlyError,
     RewindError,
-    Status,
     StorageError,
     TooLargeError,
     TornTailError,
@@ -34,6 +33,7 @@ from offsetlog.errors import (
     UnknownLeaderEpochError,
     UnsupportedVersionError,
 )
+from offsetlog.status import Status
 
 #: The one table from a failure of the C floor to its class.
 STATUS_ERRORS: dict[int, type[OffsetLogError]] = {

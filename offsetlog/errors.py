@@ -30,59 +30,19 @@
 
     CorruptionWarning (UserWarning)             opening found damage, and serves what is sound
 
-A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through one table,
-`offsetlog.error_status.STATUS_ERRORS`; `offsetlog.error_codes` says what each class means to a client of Kafka's
-protocol.
+`offsetlog.error_status` has the one table from a failure of the C floor to its class, and `offsetlog.error_codes`
+says what each class means to a client of Kafka's protocol.
 """
 
 from __future__ import annotations
 
-import enum
 import os
 from datetime import datetime
 from errno import EBADMSG, EIO, EUCLEAN
 from typing import Any, ClassVar, Self
 
 from offsetlog.error_codes import ERROR_CODES
-
-
-class Status(enum.IntEnum):
-    """The results of the C floor, as csrc/base/status.h numbers them."""
-
-    OK = 0
-    END = 1
-    WOULD_BLOCK = 2
-    NO_MEMORY = 10
-    IO = 11
-    DISK_FULL = 12
-    NO_SUCH_FILE = 13
-    LOCKED = 14
-    CHANGED = 15
-    CORRUPT = 20
-    TORN = 21
-    UNSUPPORTED = 22
-    LIMIT = 23
-    INVALID = 30
-    TOO_LARGE = 31
-    OUT_OF_RANGE = 32
-    CLOSED = 40
-    READ_ONLY = 41
-    FAILED = 42
-    LOADING = 43
-    NOT_COORDINATOR = 44
-    CONDITION = 45
-    REWIND = 46
-    FENCED = 47
-    TRANSACTION = 48
-    TIMED_OUT = 49
-    FENCED_LEADER_EPOCH = 50
-    UNKNOWN_LEADER_EPOCH = 51
-    GENERATION = 52
-    CRASHED = 60
-
-
-#: What is a result, not a failure; it never becomes an exception.
-RESULTS = frozenset({Status.OK, Status.END, Status.WOULD_BLOCK})
+from offsetlog.status import Status
 
 
 class OffsetLogError(Exception):

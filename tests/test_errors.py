@@ -13,6 +13,7 @@ from offsetlog import errors
 from offsetlog._native import status as native
 from offsetlog.error_codes import ERROR_CODES
 from offsetlog.error_status import STATUS_ERRORS
+from offsetlog.status import RESULTS, Status
 
 HEADER = Path(__file__).parent.parent / "csrc" / "base/status.h"
 ALL_ERRORS = [
@@ -25,14 +26,14 @@ def test_the_statuses_are_those_of_the_header():
     text = re.search(r"typedef enum ol_status \{(.*?)\} ol_status;", HEADER.read_text(), re.DOTALL)
     assert text is not None
     in_header = {name: int(number) for name, number in re.findall(r"\bOL_([A-Z_]+) = (\d+)", text[1])}
-    assert {member.name: member.value for member in errors.Status} == in_header
+    assert {member.name: member.value for member in Status} == in_header
 
 
 def test_every_status_is_a_result_or_has_a_class():
     # Only the faulting file system of the tests returns CRASHED; it brings the class along.
-    only_in_tests = {errors.Status.CRASHED}
-    assert (set(STATUS_ERRORS) | errors.RESULTS) - only_in_tests == set(errors.Status) - only_in_tests
-    assert not set(STATUS_ERRORS) & errors.RESULTS
+    only_in_tests = {Status.CRASHED}
+    assert (set(STATUS_ERRORS) | RESULTS) - only_in_tests == set(Status) - only_in_tests
+    assert not set(STATUS_ERRORS) & RESULTS
 
 
 def test_a_class_carries_the_status_that_it_stands_for():
@@ -40,7 +41,7 @@ def test_a_class_carries_the_status_that_it_stands_for():
         assert kind.status == status
 
 
-@pytest.mark.parametrize("status", sorted(errors.RESULTS))
+@pytest.mark.parametrize("status", sorted(RESULTS))
 def test_a_result_is_returned(status):
     assert native.provoke(status, "no failure") == status
 
@@ -62,7 +63,7 @@ def test_a_failure_is_raised_without_the_gil_as_its_class(status):
 
 def test_what_is_unknown_is_none():
     with pytest.raises(errors.CorruptionError) as caught:
-        native.provoke(errors.Status.CORRUPT, "the reason")
+        native.provoke(Status.CORRUPT, "the reason")
     error = caught.value
     assert (error.path, error.position, error.log_offset, error.item) == (None, None, None, None)
     assert str(error) == "the reason"
@@ -75,13 +76,13 @@ def test_an_unknown_status_is_our_bug():
 
 def test_a_path_that_is_not_utf8_arrives():
     with pytest.raises(errors.MissingFileError) as caught:
-        native.provoke(errors.Status.NO_SUCH_FILE, "open", path="/a/\udcff\udcfe")
+        native.provoke(Status.NO_SUCH_FILE, "open", path="/a/\udcff\udcfe")
     assert caught.value.path == "/a/\udcff\udcfe"
 
 
 def test_a_long_path_keeps_its_end_even_when_cut_within_a_character():
     with pytest.raises(errors.StorageError) as caught:
-        native.provoke(errors.Status.IO, "open", path="/" + "é" * 400 + "/x.log")
+        native.provoke(Status.IO, "open", path="/" + "é" * 400 + "/x.log")
     assert caught.value.path.endswith("é/x.log")
 
 

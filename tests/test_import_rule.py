@@ -17,7 +17,7 @@ pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "offsetlog"
 
-VALUES = {"errors", "error_codes", "types", "config", "clock"}
+VALUES = {"errors", "error_codes", "status", "types", "config", "clock"}
 NATIVE = {*VALUES, "error_status", "_native", "_native.csrc", "_native.status", "_native.buffers"}
 #: Besides the extensions: checked arguments, and calls that can be stopped.
 CALLS = {*NATIVE, "arguments", "cancellation"}
@@ -56,10 +56,11 @@ EVERYTHING = {*STORE, *EXECUTORS, *MIGRATION, *SERVING, "", "spark", "cli"}
 #: A package or module, without "offsetlog." -> the packages and modules that it may import besides
 #: itself.  A module belongs to the longest name here that it begins with; "" is offsetlog/__init__.
 RULE: dict[str, set[str]] = {
-    "errors": {"error_codes"},
+    "errors": {"error_codes", "status"},
+    "status": set(),
     "types": set(),
     "error_codes": set(),
-    "error_status": {"errors"},
+    "error_status": {"errors", "status"},
     "config": {"errors"},
     "clock": {"errors"},
     "_native.csrc": set(),

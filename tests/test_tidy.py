@@ -22,7 +22,6 @@ LINES_MAX = 700
 # Lists, which do not become two subjects by being long.
 LONGER = {
     "offsetlog/_native/csrc.pxd": 2000,  # every declaration of the engine, and nothing else
-    "offsetlog/errors.py": 1000,  # every class of error, and nothing else
     "offsetlog/protocol/messages.pyi": 2000,  # every class of a message, made from the tables
 }
 

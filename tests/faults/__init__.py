@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from offsetlog.error_status import STATUS_ERRORS
-from offsetlog.errors import OffsetLogError, Status
+from offsetlog.errors import OffsetLogError
+from offsetlog.status import Status
 
 
 class SimulatedCrashError(OffsetLogError):
