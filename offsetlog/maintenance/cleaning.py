@@ -290,7 +290,10 @@ class LogCleaner:
         with self._recording:
             self._cuts.pop(partition.number, None)
         holds = self._holds(partition)
-        if config.snapshots and policy.loses_snapshot(facts, measured):
+        # One that is being written may be of an offset below what is cleaned now: then another
+        # follows it.
+        is_below = policy.loses_snapshot(facts, measured) or self._snapshots.is_at(partition.number)
+        if config.snapshots and is_below:
             self._renew_snapshot(partition, checkpoint, control)
         # Records that were held back before are dirty still.
         held = read_floor(fs, path).groups.values()
@@ -352,11 +355,13 @@ class LogCleaner:
         threads: int = 1,
         control: Control | None = None,
         live: bool = False,
-    ) -> SnapshotReport:
+        waits: bool = True,
+    ) -> SnapshotReport | None:
         """Writes a snapshot of one log; see snapshots.write, and `clean` about the control.
 
         Beside a cleaning, also of the same log, which replaces nothing above its last snapshot.
-        Only one that has to read the log from its start waits for the end of the cleaning.
+        Only one that has to read the log from its start waits for the end of the cleaning; with
+        `waits=False` it is left out while one is under way, and None is returned.
         """
         control = control if control is not None else Control()
         number = partition.number
@@ -365,6 +370,8 @@ class LogCleaner:
             report = self._write_snapshot(
                 partition, cleaned_to, control, threads=threads, whole=False, live=live
             )
+        if report is None and not waits and self._cleans.is_taken:
+            return None
         if report is None:
             with self._cleans.of(number, control), self._snapshots.of(number, control):
                 cleaned_to = self._checkpoints.get(number, -1)

@@ -314,8 +314,10 @@ class Maintenance:
         return report
 
     def _snapshot(self, partition: Partition, known: KnownLog) -> None:
-        report = self._cleaner.snapshot(partition, live=True)
-        self._record.count(snapshots=report.written)
+        # One that has to read its log whole never keeps the other logs waiting for a cleaning.
+        report = self._cleaner.snapshot(partition, live=True, waits=False)
+        if report is not None:
+            self._record.count(snapshots=report.written)
 
     def expire(self, partitions: list[Partition]) -> None:
         """Writes tombstones for what has expired, where the clock can be believed."""
@@ -527,9 +529,9 @@ class Maintenance:
                 if control.stopped:
                     return
                 try:
-                    reports.append(
-                        self._cleaner.snapshot(partition, threads=threads, control=control)
-                    )
+                    report = self._cleaner.snapshot(partition, threads=threads, control=control)
+                    assert report is not None  # it waits
+                    reports.append(report)
                 except OffsetLogError as failure:
                     failures.append(failure)
 

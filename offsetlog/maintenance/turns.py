@@ -22,6 +22,11 @@ class Turns:
         self._turn = threading.Lock()
         self._stopped = False
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether a run is under way."""
+        return self.current is not None
+
     @contextmanager
     def of(self, number: int, control: Control) -> Iterator[None]:
         """Waits for the others, and keeps them waiting.
@@ -45,6 +50,11 @@ class Turns:
         finally:
             self.current = None
             self._turn.release()
+
+    def is_at(self, number: int) -> bool:
+        """Whether a run is under way on one log."""
+        current = self.current
+        return current is not None and current[0] == number
 
     def interrupt(self, number: int) -> None:
         """Stops the run under way on one log, soon; others may follow."""

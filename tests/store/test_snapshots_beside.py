@@ -12,6 +12,7 @@ from offsetlog import MaintenanceConfig, OffsetStore
 from offsetlog._native import cleaner as native_cleaner
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog.directory import history_floor
+from offsetlog.directory import snapshots as snapshot_files
 from offsetlog.maintenance import scheduler
 
 from .test_maintenance import BY_HAND, GROUP, feed, opened, until
@@ -157,3 +158,62 @@ def test_no_thread_is_left_where_no_snapshots_are_wanted(path):
     with opened(path, MaintenanceConfig()):
         assert len(threads()) == 1
     assert not threads()
+
+
+def group_of(store: OffsetStore, number: int) -> str:
+    return next(name for name in map(str, range(1000)) if store._core.number_of(name) == number)
+
+
+def test_a_log_that_has_to_be_read_whole_keeps_no_other_log_waiting(path, monkeypatch, held_clean):
+    monkeypatch.setattr(scheduler, "SNAPSHOT_CHECK_MS", 10)
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=0, snapshot_tail_bytes=TAIL_BYTES)
+    with opened(path, config, partitions=3) as store:
+        cleaned = store._core.number_of(GROUP)
+        whole, other = (number for number in range(3) if number != cleaned)
+        copy = native_snapshot.copy
+        tried = threading.Event()
+
+        def copy_unless_whole(partition, *given, **named):
+            if partition.number != whole:
+                return copy(partition, *given, **named)
+            tried.set()
+            return None
+
+        monkeypatch.setattr(native_snapshot, "copy", copy_unless_whole)
+        feed(store, 3000)
+        assert held_clean.begun.wait(60)
+        feed(store, 3000, group=group_of(store, whole))
+        assert tried.wait(60)
+        feed(store, 3000, group=group_of(store, other))
+        until(lambda: tail_of(store, other) < TAIL_BYTES)
+        assert tail_of(store, whole) >= TAIL_BYTES
+        assert store.maintenance.status().cleaning is not None
+        held_clean.may_go_on.set()
+        until(lambda: tail_of(store, whole) < TAIL_BYTES)
+        assert not store.maintenance.status().failures
+
+
+def tail_of(store: OffsetStore, number: int) -> int:
+    (partition,) = (each for each in store._core.attached() if each.number == number)
+    return native_snapshot.tail(partition)[0]
+
+
+def test_a_first_snapshot_below_what_is_cleaned_meanwhile_is_followed_by_another(path, monkeypatch):
+    held = HeldUp(snapshot_files._store)
+    with opened(path, BY_HAND, partitions=1) as store:
+        feed(store, 3000)
+        (partition,) = store._core.attached()
+        monkeypatch.setattr(snapshot_files, "_store", held)
+        first = threading.Thread(target=store.maintenance._cleaner.snapshot, args=(partition,), kwargs={"live": True})
+        first.start()
+        assert held.begun.wait(60)
+        feed(store, 3000)
+        cleaning = threading.Thread(target=store.compact)
+        cleaning.start()
+        cleaning.join(1)  # one that did not wait for the first snapshot would be over by then
+        held.may_go_on.set()
+        first.join(60)
+        cleaning.join(60)
+        assert not first.is_alive()
+        assert not cleaning.is_alive()
+        assert native_snapshot.file_offset(partition) == 6000
