@@ -256,7 +256,9 @@ class ZooKeeperConnection:
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
         """Has the listener called with "connected", "suspended" or "lost", by a thread of the connection.
 
-        It must not wait.  "suspended": no server is connected, and the session may live.  "lost": the session ended.
+        It must neither wait nor ask anything of the connection: this thread alone takes requests out of the client's
+        pipe, and blocks for ever once the pipe is full.  "suspended": no server is connected, and the session may live.
+        "lost": the session ended.
         """
         self._listeners.append(listener)
 

@@ -86,9 +86,9 @@ class ZooKeeperManager(BaseOffsetManager):
         super().__init__(partitions=settings.partitions)
         self.settings = settings
         self._clock = clock
-        self._session = Session(settings.connection)
-        self._turns = Turns()
         self._executor = ThreadExecutor(1, "offsetlog-zookeeper")
+        self._session = Session(settings.connection, self._executor.submit)
+        self._turns = Turns()
         self._under_way: dict[Work[Any], Timer | None] = {}
         self._under_way_lock = threading.Lock()
         self._closed = False

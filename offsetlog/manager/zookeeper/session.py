@@ -25,10 +25,15 @@ class Session:
     Nothing is handed to the client while no server is connected: it would send that later, also after the caller
     was answered that time is over, and another process could have written since.  Only a request that is handed over
     in the moment in which the connection breaks may be kept by the client, and counts as sent.
+
+    Args:
+        settings: how the ensemble is reached.
+        submit: has a call made later, by a thread that is none of the connection's.
     """
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, submit: Callable[[Callable[[], object]], object]) -> None:
         self.connection = ZooKeeperConnection(settings)
+        self._submit = submit
         self._lock = threading.Lock()
         self._connected: Completion[None] | None = None
         self.connection.add_state_listener(self._changed)
@@ -43,8 +48,9 @@ class Session:
         self._release()
 
     def _changed(self, state: str) -> None:
+        # Not here: the client hands requests to this thread through a pipe, which holds less than 300 of them.
         if state == "connected":
-            self._release()
+            self._submit(self._release)
 
     def _release(self) -> None:
         with self._lock:

@@ -1,0 +1,88 @@
+"""Work that piles up in a manager while no server answers, and how the manager comes out of that."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from offsetlog.types import TopicPartition
+
+from .managers import PATIENCE, leading
+from .proxy import CuttingProxy
+from .test_manager_failures import disconnect, offsets_of
+
+KEY = TopicPartition("orders", 0)
+#: The client hands requests to its thread through a pipe, which holds 278 of them.
+MORE_THAN_THE_PIPE_HOLDS = 600
+
+
+@pytest.fixture
+def proxy(ensemble):
+    with CuttingProxy(ensemble.ports[0]) as running:
+        yield running
+
+
+@pytest.fixture
+def manager(proxy, root):
+    """One that reaches the ensemble through the proxy."""
+    with leading(f"127.0.0.1:{proxy.port}{root}") as made:
+        yield made
+
+
+# ------------------------------------------------------------------------------------------------ at the reconnection
+
+
+def test_the_thread_that_empties_the_pipe_of_requests_sends_none(manager, proxy, monkeypatch):
+    connection = manager._session.connection
+    listening, sending = set(), set()
+    connection.add_state_listener(lambda _: listening.add(threading.get_ident()))
+    disconnect(manager, proxy)
+    send = connection.multi_async
+
+    def noted(operations):
+        sending.add(threading.get_ident())
+        return send(operations)
+
+    monkeypatch.setattr(connection, "multi_async", noted)
+    pending = [manager.commit_async(f"g-{number}", {KEY: number}) for number in range(10)]
+    proxy.refuse(False)
+    for each in pending:
+        each.result(PATIENCE)
+    assert sending
+    assert listening
+    assert not sending & listening
+
+
+def test_more_commits_than_the_pipe_holds_wait_for_a_server(manager, proxy):
+    disconnect(manager, proxy)
+    pending = [manager.commit_async(f"g-{number}", {KEY: number}) for number in range(MORE_THAN_THE_PIPE_HOLDS)]
+    proxy.refuse(False)
+    for each in pending:
+        each.result(PATIENCE)
+    assert offsets_of(manager, f"g-{MORE_THAN_THE_PIPE_HOLDS - 1}") == {KEY: MORE_THAN_THE_PIPE_HOLDS - 1}
+
+
+def test_a_large_fetch_whose_connection_breaks_blocks_nothing(manager, proxy, monkeypatch):
+    wanted = {TopicPartition("orders", number): number for number in range(MORE_THAN_THE_PIPE_HOLDS)}
+    manager.commit("large", wanted)
+    connection = manager._session.connection
+    ask, asked, is_cut = connection.get_async, [], threading.Event()
+
+    def cut_within(node, watch=None):
+        asked.append(node)
+        if len(asked) == 100:
+            disconnect(manager, proxy)
+            is_cut.set()
+        return ask(node, watch)
+
+    monkeypatch.setattr(connection, "get_async", cut_within)
+    found: list[object] = []
+    fetching = threading.Thread(target=lambda: found.append(manager.fetch("large", wanted)), daemon=True)
+    fetching.start()
+    assert is_cut.wait(PATIENCE)
+    waiting = manager.commit_async("other", {KEY: 1})
+    proxy.refuse(False)
+    waiting.result(PATIENCE)
+    fetching.join(PATIENCE)
+    assert {key: value.offset for key, value in found[0].items()} == wanted
