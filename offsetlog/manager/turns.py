@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,46 +13,89 @@ from offsetlog.types import TopicPartition
 
 
 class _Turn:
-    __slots__ = ("after", "before", "keys", "work")
+    """The place of one piece of work.
+
+    Attributes:
+        work: which.
+        keys: the positions that it touches, None for all.
+        number: grows from each turn of a group to the next.
+        before: the turns that it waits for.
+        after: those that wait for it, in their order.
+    """
+
+    __slots__ = ("after", "before", "keys", "number", "work")
 
     def __init__(self, work: Work[Any], keys: frozenset[TopicPartition] | None) -> None:
         self.work = work
         self.keys = keys
-        self.before = 0
-        self.after: list[_Turn] = []
+        self.number = 0
+        self.before: set[_Turn] = set()
+        self.after: dict[_Turn, None] = {}
 
     def follow(self, others: Iterable[_Turn]) -> None:
-        for each in dict.fromkeys(others):
-            each.after.append(self)
-            self.before += 1
+        for each in others:
+            each.after[self] = None
+            self.before.add(each)
+
+    def touches(self, other: _Turn) -> bool:
+        return self.keys is None or other.keys is None or not self.keys.isdisjoint(other.keys)
+
+    def last_before(self, key: TopicPartition) -> _Turn | None:
+        """Returns the last turn before it that names this position."""
+        named = [each for each in self.before if each.keys is not None and key in each.keys]
+        return max(named, key=lambda each: each.number, default=None)
 
 
 class _Group:
+    """The turns of a group.  Of those that touch a position, each waits for the one before it."""
+
     def __init__(self) -> None:
         self.unfinished: dict[_Turn, None] = {}
         self.last_of_all: _Turn | None = None
         self.last: dict[TopicPartition, _Turn] = {}
+        self._numbers = itertools.count()
 
     def add(self, turn: _Turn) -> None:
+        turn.number = next(self._numbers)
         if turn.keys is None:
             turn.follow(self.unfinished)
-            self.last_of_all, self.last = turn, {}
         else:
             found = [self.last[key] for key in turn.keys if key in self.last]
             turn.follow(found if self.last_of_all is None else [*found, self.last_of_all])
-            self.last.update(dict.fromkeys(turn.keys, turn))
         self.unfinished[turn] = None
+        self._set_last(turn)
+
+    def _set_last(self, turn: _Turn) -> None:
+        if turn.keys is None:
+            self.last_of_all, self.last = turn, {}
+        else:
+            self.last.update(dict.fromkeys(turn.keys, turn))
 
     def remove(self, turn: _Turn) -> list[_Turn]:
+        """Takes out a turn; returns those whose turn it is now.  What waited for it waits for those before it."""
         del self.unfinished[turn]
-        if self.last_of_all is turn:
-            self.last_of_all = None
+        for earlier in turn.before:
+            del earlier.after[turn]
+        for later in turn.after:
+            later.before.discard(turn)
+            later.follow(each for each in turn.before if each.touches(later))
+        self._restore_last(turn)
+        return [each for each in turn.after if not each.before]
+
+    def _restore_last(self, turn: _Turn) -> None:
         for key in turn.keys or ():
             if self.last.get(key) is turn:
-                del self.last[key]
-        for each in turn.after:
-            each.before -= 1
-        return [each for each in turn.after if each.before == 0]
+                earlier = turn.last_before(key)
+                if earlier is None:
+                    del self.last[key]
+                else:
+                    self.last[key] = earlier
+        if self.last_of_all is turn:
+            self.last_of_all = None
+            if turn.before:
+                self.last = {}
+                for each in self.unfinished:
+                    self._set_last(each)
 
 
 class Turns:
@@ -64,6 +109,7 @@ class Turns:
         self._lock = threading.Lock()
         self._groups: dict[str, _Group] = {}
         self._turns: dict[Work[Any], tuple[str, _Turn]] = {}
+        self._beginning = threading.local()
 
     def add(self, group: str, keys: Iterable[TopicPartition] | None, work: Work[Any]) -> bool:
         """Takes up work, with all keys of its group for None; returns whether it has its turn at once."""
@@ -71,21 +117,60 @@ class Turns:
         with self._lock:
             self._groups.setdefault(group, _Group()).add(turn)
             self._turns[work] = group, turn
-            return turn.before == 0
+            return not turn.before
 
     def is_busy(self, group: str) -> bool:
         """Whether any work of a group has not ended."""
         with self._lock:
             return group in self._groups
 
+    def leave(self, work: Work[Any]) -> list[Work[Any]] | None:
+        """Takes out work that waits for its turn, and then never has it; None where it does not wait.
+
+        Returns:
+            The work whose turn it is now, for `begin`.
+        """
+        with self._lock:
+            _, turn = self._turns.get(work, (None, None))
+            return None if turn is None or not turn.before else self._taken_out(work)
+
     def end(self, work: Work[Any]) -> list[Work[Any]]:
         """Takes out work that has ended, or was never taken up; returns the work whose turn it is now."""
         with self._lock:
-            group, turn = self._turns.pop(work, (None, None))
-            if group is None or turn is None:
-                return []
-            of_group = self._groups[group]
-            following = of_group.remove(turn)
-            if not of_group.unfinished:
-                del self._groups[group]
-            return [each.work for each in following]
+            return self._taken_out(work)
+
+    def _taken_out(self, work: Work[Any]) -> list[Work[Any]]:
+        group, turn = self._turns.pop(work, (None, None))
+        if group is None or turn is None:
+            return []
+        of_group = self._groups[group]
+        following = of_group.remove(turn)
+        if not of_group.unfinished:
+            del self._groups[group]
+        return [each.work for each in following]
+
+    def pass_on(self, work: Work[Any]) -> None:
+        """Takes out work that has ended, as `end`, and begins the work whose turn it is now."""
+        self.begin(self.end(work))
+
+    def begin(self, works: Iterable[Work[Any]]) -> None:
+        """Begins work whose turn it is.
+
+        Work that ends as soon as it begins passes its turn on in the same loop: thousands in a row may do so.
+        """
+        ready: deque[Work[Any]] | None = getattr(self._beginning, "ready", None)
+        if ready is not None:
+            ready.extend(works)
+            return
+        self._beginning.ready = ready = deque(works)
+        interrupt: BaseException | None = None
+        try:
+            while ready:
+                try:
+                    ready.popleft().go_on()
+                except BaseException as failure:  # the others would never have their turns
+                    interrupt = interrupt or failure
+        finally:
+            self._beginning.ready = None
+        if interrupt is not None:
+            raise interrupt

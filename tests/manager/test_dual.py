@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from offsetlog import errors
+from offsetlog._native.completion import Completion
 from offsetlog.manager.base import BaseOffsetManager
 from offsetlog.manager.dual.differences import Difference
 from offsetlog.manager.dual.manager import DualManager, create
+from offsetlog.manager.work import Work
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 KEYS = [TopicPartition("t", number) for number in range(3)]
@@ -271,3 +273,26 @@ def test_it_is_made_of_the_properties_of_both(tmp_path):
     for name in given:
         with pytest.raises(errors.ConfigError, match=name):
             create({key: value for key, value in given.items() if key != name})
+
+
+def test_thousands_of_commits_of_a_position_that_are_refused_leave_it_free():
+    site = Site({KEYS[0]: 1}, {KEYS[0]: 1})
+    with site.start() as manager:
+        assert manager.fetch(GROUP, KEYS)[KEYS[0]].offset == 1
+        # It holds its turn until the test answers it.
+        held = Completion()
+
+        def steps(_):
+            yield [held]
+
+        manager._begin(GROUP, KEYS[:1], Work(steps, manager._ended))
+        pending = [manager.commit_async(GROUP, {KEYS[0]: 2}) for _ in range(2000)]
+        partition = manager.partition_for(GROUP)
+        manager.log.resign(partition, 1)
+        held.succeed(None)
+        for each in pending:
+            with pytest.raises(errors.NotCoordinatorError):
+                each.result(PATIENCE)
+        manager.log.become_leader(partition, 2)
+        manager.commit(GROUP, {KEYS[0]: 3})
+    assert site.fetched() == {KEYS[0]: 3}

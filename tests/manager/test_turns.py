@@ -34,7 +34,7 @@ def test_what_touches_the_same_has_its_turn_in_order():
             begun.append(each)
             under_way.append(each)
 
-    asked = []
+    asked, left = [], set()
     for _ in range(2000):
         if rng.random() < 0.5 or not under_way:
             group = f"g-{rng.randrange(3)}"
@@ -44,6 +44,15 @@ def test_what_touches_the_same_has_its_turn_in_order():
             asked.append(work)
             if turns.add(group, keys, work):
                 begin([work])
+        elif rng.random() < 0.4:
+            # Its time is over before its turn came.
+            leaving = rng.choice(asked[-20:])
+            is_waiting = leaving not in left and leaving not in begun
+            following = turns.leave(leaving)
+            assert (following is not None) == is_waiting
+            if following is not None:
+                left.add(leaving)
+                begin(following)
         else:
             under_way.rotate(rng.randrange(len(under_way)))
             ended = under_way.popleft()
@@ -53,10 +62,13 @@ def test_what_touches_the_same_has_its_turn_in_order():
             assert not any(touch(one, other) for other in running[index + 1 :])
     while under_way:
         begin(turns.end(under_way.popleft()))
-    assert sorted(begun, key=asked.index) == asked
+    stayed = [each for each in asked if each not in left]
+    assert len(left) > 50
+    assert set(begun) == set(stayed)
+    assert len(begun) == len(stayed)
     order = {work: place for place, work in enumerate(begun)}
-    for index, first in enumerate(asked):
-        for second in asked[index + 1 : index + 40]:
+    for index, first in enumerate(stayed):
+        for second in stayed[index + 1 : index + 40]:
             if touch(names[first], names[second]):
                 assert order[first] < order[second]
     # Nothing is kept of what has ended.
@@ -73,6 +85,45 @@ def test_what_touches_other_groups_or_positions_waits_for_nothing():
     assert turns.add("g", KEYS[2:], work_of())
     assert turns.add("h", None, work_of())
     assert not turns.add("g", KEYS[1:3], work_of())
+
+
+def chain_of(turns, count, steps):
+    """Work on one position, each of which passes its turn on; the first one has its turn."""
+    works = [Work(steps, turns.pass_on) for _ in range(count)]
+    assert [turns.add("g", KEYS[:1], each) for each in works] == [True] + [False] * (count - 1)
+    return works
+
+
+def test_thousands_that_end_as_they_begin_pass_their_turns_on():
+    def refused(_):
+        yield []
+        raise StorageError("refused")
+
+    turns = Turns()
+    works = chain_of(turns, 5000, refused)
+    works[0].go_on()
+    for each in works:
+        with pytest.raises(StorageError, match="refused"):
+            each.result(0)
+    assert not turns.is_busy("g")
+
+
+def test_an_interrupt_of_one_keeps_no_other_from_its_turn():
+    begun = []
+
+    def steps(work):
+        begun.append(work)
+        yield []
+        if work is works[2]:
+            raise KeyboardInterrupt
+
+    turns = Turns()
+    works = chain_of(turns, 6, steps)
+    with pytest.raises(KeyboardInterrupt):
+        works[0].go_on()
+    assert begun == works
+    assert all(each.done() for each in works)
+    assert not turns.is_busy("g")
 
 
 def test_work_goes_on_once_all_answers_are_there_and_ends_once():

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from offsetlog import errors
 from offsetlog.types import TopicPartition
 
 from .managers import PATIENCE, leading
@@ -86,3 +87,37 @@ def test_a_large_fetch_whose_connection_breaks_blocks_nothing(manager, proxy, mo
     waiting.result(PATIENCE)
     fetching.join(PATIENCE)
     assert {key: value.offset for key, value in found[0].items()} == wanted
+
+
+# ------------------------------------------------------------------------------------------- many commits of one group
+
+
+def test_commits_of_a_position_whose_time_is_over_keep_no_place(manager, proxy):
+    manager.commit("g", {KEY: 1})
+    disconnect(manager, proxy)
+    pending = [manager.commit_async("g", {KEY: offset}, timeout=0.05) for offset in range(1000)]
+    last = manager.commit_async("g", {KEY: 7})
+    for each in pending:
+        with pytest.raises(errors.CommitTimeoutError, match="nothing was written"):
+            each.result(PATIENCE)
+    # The first one had its turn, and waits for a server.
+    assert set(manager._turns._turns) == set(manager._under_way) == {pending[0], last}
+    proxy.refuse(False)
+    last.result(PATIENCE)
+    assert offsets_of(manager) == {KEY: 7}
+
+
+def test_commits_of_a_position_that_are_refused_in_a_row_leave_it_free(manager, proxy):
+    manager.commit("g", {KEY: 1})
+    disconnect(manager, proxy)
+    pending = [manager.commit_async("g", {KEY: offset}) for offset in range(1000)]
+    partition = manager.partition_for("g")
+    manager.resign(partition, 1)
+    proxy.refuse(False)
+    for each in pending:
+        with pytest.raises(errors.NotCoordinatorError):
+            each.result(PATIENCE)
+    manager.become_leader(partition, 2)
+    manager.commit("g", {KEY: 2})
+    assert manager.delete_group("g") == 1
+    assert manager._turns._turns == {}

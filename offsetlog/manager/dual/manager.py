@@ -192,8 +192,7 @@ class DualManager(BaseOffsetManager):
         return work
 
     def _ended(self, work: Work[Any]) -> None:
-        for each in self._turns.end(work):
-            each.go_on()
+        self._turns.pass_on(work)
 
     def _called(self, group: str, keys: Iterable[TopicPartition] | None, call: Callable[[], T]) -> Work[T]:
         """Has a call made by a thread of the manager, in its turn."""

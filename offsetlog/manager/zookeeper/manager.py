@@ -142,10 +142,13 @@ class ZooKeeperManager(BaseOffsetManager):
                 if self._closed:
                     raise closed(stopped=True)
                 self._under_way[work] = None
+                is_first = turn is None or self._turns.add(*turn, work)
+                # After it has its place, which it leaves once its time is over.
                 if late is not None:
                     timeout, failure = late
-                    self._under_way[work] = self._executor.call_later(timeout, lambda: work.fail(failure(work)))
-                is_first = turn is None or self._turns.add(*turn, work)
+                    self._under_way[work] = self._executor.call_later(
+                        timeout, lambda: self._end_overdue(work, failure(work))
+                    )
         except BaseException:
             self._ended(work)  # an interrupt of the caller, too, must not leave others waiting for it
             raise
@@ -158,8 +161,15 @@ class ZooKeeperManager(BaseOffsetManager):
             timer = self._under_way.pop(work, None)
         if timer is not None:
             timer.cancel()
-        for each in self._turns.end(work):
-            each.go_on()
+        self._turns.pass_on(work)
+
+    def _end_overdue(self, work: Work[Any], failure: OffsetLogError) -> None:
+        """Answers work whose time is over.  It keeps no place among those that wait for their turns."""
+        following = self._turns.leave(work)
+        if following is not None:
+            self._turns.begin(following)
+            self._ended(work)
+        work.fail(failure)
 
     def _late(self, timeout: float | None) -> tuple[float, Callable[[Work[Any]], OffsetLogError]]:
         seconds = self.settings.commit_timeout if timeout is None else timeout
