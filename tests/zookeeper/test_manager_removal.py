@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +57,25 @@ def before_write(manager: ZooKeeperManager, number: int, call: Callable[[], Any]
         yield writes
     finally:
         session.write = write  # type: ignore[method-assign]
+
+
+@contextmanager
+def before_read(manager: ZooKeeperManager, number: int, call: Callable[[], Any]) -> Iterator[list[Any]]:
+    """Makes a call, as another client would, before the read of this number is asked for; yields what was read."""
+    session, reads = manager._session, []
+    read = session.read
+
+    def interposed(work: Any, ask: Any) -> Any:
+        reads.append(ask)
+        if len(reads) == number:
+            call()
+        return read(work, ask)
+
+    session.read = interposed  # type: ignore[method-assign]
+    try:
+        yield reads
+    finally:
+        session.read = read  # type: ignore[method-assign]
 
 
 # ------------------------------------------------------------------------------------------------------------- removal
@@ -118,6 +138,23 @@ def test_a_commit_while_its_group_is_removed_is_not_lost(hosts, key):
         ):
             manager.delete_group("g")
         assert offsets_of(manager, "g") == {**dict.fromkeys(KEYS, 1), key: 5}
+
+
+def test_a_commit_beside_another_removal_of_its_group_is_not_lost(hosts):
+    with leading(hosts) as manager, leading(hosts) as other:
+        manager.commit("g", dict.fromkeys(KEYS, 1))
+
+        def change() -> None:
+            # The first one has the group be looked at again.
+            other.delete("g", [KEYS[0]])
+            other.commit("g", {KEYS[3]: 5})
+
+        with (
+            before_write(manager, 1, change),
+            pytest.raises(errors.GroupNotEmptyError, match="orders/3 was changed meanwhile"),
+        ):
+            manager.delete_group("g")
+        assert offsets_of(manager, "g") == {KEYS[1]: 1, KEYS[2]: 1, KEYS[3]: 5}
 
 
 def test_a_large_group_goes_in_several_transactions(hosts, connection):
@@ -260,6 +297,27 @@ def test_a_commit_while_its_position_expires_is_not_lost(manager, clock, connect
     with leading(hosts) as other, before_write(manager, 1, lambda: other.commit("g", {KEYS[0]: 5})):
         manager.expire()
     assert manager.fetch("g", [KEYS[0]])[KEYS[0]].offset == 5
+
+
+def test_a_commit_between_two_looks_of_an_expiry_is_not_lost(manager, clock, connection, hosts):
+    node = "/consumers/g/offsets/orders/0"
+
+    def commit() -> None:
+        other.commit("g", {KEYS[0]: 5})
+        while connection.get(node).stat.modified_ms < clock.ms - DAY_MS:
+            other.commit("g", {KEYS[0]: 5})  # within one millisecond
+
+    with leading(hosts) as other:
+        for number in itertools.count(1):
+            manager.commit("g", dict.fromkeys(KEYS, 1))
+            clock.set_to_age(connection, node, DAY_MS + 1)
+            with before_read(manager, number, commit) as reads:
+                manager.expire()
+            if len(reads) < number:
+                break
+            assert manager.fetch("g", [KEYS[0]])[KEYS[0]].offset == 5, number
+        assert number > 10
+        assert manager.groups() == []
 
 
 def test_a_clock_that_cannot_be_right_deletes_nothing(manager, clock, connection):

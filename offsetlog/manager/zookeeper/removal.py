@@ -33,6 +33,8 @@ from offsetlog.zookeeper.operations import Create, Delete, Operation
 DEPTH_MAX = 8
 #: A change that is so much later than the clock says that the clock is wrong, in ms.
 CLOCK_TOLERANCE_MS = 3_600_000
+#: The transaction that made a node, and the number of changes of its bytes since.
+State = tuple[int, int]
 
 
 def ids_node(group: str) -> str:
@@ -60,6 +62,11 @@ def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Op
         size += needed
     if part:
         yield part
+
+
+def state_of(stat: NodeStat) -> State:
+    """Returns the state of a node that a write can change."""
+    return stat.created_zxid, stat.version
 
 
 # ----------------------------------------------------------------------------------------------------------- positions
@@ -140,6 +147,11 @@ def _occupied(group: str, why: str) -> GroupNotEmptyError:
     return GroupNotEmptyError(f"group {group!r} is in use: {why}; stop its consumers first", group=group)
 
 
+def _changed(group: str, node: str | None, deleted: int) -> GroupNotEmptyError:
+    so_far = f", after {deleted} of its positions were deleted" if deleted else ""
+    return _occupied(group, f"{node} was changed meanwhile{so_far}")
+
+
 def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
     """Reads the states of all nodes of a group.
 
@@ -160,11 +172,19 @@ def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
     return Tree(group, {path: stat for level in reversed(levels) for path, stat in level.items()})
 
 
-def delete_group(session: Session, work: Work[Any], group: str) -> Steps[int]:
+def delete_group(
+    session: Session, work: Work[Any], group: str, judged: Mapping[str, State] | None = None
+) -> Steps[int]:
     """Removes a group without consumers; returns how many positions it had.
 
     Everything goes in one transaction where it fits into a request.  Else the positions go first, in several, and the
     same call again finishes what a failure between them leaves.
+
+    Args:
+        session: of the manager.
+        work: that does it.
+        group: its name.
+        judged: the states of its positions at which they may go, None for those that are found.
 
     Raises:
         GroupNotEmptyError: a consumer is there, or somebody commits.
@@ -177,6 +197,12 @@ def delete_group(session: Session, work: Work[Any], group: str) -> Steps[int]:
             return deleted
         tree.check_unoccupied()
         positions = frozenset(tree.positions())
+        states = {node: state_of(tree.nodes[node]) for node in positions}
+        # Another look at positions that somebody else removes finds none that the first one did not find.
+        judged = states if judged is None else judged
+        changed = sorted(node for node, state in states.items() if judged.get(node) != state)
+        if changed:
+            raise _changed(group, changed[0], deleted)
         try:
             for part in _removals(session, tree, positions):
                 yield from session.write(work, part)
@@ -184,8 +210,7 @@ def delete_group(session: Session, work: Work[Any], group: str) -> Steps[int]:
         except NoNodeError:
             continue  # somebody else removes it too
         except (NodeVersionError, NodeNotEmptyError, NodeExistsError) as failure:
-            so_far = f", after {deleted} of its positions were deleted" if deleted else ""
-            raise _occupied(group, f"{failure.node} was changed meanwhile{so_far}") from failure
+            raise _changed(group, failure.node, deleted) from failure
         return deleted
 
 
@@ -230,7 +255,7 @@ def expire_group(
             return 0
         try:
             if len(old) == len(nodes):
-                return (yield from delete_group(session, work, group))
+                return (yield from delete_group(session, work, group, {each.node: state_of(each.stat) for each in old}))
             guard = _unoccupied(group, consumers is not None)
             operations: list[Operation] = [Delete(each.node, each.stat.version) for each in old]
             for part in _parts(session, operations, guard):
