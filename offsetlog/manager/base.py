@@ -226,9 +226,13 @@ class BaseOffsetManager:
                 is_above = state is PartitionState.ACTIVE
                 raise older_epoch(number, epoch, known, must_be_above=is_above)
             transition = PartitionTransition(number, epoch, lambda: 1.0)
-            transition.succeed(0)
             self._states[number], self._transitions[number] = state, transition
+            self._settle(transition)
             return transition
+
+    def _settle(self, transition: PartitionTransition) -> None:
+        """Ends a transition whose state is set, now or later."""
+        transition.succeed(0)
 
     def _led(self, group: str) -> None:
         number = partition_for(checked_group(group), self._count)

@@ -58,7 +58,9 @@ class Work(Completion[T]):
 
     Attributes:
         is_sent: whether a write was sent, and was not refused.
+        is_writing: whether a write is on its way, or about to be.
         node: the first node that the last write concerns.
+        group: the group in whose order it is done, None for none.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Work(Completion[T]):
     ) -> None:
         super().__init__()
         self.is_sent = False
+        self.is_writing = False
         self.node: str | None = None
+        self.group: str | None = None
         self._steps = steps(self)
         self._ended = ended
         self._allow = allow

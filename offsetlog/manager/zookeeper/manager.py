@@ -23,9 +23,10 @@ from offsetlog.errors import (
 from offsetlog.manager.base import BaseOffsetManager
 from offsetlog.manager.checked_offsets import checked_expected, checked_group, checked_key, checked_timeout
 from offsetlog.manager.executor import ThreadExecutor, Timer
-from offsetlog.manager.interface import Capability, Durability, Pending, PendingCommit
+from offsetlog.manager.interface import Capability, Durability, PartitionState, Pending, PendingCommit
 from offsetlog.manager.properties import Setting
 from offsetlog.manager.refusals import closed
+from offsetlog.manager.transition import PartitionTransition
 from offsetlog.manager.turns import Turns
 from offsetlog.manager.work import Steps, Work
 from offsetlog.manager.zookeeper.committing import Commit, commit
@@ -72,7 +73,8 @@ class ZooKeeperManager(BaseOffsetManager):
 
     All calls are safe from any thread.  Many are under way at a time; those of one group that touch the same positions
     are carried out in the order of their calls.  A call that raises UnknownOutcomeError was made as a whole or not at
-    all, and nobody knows which.
+    all, and nobody knows which.  A transition that gives a partition up ends once the writes that were sent for it have
+    their answers, or lost their connection.
 
     Args:
         settings: what it is made with.
@@ -91,6 +93,8 @@ class ZooKeeperManager(BaseOffsetManager):
         self._turns = Turns()
         self._under_way: dict[Work[Any], Timer | None] = {}
         self._under_way_lock = threading.Lock()
+        #: Partitions that are given up, with the work whose writes are still on their way.
+        self._given_up: dict[PartitionTransition, set[Work[Any]]] = {}
         self._closed = False
 
     # ---------------------------------------------------------------------------------------------------------- life
@@ -126,6 +130,24 @@ class ZooKeeperManager(BaseOffsetManager):
             work.fail(NotCoordinatorError("the manager was stopped before it was answered; it may or may not count"))
         self._session.close()
         self._executor.stop()
+        with self._under_way_lock:
+            given_up = list(self._given_up)
+            self._given_up.clear()
+        for transition in given_up:
+            transition.fail(closed(stopped=True))
+
+    def _settle(self, transition: PartitionTransition) -> None:
+        """Ends a transition; one that gives a partition up ends once no write of it is on its way any more."""
+        number = transition.partition
+        writing: set[Work[Any]] = set()
+        with self._under_way_lock:
+            if self._states[number] is not PartitionState.ACTIVE:
+                groups = {work: work.group for work in self._under_way if work.is_writing}
+                writing = {work for work, group in groups.items() if group and self.partition_for(group) == number}
+            if writing:
+                self._given_up[transition] = writing
+        if not writing:
+            transition.succeed(0)
 
     # ---------------------------------------------------------------------------------------------------------- work
 
@@ -142,6 +164,7 @@ class ZooKeeperManager(BaseOffsetManager):
                 if self._closed:
                     raise closed(stopped=True)
                 self._under_way[work] = None
+                work.group = None if turn is None else turn[0]
                 is_first = turn is None or self._turns.add(*turn, work)
                 # After it has its place, which it leaves once its time is over.
                 if late is not None:
@@ -159,8 +182,15 @@ class ZooKeeperManager(BaseOffsetManager):
     def _ended(self, work: Work[Any]) -> None:
         with self._under_way_lock:
             timer = self._under_way.pop(work, None)
+            for writing in self._given_up.values():
+                writing.discard(work)
+            settled = [transition for transition, writing in self._given_up.items() if not writing]
+            for transition in settled:
+                del self._given_up[transition]
         if timer is not None:
             timer.cancel()
+        for transition in settled:
+            transition.succeed(0)
         self._turns.pass_on(work)
 
     def _end_overdue(self, work: Work[Any], failure: OffsetLogError) -> None:

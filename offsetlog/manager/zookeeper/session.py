@@ -111,6 +111,8 @@ class Session:
         """
         yield from self.connected(work)
         was_sent, work.is_sent, work.node = work.is_sent, True, operations[0].node
+        # Set before it is checked who leads: a leader that resigns sees either this, or the check refuse it.
+        work.is_writing = True
         try:
             work.check()
             answer = self.connection.multi_async(operations)
@@ -121,6 +123,8 @@ class Session:
         except BaseException:
             work.is_sent = was_sent
             raise
+        finally:
+            work.is_writing = False
 
 
 def _found(answer: Answer[T]) -> T | None:
