@@ -9,6 +9,7 @@ from offsetlog._native.completion import Completion
 from offsetlog.types import TopicPartition
 
 from .managers import PATIENCE, leading
+from .proxy import OP_MULTI, Cut, CuttingProxy
 from .test_manager_failures import offsets_of
 
 KEY = TopicPartition("orders", 0)
@@ -74,3 +75,28 @@ def test_a_stop_ends_what_waits_for_writes(hosts, monkeypatch):
         assert not given_up.done()
     with pytest.raises(errors.ClosedError):
         given_up.result(PATIENCE)
+
+
+@pytest.mark.parametrize("conditions", [{"expected": {KEY: 1}}, {"monotonic": True}])
+def test_a_conditional_commit_that_cannot_be_looked_up_is_unknown(ensemble, root, hosts, conditions):
+    with (
+        CuttingProxy(ensemble.ports[0]) as proxy,
+        leading(f"127.0.0.1:{proxy.port}{root}") as manager,
+        leading(hosts) as other,
+    ):
+        manager.commit("g", {KEY: 1})
+        resigned = []
+
+        def resign(state: str) -> None:
+            # Before the answer that is lost is noticed, and the commit is looked up.
+            if state == "suspended":
+                resigned.append(manager.resign(manager.partition_for("g"), 1))
+
+        manager._session.connection.add_state_listener(resign)
+        proxy.cut_next(OP_MULTI, Cut.AFTER)
+        pending = manager.commit_async("g", {KEY: 2}, **conditions)
+        with pytest.raises(errors.UnknownOutcomeError) as caught:
+            pending.result(PATIENCE)
+        assert isinstance(caught.value.__cause__, errors.NotCoordinatorError)
+        resigned[0].result(PATIENCE)
+        assert offsets_of(other) == {KEY: 2}

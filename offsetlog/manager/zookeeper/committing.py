@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from offsetlog.errors import NodeExistsError, NodeVersionError, NoNodeError, UnknownOutcomeError
+from offsetlog.errors import (
+    NodeExistsError,
+    NodeVersionError,
+    NoNodeError,
+    OffsetLogError,
+    UnknownOutcomeError,
+)
 from offsetlog.manager.work import Steps, Work
 from offsetlog.manager.zookeeper.session import Session, root_is_missing
 from offsetlog.manager.zookeeper.writes import check_conditions, nodes_above, writes, writes_over
@@ -64,8 +70,13 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
             yield from session.write(work, operations)
         except (NoNodeError, NodeExistsError, NodeVersionError):
             continue  # others made, changed or removed a node meanwhile
-        except UnknownOutcomeError:
-            if (yield from _is_unmade(session, commit, work, found)):
+        except UnknownOutcomeError as unknown:
+            try:
+                is_unmade = yield from _is_unmade(session, commit, work, found)
+            except OffsetLogError as failure:
+                # A look that is refused leaves it unknown: the commit may have been made.
+                raise unknown from failure
+            if is_unmade:
                 continue
             raise
         return
