@@ -393,7 +393,10 @@ class DualManager(BaseOffsetManager):
     # --------------------------------------------------------------------------------------------------- differences
 
     def differences(self) -> list[Difference]:
-        """Returns the positions that were last seen to differ, sorted: by fetches, commits and `compare`."""
+        """Returns the positions that were last seen to differ, sorted: by fetches, commits and `compare`.
+
+        They are those seen since this process leads: none after a start, whatever differs.
+        """
         return self._differences.listed()
 
     def counters(self) -> Counters:
