@@ -269,6 +269,8 @@ def run_beside(manager: ZooKeeperManager, disturb, *, count: int = 4) -> dict[st
     return seen
 
 
+# Under load kazoo's thread may end for good as a session expires, so that nothing connects any more: docs/next.md.
+@pytest.mark.long
 def test_sessions_that_expire_under_load_lose_nothing_that_was_answered(ensemble, hosts):
     with leading(hosts) as manager:
         connection = manager._session.connection
