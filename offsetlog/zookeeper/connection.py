@@ -8,6 +8,7 @@ which nobody knows whether it was made.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +33,11 @@ from offsetlog.zookeeper.operations import Check, Create, Delete, Operation, Set
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_log = logging.getLogger(__name__)
+
+#: Between the end of a client and the next one: what ended it may be there still.
+REPLACE_SECONDS = 0.5
 
 #: The size of a request that a server takes unless its `jute.maxbuffer` says otherwise.
 REQUEST_BYTES_MAX = 0xFFFFF
@@ -169,8 +175,37 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
     return Node(found[0], _stat_of(found[1]))
 
 
+def _handler(kazoo: Any, ended: Callable[[Any], object]) -> Any:
+    """Makes what a client runs its thread with; `ended` is called with it by that thread as its last act."""
+
+    class Handler(kazoo.handlers.threading.SequentialThreadingHandler):  # type: ignore[misc]
+        def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
+            def run() -> None:
+                try:
+                    call(*given, **named)
+                except Exception:
+                    _log.exception("the thread of a client of ZooKeeper ended")
+                finally:
+                    ended(self)
+
+            return super().spawn(run)
+
+    return Handler()
+
+
+def _discard(client: Any) -> None:
+    """Frees what is left of a client that has no session."""
+    try:
+        client.stop()
+        client.close()
+    except Exception:
+        _log.exception("the rest of a client of ZooKeeper could not be freed")
+
+
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
+
+    A session that expires is followed by a new one, and so is a client of kazoo's whose thread ends for good.
 
     Requests of one connection are carried out in the order of their calls.  A read sees what this connection wrote
     before; it sees what others wrote once `sync_async` was called before it.
@@ -180,6 +215,7 @@ class ZooKeeperConnection:
         self.settings = settings
         self._kazoo = _kazoo()
         self._lock = threading.Lock()
+        self._closing = threading.Event()
         self._client: Any = None
         #: The bytes of the root, which the client writes before each path of a request.
         self.root_bytes = len(settings.hosts.partition("/")[2].encode()) + 1
@@ -194,10 +230,23 @@ class ZooKeeperConnection:
             ConfigError: kazoo refuses the list of hosts.
             ZooKeeperUnavailableError: no server answered within `connection_timeout`.
         """
+        client = self._new_client()
+        # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
+        client.start_async().wait(self.settings.connection_timeout)
+        if not client.connected:
+            _discard(client)
+            text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
+            raise ZooKeeperUnavailableError(text)
+        with self._lock:
+            self._client = client
+
+    def _new_client(self) -> Any:
         retry = self._kazoo.retry.KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+        handler = _handler(self._kazoo, self._thread_ended)
         try:
             client = self._kazoo.client.KazooClient(
                 hosts=self.settings.hosts,
+                handler=handler,
                 timeout=self.settings.session_timeout,
                 connection_retry=retry,
                 auth_data=list(self.settings.auth) or None,
@@ -206,18 +255,28 @@ class ZooKeeperConnection:
             text = f"{self.settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
         client.add_listener(self._state_changed)
-        # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
-        client.start_async().wait(self.settings.connection_timeout)
-        if not client.connected:
-            client.stop()
-            client.close()
-            text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
-            raise ZooKeeperUnavailableError(text)
+        return client
+
+    def _thread_ended(self, handler: Any) -> None:
+        # kazoo's thread ends when it is stopped, and also for good at an error that it does not know, or where its
+        # credentials are refused.  This is that thread, which cannot wait for its own end.
+        client = self._client
+        if client is not None and client.handler is handler:
+            threading.Thread(target=self._replace, args=(client,), name="offsetlog-zookeeper", daemon=True).start()
+
+    def _replace(self, ended: Any) -> None:
+        _discard(ended)
+        if self._closing.wait(REPLACE_SECONDS):
+            return
         with self._lock:
-            self._client = client
+            if self._client is ended:
+                _log.warning("the client of ZooKeeper at %s ended; a new session begins", self.settings.hosts)
+                self._client = self._new_client()
+                self._client.start_async()
 
     def close(self) -> None:
         """Ends the session, its ephemeral nodes with it.  A second call does nothing."""
+        self._closing.set()
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -391,7 +450,10 @@ class ZooKeeperConnection:
 
         def failed(failure: BaseException) -> OffsetLogError:
             known = self._refusal(failure, node)
-            if isinstance(known, ZooKeeperUnavailableError):
+            # An error that no server has sent says nothing of the write.
+            if isinstance(known, ZooKeeperUnavailableError) or not isinstance(
+                failure, self._kazoo.exceptions.ZookeeperError
+            ):
                 return unknown("the connection to ZooKeeper broke")
             return known
 

@@ -141,6 +141,34 @@ def test_a_session_that_expired_begins_again_without_its_nodes(ensemble, hosts, 
     assert connection.children("/") == ["kept"]
 
 
+def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, root):
+    """An answer to another request than the one that waits: kazoo ends its thread, and would connect no more."""
+
+    class Confusing(CuttingProxy):
+        wanted = False
+
+        def _passed_on(self, piece: bytes) -> bytes:
+            if not self.wanted:
+                return piece
+            self.wanted = False
+            return piece[:7] + bytes([piece[7] ^ 1]) + piece[8:]
+
+    with Confusing(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", request_timeout=PATIENCE)
+        with ZooKeeperConnection(settings) as connection:
+            connection.create("/a", b"0")
+            session, again = connection.session_id, threading.Event()
+            connection.add_state_listener(lambda state: state == "connected" and again.set())
+            proxy.wanted = True
+            with pytest.raises(errors.UnknownOutcomeError):
+                connection.set_data("/a", b"1")
+            assert again.wait(PATIENCE)
+            assert connection.get("/a").data == b"1"
+            connection.set_data("/a", b"2")
+            assert connection.session_id != session
+        assert connection.is_closed
+
+
 def test_a_read_after_sync_sees_what_another_client_was_answered(ensemble, root):
     with ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{ensemble.ports[0]}{root}")) as writer:
         writer.create("/a", b"0")

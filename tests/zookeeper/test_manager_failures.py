@@ -10,6 +10,7 @@ import pytest
 from offsetlog import errors
 from offsetlog.manager.zookeeper.manager import ZooKeeperManager
 from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.connection import ZooKeeperConnection
 
 from .ensemble import Ensemble, expire_session
 from .managers import PATIENCE, leading
@@ -269,19 +270,32 @@ def run_beside(manager: ZooKeeperManager, disturb, *, count: int = 4) -> dict[st
     return seen
 
 
-# Under load kazoo's thread may end for good as a session expires, so that nothing connects any more: docs/next.md.
-@pytest.mark.long
+def expire_and_wait(connection: ZooKeeperConnection, hosts: str) -> None:
+    """Ends the session of a connection, which may take it up once more before that, and waits for the next one."""
+    session, lost, again = connection.session_id, threading.Event(), threading.Event()
+
+    def listen(state: str) -> None:
+        if state == "lost":
+            lost.set()
+        elif state == "connected" and lost.is_set():
+            again.set()
+
+    connection.add_state_listener(listen)
+    try:
+        expire_session(connection._client, hosts)
+        assert again.wait(PATIENCE)
+    finally:
+        connection.remove_state_listener(listen)
+    assert connection.session_id != session
+
+
 def test_sessions_that_expire_under_load_lose_nothing_that_was_answered(ensemble, hosts):
     with leading(hosts) as manager:
         connection = manager._session.connection
 
         def expire(_: object) -> None:
             for _ in range(4):
-                session, again = connection.session_id, threading.Event()
-                connection.add_state_listener(lambda state, again=again: state == "connected" and again.set())
-                expire_session(connection._client, ensemble.hosts)
-                assert again.wait(PATIENCE)
-                assert connection.session_id != session
+                expire_and_wait(connection, ensemble.hosts)
 
         seen = run_beside(manager, expire)
         check_noted(manager, seen)
