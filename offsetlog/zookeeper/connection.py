@@ -404,12 +404,7 @@ class ZooKeeperConnection:
         for each in operations:
             self._add(transaction, each)
 
-        def read(results: list[Any]) -> None:
-            refused = self._first_refusal(results, operations)
-            if refused is not None:
-                raise refused
-
-        return self._write(operations[0].node, transaction.commit_async(), read)
+        return self._write(operations, transaction.commit_async())
 
     def request_size(self, operations: Sequence[Operation]) -> int:
         """Returns at least the bytes of a request of all these writes here, to compare with `request_bytes_max`."""
@@ -443,19 +438,26 @@ class ZooKeeperConnection:
             assert isinstance(operation, Check)
             transaction.check(operation.node, operation.version)
 
-    def _write(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
+    def _write(self, operations: list[Operation], result: Any) -> Answer[None]:
+        node = operations[0].node
+
         def unknown(why: str) -> OffsetLogError:
             text = f"{why} after a write to {node} was sent: it may or may not have been made"
             return UnknownOutcomeError(text, node=node)
 
-        def failed(failure: BaseException) -> OffsetLogError:
-            known = self._refusal(failure, node)
-            # An error that no server has sent says nothing of the write.
-            if isinstance(known, ZooKeeperUnavailableError) or not isinstance(
-                failure, self._kazoo.exceptions.ZookeeperError
-            ):
-                return unknown("the connection to ZooKeeper broke")
-            return known
+        def failed(failure: BaseException, at: str = node) -> OffsetLogError:
+            if self._is_refusal(failure):
+                return self._refusal(failure, at)
+            return unknown(f"ZooKeeper failed ({type(failure).__name__})")
+
+        def read(results: list[Any]) -> None:
+            # The one that could not be made has an error of its own; those before it were rolled back.
+            kinds = self._kazoo.exceptions
+            for found, operation in zip(results, operations, strict=True):
+                if isinstance(found, Exception) and not isinstance(
+                    found, kinds.RolledBackError | kinds.RuntimeInconsistency
+                ):
+                    raise failed(found, operation.node)
 
         def overdue() -> OffsetLogError:
             return unknown(f"no ZooKeeper answered within {self.settings.request_timeout:g} s")
@@ -464,15 +466,24 @@ class ZooKeeperConnection:
 
     # ------------------------------------------------------------------------------------------------------- errors
 
-    def _first_refusal(self, results: list[Any], operations: list[Operation]) -> OffsetLogError | None:
-        # The one that could not be made has an error of its own; those before it were rolled back.
+    def _is_refusal(self, failure: BaseException) -> bool:
+        """Whether a server has said that a write was not made.
+
+        An error of the connection, or within the server, says nothing of that: where two clients had one session, a
+        server of 3.9 has answered a write that it made with MarshallingError.
+        """
         kinds = self._kazoo.exceptions
-        for result, operation in zip(results, operations, strict=True):
-            if isinstance(result, Exception) and not isinstance(
-                result, kinds.RolledBackError | kinds.RuntimeInconsistency
-            ):
-                return self._refusal(result, operation.node)
-        return None
+        return isinstance(
+            failure,
+            kinds.NoNodeError
+            | kinds.NodeExistsError
+            | kinds.BadVersionError
+            | kinds.NotEmptyError
+            | kinds.NoChildrenForEphemeralsError
+            | kinds.NoAuthError
+            | kinds.InvalidACLError
+            | kinds.BadArgumentsError,
+        )
 
     def _refusal(self, failure: BaseException, node: str) -> OffsetLogError:
         kinds = self._kazoo.exceptions
@@ -492,4 +503,8 @@ class ZooKeeperConnection:
         for kind, ours, text in table:
             if isinstance(failure, kind):
                 return ours(text.format(node), node=node)
-        return ZooKeeperError(f"ZooKeeper refuses {node}: {str(failure) or type(failure).__name__}", node=node)
+        reason = str(failure) or type(failure).__name__
+        if not isinstance(failure, kinds.ZookeeperError):
+            # No server has said that: the client met something that it does not know, and ends.
+            return ZooKeeperUnavailableError(f"the connection to ZooKeeper broke: {reason}", node=node)
+        return ZooKeeperError(f"ZooKeeper refuses {node}: {reason}", node=node)

@@ -6,8 +6,7 @@ import contextlib
 import threading
 
 import pytest
-from zookeeper.ensemble import expire_session
-from zookeeper.proxy import OP_MULTI, Cut, CuttingProxy
+from zookeeper.proxy import OP_MULTI, Cut, CuttingProxy, outlast_session
 
 import offsetlog
 from offsetlog import TopicPartition, errors
@@ -139,17 +138,21 @@ def test_a_connection_that_breaks_within_it(source, ensemble, hosts, root, momen
     assert len(offsets_in(hosts)) == GROUPS * PARTITIONS
 
 
-def test_a_session_that_expires_within_it(source, ensemble, hosts, connection):
+def test_a_session_that_expires_within_it(source, ensemble, root, hosts, connection):
     fill(hosts, {})
     expired: list[int] = []
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=1.0)
+        with ZooKeeperConnection(settings) as cut_off:
 
-    def advance(done: int) -> None:
-        if not expired:
-            expired.append(done)
-            expire_session(connection._client, ensemble.hosts)
+            def advance(done: int) -> None:
+                if not expired:
+                    expired.append(done)
+                    outlast_session(cut_off, proxy, connection)
 
-    migration = Migration(source, ZooKeeperPlace(connection, in_flight=4), source.groups(), advance=advance)
-    list(migration.run())
+            migration = Migration(source, ZooKeeperPlace(cut_off, in_flight=4), source.groups(), advance=advance)
+            list(migration.run())
+    assert expired
     assert migration.report.committed == {"new": GROUPS * PARTITIONS}
     assert len(offsets_in(hosts)) == GROUPS * PARTITIONS
 

@@ -184,7 +184,11 @@ class Ensemble:
 
 
 def expire_session(client: object, hosts: str) -> None:
-    """Ends the session of a kazoo client, as the ensemble does with one that it did not hear of."""
+    """Ends the session of an idle kazoo client, as the ensemble does with one that it did not hear of.
+
+    Of one with requests under way `outlast_session` does it: there a second client of the session has servers of 3.9
+    take its end for an answer to one of these, or fail for good.
+    """
     from kazoo.client import KazooClient
 
     other = KazooClient(hosts=hosts, client_id=client.client_id, timeout=10)  # type: ignore[attr-defined]

@@ -10,6 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
+from offsetlog.zookeeper.connection import ZooKeeperConnection
+
+PATIENCE = 60.0
+
 #: The numbers of requests (ZooKeeper's ZooDefs.OpCode).
 OP_CREATE, OP_DELETE, OP_SYNC, OP_MULTI = 1, 2, 9, 14
 REQUEST_MAX = 1 << 24
@@ -192,3 +196,34 @@ class CuttingProxy:
             self._wanted = None
             self.cuts += 1
             return moment
+
+
+def outlast_session(connection: ZooKeeperConnection, proxy: CuttingProxy, other: ZooKeeperConnection) -> None:
+    """Keeps a connection from its servers until they have ended its session, and waits for the next session.
+
+    Args:
+        connection: through the proxy.
+        proxy: the only way of the connection.
+        other: to the same root, past the proxy.
+    """
+    session, gone, lost, again = connection.session_id, threading.Event(), threading.Event(), threading.Event()
+
+    def listen(state: str) -> None:
+        if state == "lost":
+            lost.set()
+        elif state == "connected" and lost.is_set():
+            again.set()
+
+    node = f"/session-{session}"
+    connection.create(node, ephemeral=True)
+    assert other.exists_async(node, lambda _: gone.set()).result() is not None
+    connection.add_state_listener(listen)
+    try:
+        proxy.refuse(True)
+        assert gone.wait(PATIENCE)
+        proxy.refuse(False)
+        assert again.wait(PATIENCE)
+    finally:
+        proxy.refuse(False)
+        connection.remove_state_listener(listen)
+    assert connection.session_id != session

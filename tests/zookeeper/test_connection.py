@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 
 import pytest
@@ -141,7 +142,8 @@ def test_a_session_that_expired_begins_again_without_its_nodes(ensemble, hosts, 
     assert connection.children("/") == ["kept"]
 
 
-def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, root):
+@pytest.mark.parametrize("writes", [True, False], ids=["of a write", "of a read"])
+def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, root, writes):
     """An answer to another request than the one that waits: kazoo ends its thread, and would connect no more."""
 
     class Confusing(CuttingProxy):
@@ -160,13 +162,37 @@ def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, ro
             session, again = connection.session_id, threading.Event()
             connection.add_state_listener(lambda state: state == "connected" and again.set())
             proxy.wanted = True
-            with pytest.raises(errors.UnknownOutcomeError):
-                connection.set_data("/a", b"1")
+            with pytest.raises(errors.UnknownOutcomeError if writes else errors.ZooKeeperUnavailableError):
+                connection.set_data("/a", b"1") if writes else connection.get("/a")
             assert again.wait(PATIENCE)
-            assert connection.get("/a").data == b"1"
+            assert connection.get("/a").data == (b"1" if writes else b"0")
             connection.set_data("/a", b"2")
             assert connection.session_id != session
         assert connection.is_closed
+
+
+@pytest.mark.parametrize("code", [-1, -2, -5, -7, -112, -118])
+def test_an_error_within_a_server_leaves_a_write_of_unknown_outcome(ensemble, root, code):
+    """System, inconsistency, marshalling, time, an expired session, a moved one: here the write was made."""
+
+    class Failing(CuttingProxy):
+        wanted = False
+
+        def _passed_on(self, piece: bytes) -> bytes:
+            if not self.wanted:
+                return piece
+            self.wanted = False
+            # The length, the number of the request and that of the transaction come before the error.
+            return piece[:16] + struct.pack(">i", code) + piece[20:]
+
+    with Failing(ensemble.ports[0]) as proxy:
+        connection = ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}"))
+        with connection:
+            connection.create("/a", b"0")
+            proxy.wanted = True
+            with pytest.raises(errors.UnknownOutcomeError):
+                connection.set_data("/a", b"1")
+            assert connection.get("/a").data == b"1"
 
 
 def test_a_read_after_sync_sees_what_another_client_was_answered(ensemble, root):

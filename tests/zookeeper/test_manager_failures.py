@@ -10,11 +10,10 @@ import pytest
 from offsetlog import errors
 from offsetlog.manager.zookeeper.manager import ZooKeeperManager
 from offsetlog.types import TopicPartition
-from offsetlog.zookeeper.connection import ZooKeeperConnection
 
-from .ensemble import Ensemble, expire_session
+from .ensemble import Ensemble
 from .managers import PATIENCE, leading
-from .proxy import OP_MULTI, Cut, CuttingProxy
+from .proxy import OP_MULTI, Cut, CuttingProxy, outlast_session
 
 KEYS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -270,32 +269,13 @@ def run_beside(manager: ZooKeeperManager, disturb, *, count: int = 4) -> dict[st
     return seen
 
 
-def expire_and_wait(connection: ZooKeeperConnection, hosts: str) -> None:
-    """Ends the session of a connection, which may take it up once more before that, and waits for the next one."""
-    session, lost, again = connection.session_id, threading.Event(), threading.Event()
-
-    def listen(state: str) -> None:
-        if state == "lost":
-            lost.set()
-        elif state == "connected" and lost.is_set():
-            again.set()
-
-    connection.add_state_listener(listen)
-    try:
-        expire_session(connection._client, hosts)
-        assert again.wait(PATIENCE)
-    finally:
-        connection.remove_state_listener(listen)
-    assert connection.session_id != session
-
-
-def test_sessions_that_expire_under_load_lose_nothing_that_was_answered(ensemble, hosts):
-    with leading(hosts) as manager:
-        connection = manager._session.connection
+def test_sessions_that_expire_under_load_lose_nothing_that_was_answered(proxy, root, connection):
+    reached = f"127.0.0.1:{proxy.port}{root}"
+    with leading(reached, connection={"session_timeout": 1.0}) as manager:
 
         def expire(_: object) -> None:
             for _ in range(4):
-                expire_and_wait(connection, ensemble.hosts)
+                outlast_session(manager._session.connection, proxy, connection)
 
         seen = run_beside(manager, expire)
         check_noted(manager, seen)
