@@ -40,5 +40,5 @@ class Status(enum.IntEnum):
     CRASHED = 60
 
 
-#: What is a result, not a failure; it never becomes an exception.
+#: Results that are no failures; they never become exceptions.
 RESULTS = frozenset({Status.OK, Status.END, Status.WOULD_BLOCK})

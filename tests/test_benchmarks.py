@@ -365,7 +365,7 @@ def test_the_data_source_is_measured_beside_its_peers(tmp_path):
     pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is not installed")
     found = run_benchmarks(tmp_path, "--only", "commits", "--only", "offsets/50", suite="spark")
     assert not found["failures"]
-    # Of the reader in the JVM only where `make jvm` has made it.
+    # The reader in the JVM is measured only where `make jvm` has made it.
     jvm = ["offsetlog, JVM reader"] if (ROOT / "build/jvm/offsetlog-spark.jar").exists() else []
     peers_of = {"17": ["one prebuilt batch", "Parquet"], "8": ["one prebuilt batch", "Parquet"], "sum": ["Parquet"]}
     for name, peers in peers_of.items():

@@ -28,9 +28,10 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
 
 /* A snapshot of the state of an active partition of a lone store, at a log end that is at or above
  * the one of the call, without a replay; commits go on, and wait for some tens of microseconds at a
- * time, and once for about a millisecond.  What is above the flushed bound has to be flushed before
- * it is published.  OL_INVALID: the partition is not active, or has problems.  OL_LIMIT: it would
- * hold commits up for longer.  OL_CLOSED: *stop was set.  OL_WOULD_BLOCK, OL_NO_MEMORY, OL_IO. */
+ * time, and once for about a millisecond.  Records above the flushed bound have to be
+ * flushed before it is published.  OL_INVALID: the partition is not active, or has problems.
+ * OL_LIMIT: it would hold commits up for longer.  OL_CLOSED: *stop was set.  OL_WOULD_BLOCK,
+ * OL_NO_MEMORY, OL_IO. */
 int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 

@@ -34,7 +34,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """What the command line says of places.
+    """The options of the command line about places.
 
     Attributes:
         partitions: of a new directory, or of one of Kafka's that is a target.

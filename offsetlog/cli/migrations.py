@@ -9,7 +9,7 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import count_text
 from offsetlog.cli.text import name_text
 
-#: What is said of positions by their action.
+#: The words for actions on positions.
 WORDS = {
     "new": "new",
     "forward": "moved forward",
@@ -19,18 +19,18 @@ WORDS = {
     "lost": "not committed, since their log partition lost something",
 }
 
-#: What is said of fields that a target does not keep.
+#: The words for fields that a target does not keep.
 FIELDS = {"metadata": "metadata", "leader_epoch": "leader epoch", "expire_timestamp": "expire timestamp"}
 
 _PLACE = [Column("group"), Column("topic"), Column("partition", right=True)]
-#: Of positions that differ.
+#: Columns of the report: positions that differ.
 DIFFERENCES = [
     *_PLACE,
     Column("current", "target", right=True),
     Column("offset", "source", right=True),
     Column("action"),
 ]
-#: Of a question: what the target has, and what it becomes.
+#: Columns of the question: the offset that the target has, and the one that it gets.
 CHANGES = [*_PLACE, Column("current", "before", right=True), Column("offset", "after", right=True)]
 
 

@@ -269,7 +269,7 @@ def write(
         )
     fs = directory.fs
     copied = _copy(partition, stop) if live else None
-    # What was copied is on disk then.
+    # Then everything that was copied is on disk.
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])

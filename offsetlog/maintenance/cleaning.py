@@ -49,8 +49,8 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
 class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Safe to call from any thread.
 
-    One log is cleaned at a time, and one snapshot is made at a time, beside each other.  Who needs
-    both turns takes that of the cleaning first.
+    One log is cleaned at a time, and one snapshot is made at a time, beside each other.  A call that
+    needs both turns takes that of the cleaning first.
 
     Args:
         directory: the log directory.
@@ -424,7 +424,7 @@ class LogCleaner:
 
     def _record_checkpoint(self, number: int, end: int) -> None:
         with self._recording:
-            # What the run cleaned at and above a cut is gone.
+            # Everything that the run cleaned at and above a cut is gone.
             end = min(end, self._cuts.get(number, end))
             if end > self._checkpoints.get(number, -1):
                 self._directory.write_checkpoint(CLEANER_POINTS, {number: end})

@@ -217,7 +217,7 @@ class Maintenance:
     def renew_snapshots(self, partitions: list[Partition]) -> list[Tail]:
         """Writes the snapshots that are due, of each log at most one, the longest tail first.
 
-        What is due is decided again after each, since the other logs grow meanwhile.
+        After each, the logs that are due are decided again, since they grow meanwhile.
 
         Returns:
             The tails as they are then.
@@ -239,7 +239,7 @@ class Maintenance:
         raise ClosedError("the store is being closed")
 
     def _most_overdue(self, due: list[Tail], left: dict[int, Partition]) -> Tail | None:
-        # Of those that can get one now.
+        # Only among logs that can get one now.
         able = [
             tail
             for tail in due

@@ -47,7 +47,7 @@ class _Turn:
 
 
 class _Group:
-    """The turns of a group.  Of those that touch a position, each waits for the one before it."""
+    """The turns of a group.  Each turn that touches a position waits for the one before it."""
 
     def __init__(self) -> None:
         self.unfinished: dict[_Turn, None] = {}
@@ -72,7 +72,7 @@ class _Group:
             self.last.update(dict.fromkeys(turn.keys, turn))
 
     def remove(self, turn: _Turn) -> list[_Turn]:
-        """Takes out a turn; returns those whose turn it is now.  What waited for it waits for those before it."""
+        """Takes out a turn; returns those whose turn it is now.  Turns that waited for it wait for those before it."""
         del self.unfinished[turn]
         for earlier in turn.before:
             del earlier.after[turn]

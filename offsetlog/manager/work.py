@@ -23,7 +23,7 @@ class Awaited(Protocol):
         """Has the callback called with it once it is there."""
 
 
-#: What work does: it hands out answers, goes on once all of them are there, and returns its result.
+#: The steps of work: it hands out answers, goes on once all of them are there, and returns its result.
 Steps = Generator[Sequence[Awaited], None, T]
 
 

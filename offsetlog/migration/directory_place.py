@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetlog.directory.completeness import is_witness_missing
-from offsetlog.errors import CorruptionError, InvalidArgumentError, OffsetLogError, PossibleLossError, TooLargeError
+from offsetlog.errors import (
+    CorruptionError,
+    InternalError,
+    InvalidArgumentError,
+    OffsetLogError,
+    PossibleLossError,
+    TooLargeError,
+)
 from offsetlog.migration import rules
 from offsetlog.migration.places import Fate, GroupOffsets, GroupWrite, Held, Refused, Written
 from offsetlog.store import OffsetStore
@@ -227,5 +234,5 @@ class NewDirectory:
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Is not called: a dry run writes nothing."""
-        raise NotImplementedError
+        """Raises InternalError: a dry run writes nothing."""
+        raise InternalError("a dry run of a migration was asked to write")

@@ -29,7 +29,7 @@ _DEFAULT = Held(0)
 
 @dataclass(slots=True)
 class _Decision:
-    """What is done with a group, by the source and the target as they were read."""
+    """The decision about a group, by the source and the target as they were read."""
 
     target: GroupOffsets
     actions: Counter[str] = field(default_factory=Counter)
@@ -97,7 +97,7 @@ class Migration:
         #: The groups that are not finished, with how often the write of each was in vain.
         self._left = dict.fromkeys(groups, 0)
         self._decided: dict[str, _Decision] = {}
-        #: What writes of unknown outcome may have made: the offset and the action.
+        #: Positions that writes of unknown outcome may have made: the offset and the action.
         self._maybe: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
 
     def run(self) -> Iterator[Difference]:

@@ -30,7 +30,7 @@ class Held(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """What cannot be migrated.
+    """Something that cannot be migrated.
 
     Attributes:
         place: where it stands, as the path of a node; "" where group, topic and partition say it.
@@ -99,7 +99,7 @@ class GroupWrite:
 
 
 class Fate(enum.Enum):
-    """What became of a write: made, refused for good, refused since the target changed meanwhile, or unknown."""
+    """The outcome of a write: made, refused for good, refused since the target changed meanwhile, or unknown."""
 
     MADE = enum.auto()
     REFUSED = enum.auto()

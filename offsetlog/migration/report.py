@@ -1,4 +1,4 @@
-"""What a migration did, or with a dry run would do."""
+"""The report of a migration: everything that it did, or with a dry run would do."""
 
 from __future__ import annotations
 

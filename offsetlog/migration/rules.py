@@ -15,7 +15,7 @@ from offsetlog.types import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
-#: Of the name of a group, and of a topic, in UTF-8.
+#: The longest name of a group, and of a topic, in bytes of UTF-8.
 NAME_BYTES_MAX = GROUP_BYTES_MAX
 
 #: The text of a number as old consumers wrote it; both forms mean the same to Java and to Python.

@@ -190,7 +190,7 @@ def _fate_of(sent: _Sent) -> Written:
     for fate in (Fate.REFUSED, Fate.UNKNOWN, Fate.CHANGED):
         for each in fates:
             if each.fate is fate:
-                # Of several requests some may have been made: the next look at the target tells.
+                # Some of several requests may have been made: the next look at the target shows which.
                 is_part = fate is Fate.CHANGED and len(fates) > 1
                 return each._replace(fate=Fate.UNKNOWN) if is_part else each
     return fates[0]

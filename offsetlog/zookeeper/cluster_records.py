@@ -1,4 +1,4 @@
-"""What Kafka keeps of a cluster in the nodes of ZooKeeper: paths, values and their JSON.
+"""The nodes in which Kafka keeps a cluster in ZooKeeper: paths, values and their JSON.
 
 The versions of Kafka 0.8.2 to 3.9 are read, whatever fields they have besides; what is written has the version and the
 bytes of Kafka 3.9 (docs/format/brokers.md §15.2.1).  A node that holds anything else is a CorruptionError with its
@@ -267,7 +267,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Who leads a partition, as /brokers/topics/TOPIC/partitions/N/state has it.
+    """The leader of a partition, as /brokers/topics/TOPIC/partitions/N/state has it.
 
     Attributes:
         leader: the id of a broker, NO_LEADER for none.

@@ -62,7 +62,7 @@ class Watch(Generic[T]):
             try:
                 state = self._read(self._changed)
             except ZooKeeperUnavailableError:
-                # What it left with ZooKeeper is lost, and the event as well.
+                # The watch that it left with ZooKeeper is lost, and the event as well.
                 self._retry_later(deadline)
                 continue
             except OffsetLogError:

@@ -78,7 +78,7 @@ ROW_CASES = [
 
 
 class ActionCase(NamedTuple):
-    """What the source and the target have, and the action without and with `overwrite`; `lost` in a lost partition."""
+    """The offsets of both places, and the action without and with `overwrite`; `lost` in a lost partition."""
 
     offset: int
     current: int | None

@@ -131,7 +131,7 @@ def test_a_connection_that_breaks_within_it(source, ensemble, hosts, root, momen
             list(migration.run())
     assert proxy.cuts >= 1
     report = migration.report
-    # What a request of unknown outcome made is counted as what it was, and not as there already.
+    # A position that a request of unknown outcome made is counted as what it was, and not as there already.
     assert (report.committed, report.kept) == ({"new": GROUPS * PARTITIONS - 1, "forward": 1}, {})
     assert report.groups == GROUPS
     assert set(offsets_in(hosts).values()) == {b"%d" % MOVED}

@@ -27,7 +27,7 @@ from .conftest import JAR, session
 
 Row = dict[str, Any]
 
-#: Of tests that change our code while it plans or reads, or look at what it logs: Spark does both in other processes.
+#: Marks tests that change our code while it plans or reads, or watch its log: with the jar, other processes do both.
 in_this_process = pytest.mark.skipif(bool(JAR), reason="it changes or watches code that the JVM reader runs elsewhere")
 
 

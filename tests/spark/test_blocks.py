@@ -197,7 +197,7 @@ def answers(connection: socket.socket, memory: int, schema: Any) -> Iterator[lis
 def test_a_process_reads_one_task_after_the_other(
     log: Path, connection: socket.socket, slot_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What has no room in a slot comes through the connection.
+    # A block that has no room in a slot comes through the connection.
     monkeypatch.setattr(block_worker, "SLOT_BYTES", slot_bytes)
     _, descriptor = struct.unpack("=ii", exactly(connection, 8))
     for view in ("commits", "offsets"):

@@ -91,12 +91,12 @@ def workers(spark: SparkSession) -> list[int]:
     return found
 
 
-def eventually(is_so: Callable[[], Any], told: str) -> None:
+def eventually(is_so: Callable[[], Any], failure: str) -> None:
     for _ in range(600):
         if is_so():
             return
         time.sleep(0.1)
-    raise AssertionError(told)
+    raise AssertionError(failure)
 
 
 def times(rows: DataFrame, count: int) -> DataFrame:
@@ -154,7 +154,7 @@ def test_filters_of_a_query_make_less_to_be_read(commits: DataFrame) -> None:
     first = commits.where("log_partition = 0").count()
     assert scanned(commits.where("log_partition in (0, 7)")) == first
     assert scanned(commits.where("log_partition = 0 and log_partition = 1")) == 0
-    # What Spark does not hand over is still true of the rows.
+    # A filter that Spark does not hand over still holds for the rows.
     some = commits.where("group in ('group-3', 'group-4') or partition = 9").select("group", "partition").collect()
     rows = commits.select("group", "partition").collect()
     assert len(some) == sum(row["group"] in ("group-3", "group-4") or row["partition"] == 9 for row in rows)

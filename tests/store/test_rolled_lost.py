@@ -61,7 +61,7 @@ def test_a_segment_that_is_missing_is_a_loss(killed: Path, tmp_path: Path, lost:
             file.unlink()
     before = {file: file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
     [loss] = [each for each in losses_of(path) if isinstance(each, errors.DataLossError)]
-    # Of two in a row the second one's note speaks, and for the first as well where one is before them.
+    # Where two in a row are missing, the second one's note speaks, for the first as well if another is before them.
     first = lost[-1]
     assert (loss.lost_from, loss.lost_below) == (bases[first], bases[first + 1])
     assert loss.path == str(segments[first])

@@ -103,8 +103,8 @@ def test_kafka_and_the_client_agree(connection, cluster, hosts, tmp_path):
         states = cluster.partition_states(("ours", number) for number in range(30))
         assert len(states) == 30
         for (_, number), (state, version) in states.items():
-            told = found.topics["ours"].partitions[number]
-            assert (state.leader, list(state.isr)) == (told.leader, told.isrs) == (1, [1])
+            answered = found.topics["ours"].partitions[number]
+            assert (state.leader, list(state.isr)) == (answered.leader, answered.isrs) == (1, [1])
             assert (state.controller_epoch, state.leader_epoch, version) == (1, 0, 0)
             assert connection.get(state_node("ours", number)).data == state.to_json()
 

@@ -37,7 +37,7 @@ TREES = sorted(
     {each.parent.parent.name: each for root in (DATA, SHARED) for each in root.glob("*/expected/znodes.tsv")}.values()
 )
 
-#: What Kafka 3.9.1 wrote.
+#: Nodes that Kafka 3.9.1 wrote.
 BROKER_39 = (
     b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://127.0.0.1:22047"]'
     b',"jmx_port":-1,"port":22047,"host":"127.0.0.1","version":5,"timestamp":"1795250444824"}'

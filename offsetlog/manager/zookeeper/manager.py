@@ -309,7 +309,7 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as they stood together at one moment; see OffsetManager.fetch.
 
-        What any client was answered before is seen.  It waits for ZooKeeper.
+        It waits for ZooKeeper, and sees everything that any client was answered before.
 
         Raises:
             CorruptionError: one of the nodes holds no offset, or is named by no number; the path is that of the node.

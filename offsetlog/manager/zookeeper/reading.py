@@ -31,7 +31,7 @@ def read_group(
 ) -> Steps[tuple[list[OffsetNode], bool]]:
     """Returns the nodes of all positions of a group, and whether they stood together.
 
-    What any client was answered before is seen.  A group that is not there has none.
+    Everything that any client was answered before is seen.  A group that is not there has none.
 
     Raises:
         ZooKeeperError: ZooKeeper does not give a node.

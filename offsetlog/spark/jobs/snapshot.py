@@ -133,14 +133,14 @@ def _whole(target: str) -> str:
     return target if found is None else str(found)
 
 
-def _tell(spark: SparkSession, target: str, told: Snapshot) -> None:
+def _write_note(spark: SparkSession, target: str, snapshot: Snapshot) -> None:
     """Notes with the table what it is; of a directory of Parquet it says as well that all of it is there."""
-    text = json.dumps(asdict(told), indent=2)
-    if told.format == "parquet":
+    text = json.dumps(asdict(snapshot), indent=2)
+    if snapshot.format == "parquet":
         write_text(spark, target, NOTE, text + "\n")
         return
-    name = target if told.format == "iceberg" else f"delta.`{_whole(target).replace('`', '``')}`"
-    value = json.dumps(asdict(told)).replace("\\", "\\\\").replace("'", "\\'")
+    name = target if snapshot.format == "iceberg" else f"delta.`{_whole(target).replace('`', '``')}`"
+    value = json.dumps(asdict(snapshot)).replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('offsetlog.snapshot' = '{value}')")
 
 
@@ -193,6 +193,6 @@ def run(
         # Without a file a directory of Parquet has no columns, and nobody can read it.
         offsets.limit(0).coalesce(1).write.mode("append").parquet(target)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    told = Snapshot(shown(os.fspath(path)), at, taken_at, table_format, rows, positions, parts, incomplete, doubts)
-    _tell(spark, target, told)
-    return told
+    snapshot = Snapshot(shown(os.fspath(path)), at, taken_at, table_format, rows, positions, parts, incomplete, doubts)
+    _write_note(spark, target, snapshot)
+    return snapshot

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 #: While the JVM looks at one block, the next one is written.
 SLOTS = 2
-#: What a block is at most, unless one row is more.
+#: The greatest size of a block, unless one row is larger.
 SLOT_BYTES = 8 * 2**20
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from offsetlog.spark.scan.options import OFFSET_MAX, PARTITION_MAX, RANGED, Bound, ReadOptions
 
-#: What the views show of names that are not UTF-8; their bytes are others.
+#: The mark that the views show in names that are not UTF-8; the bytes of these are others.
 _MALFORMED = "\ufffd"
 
 

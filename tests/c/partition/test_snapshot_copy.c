@@ -128,7 +128,7 @@ OL_TEST(what_cannot_be_copied_is_refused) {
     work_some(&work, 100);
     OL_CHECK_INT(ol_partition_snapshot_copy(work.partition, &stop, &snapshot, &error), OL_CLOSED);
     ol_snapshot_destroy(copy_of(work.partition));
-    /* What is above the flushed bound is not published. */
+    /* Records above the flushed bound are not published. */
     container file;
     flush_all(work.partition);
     commit_one(work.partition, "g", "t", 0, 1);

@@ -1,6 +1,6 @@
 """Reads the offsets that consumers of Kafka before 0.9 kept in ZooKeeper, each task those of some groups.
 
-What others keep there, as Storm, is not looked at.
+Nodes of others, as Storm, are not looked at.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A column of a block, in Arrow's layout, at an address. What a type does not have is an error of the caller. */
+/** A column of a block, in Arrow's layout, at an address. Asking for another type than it has is an error of the caller. */
 abstract class BlockVector extends ColumnVector {
-    /** Of the bitmap of values that are there; 0 where all are. */
+    /** The address of the bitmap of values that are there; 0 where all are. */
     protected long valid;
 
     BlockVector(DataType type) {

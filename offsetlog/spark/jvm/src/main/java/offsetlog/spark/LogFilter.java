@@ -8,7 +8,7 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.In;
 
 /**
- * What a filter of a query leaves of one column: less is read, and Spark looks at every row again.
+ * The values of one column that a filter of a query leaves: less is read, and Spark looks at every row again.
  *
  * @param column its name
  * @param text the value, or numbers with commas between them

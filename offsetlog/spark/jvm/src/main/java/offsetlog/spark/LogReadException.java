@@ -5,7 +5,7 @@ import java.lang.reflect.Constructor;
 import org.apache.spark.api.python.PythonException;
 import scala.collection.immutable.Map;
 
-/** What a task met, where no Python code raised it: a process that ended, or one of another version. */
+/** A failure of a task that no Python code raised: a process that ended, or one of another version. */
 final class LogReadException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MESSAGE = "An exception was thrown from the Python worker";

@@ -74,6 +74,6 @@ final class LogScan implements Scan, Batch {
         return new LogReaderFactory(WorkerCommand.of(source.source().dataSourceCls()), schema, filters);
     }
 
-    /** What one task reads: a pickled {@code offsetlog.spark.scan.plan.Task}. */
+    /** The work of one task: a pickled {@code offsetlog.spark.scan.plan.Task}. */
     record LogPartition(byte[] pickled) implements InputPartition {}
 }

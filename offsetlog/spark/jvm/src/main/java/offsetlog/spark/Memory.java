@@ -8,7 +8,7 @@ import sun.misc.Unsafe;
 
 /** Memory outside of the heap that a channel reads into and columns look at by address. Grows until it is trimmed. */
 final class Memory {
-    /** What is kept for the next task. */
+    /** Kept for the next task. */
     private static final int KEPT_BYTES = 32 << 20;
 
     private static final Unsafe UNSAFE = unsafe();

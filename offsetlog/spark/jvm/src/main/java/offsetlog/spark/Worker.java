@@ -30,7 +30,7 @@ final class Worker implements AutoCloseable {
     private static final long LOOK_MILLIS = 100;
     private static final int PLACE_LENGTH_MAX = 60;
 
-    /** What blocks are read into that have no room in a slot; it is kept for the next task. */
+    /** Memory for blocks that have no room in a slot; it is kept for the next task. */
     final Memory memory = new Memory();
     /** The slots, which the process writes to and both have mapped. */
     final MappedByteBuffer slots;
