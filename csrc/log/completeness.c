@@ -417,9 +417,9 @@ static int check_listed(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Where the segment before `base_offset` ends; there if none is before. */
+/* Where the segment before `base_offset` ends; the first base that notes lead to, if none is. */
 static int end_before(ol_opening *opening, int64_t base_offset, int64_t *end, ol_error *error) {
-    segment_end there = {.offset = base_offset};
+    segment_end there = {.offset = ol_log_rolled_first(opening, base_offset)};
     const segment_rule any = {.below = INT64_MAX};
     size_t i = opening->found_count;
     while (i > 0 && opening->found[i - 1].base_offset >= base_offset) i--;

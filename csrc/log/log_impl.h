@@ -399,6 +399,11 @@ typedef struct ol_opening {
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
 
+/* log/roll.c: the base of the first segment from which notes of rolls lead to `base_offset`, one
+ * to the next, or the log start where that is greater; never above `base_offset`, which is the
+ * answer where no note leads there. */
+int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
+
 /* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt
  * (docs/durability.md), and if writable copies torn bytes aside and cuts them. */
 int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;

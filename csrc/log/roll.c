@@ -39,6 +39,20 @@ bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size,
     return true;
 }
 
+int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset) {
+    int64_t first = base_offset, base, size, next;
+    for (size_t i = 0; i < opening->name_count;) {
+        bool leads = ol_log_rolled_parse(opening->names[i], &base, &size, &next) && next == first &&
+                     base < first;
+        /* From the beginning after each: names come in any order, and `first` only goes down. */
+        if (leads) first = base;
+        i = leads ? 0 : i + 1;
+    }
+    int64_t start = opening->log_start;
+    if (first >= start) return first;
+    return start < base_offset ? start : base_offset;
+}
+
 static int64_t now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

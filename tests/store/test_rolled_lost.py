@@ -61,10 +61,10 @@ def test_a_segment_that_is_missing_is_a_loss(killed: Path, tmp_path: Path, lost:
             file.unlink()
     before = {file: file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
     [loss] = [each for each in losses_of(path) if isinstance(each, errors.DataLossError)]
-    # Where two in a row are missing, the second one's note speaks, for the first as well if another is before them.
-    first = lost[-1]
-    assert (loss.lost_from, loss.lost_below) == (bases[first], bases[first + 1])
-    assert loss.path == str(segments[first])
+    # The notes of segments in a row hang together; the path is that of the last one.
+    first, last = lost[0], lost[-1]
+    assert (loss.lost_from, loss.lost_below) == (bases[first], bases[last + 1])
+    assert loss.path == str(segments[last])
     with offsetlog.open(path, read_only=True, config=CONFIG) as store:
         assert any(isinstance(each, errors.DataLossError) for each in store.problems())
     with offsetlog.open(path, config=CONFIG, maintenance=OFF) as store:
