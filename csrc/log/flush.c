@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "log/log_impl.h"
+#include "log/segment_checksum.h"
 
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
                        ol_error *error) {
@@ -126,7 +127,11 @@ static bool is_tail_dirty(ol_log *log, const ol_segment *active, int64_t positio
 
 static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
     int64_t from = is_tail_dirty(log, active, position) ? log->flush.last.position : 0;
-    return ol_segment_flush_range(active, from, position, error);
+    int status = ol_segment_flush_range(active, from, position, error);
+    bool is_named = false;
+    if (status == OL_OK) status = ol_segment_flush_entries(active, &is_named, error);
+    if (is_named) atomic_store(&log->signals.names_changed, true);
+    return status;
 }
 
 void ol_log_begin_flush(ol_log *log) {
@@ -161,6 +166,21 @@ static int wait_for_step(ol_log *log, ol_error *error) {
  * its trimming is not. */
 static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
+}
+
+/* A segment of which an open did not read all (log/settled.c) has been closed. */
+static void learn_checksum(ol_log *log, ol_segment *segment) {
+    uint32_t checksum = 0;
+    ol_error ignored;
+    if (segment->has_checksum || ol_segment_checksum_file(log->fs, segment->path,
+                                                          atomic_load(&segment->size), &checksum,
+                                                          &ignored) != OL_OK) {
+        return;
+    }
+    pthread_mutex_lock(&log->list.lock);
+    segment->checksum = checksum;
+    segment->has_checksum = true;
+    pthread_mutex_unlock(&log->list.lock);
 }
 
 /* What was rolled is on disk.  A manifest that cannot be stored, since the disk is full perhaps, is
@@ -201,11 +221,11 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
         free(rolled);
         return status;
     }
-    bool names = atomic_exchange(&log->signals.names_changed, false);
     for (size_t i = 0; i < count && status == OL_OK; i++) {
         status = ol_segment_flush(rolled[i], error);
     }
     if (status == OL_OK) status = flush_active(log, active, position, error);
+    bool names = atomic_exchange(&log->signals.names_changed, false);
     if (status == OL_OK && names) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status == OL_OK) status = wait_for_step(log, error);
     if (status != OL_OK) {
@@ -223,6 +243,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     atomic_store_explicit(&log->shared.flushed, end, memory_order_release);
     log->flush.last = bound;
     status = ol_log_store_bound(log, &bound, false, error);
+    for (size_t i = 0; i < count; i++) learn_checksum(log, rolled[i]);
     mark_flushed(log, rolled, count, true);
     bool is_listed = true;
     if (status == OL_OK) status = update_manifest(log, &bound, count > 0, &is_listed, error);

@@ -17,6 +17,7 @@ void ol_log_config_init(ol_log_config *config) {
         .producer_expiration_ms = (int64_t)86400000,
         .extend_bytes_min = (int64_t)64 << 10,
         .extend_bytes_max = (int64_t)8 << 20,
+        .settled_bytes_min = (int64_t)1 << 20,
         .append = OL_APPEND_AUTO,
     };
 }

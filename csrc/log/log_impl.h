@@ -8,8 +8,8 @@
  * (it takes the place of others), segment_info (facts about segment files), segment_checksum,
  * reader, view (the segments of one moment), transaction_spans (where transactions began and
  * ended), offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or
- * corrupt), recover_aside (copies of what is cut), rebuild (indexes and producer state from the
- * log).
+ * corrupt), settled (what an open need not read), recover_aside (copies of what is cut), rebuild
+ * (indexes and producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -113,6 +113,9 @@ struct ol_log {
         int64_t highest_id;
         int64_t snapshot_offset;        /* of the newest producer snapshot, -1 none */
         bool snapshot_unflushed;        /* it was stored by a roll, which waits for no disk */
+        int64_t beside_state;           /* of the one that was stored with the caller's newest
+                                           state (log/settled.c), -1 none */
+        int64_t beside_next;            /* the same for a state that may become it */
     } producers;
 
     /* The `ol.flushed` header of batches.  The writer's. */
@@ -369,7 +372,10 @@ typedef struct ol_found_segment {
                                            has it */
     bool has_checksum;
     bool checked;
-    bool rebuild_indexes;               /* both */
+    int64_t from;                       /* log/settled.c: checked from here on, 0: all of it */
+    int64_t from_offset;                /* the base offset of the batch there */
+    int64_t settled_below;              /* the offset at or above it up to which all is on disk */
+    bool rebuild_indexes;               /* both; those of the batches at and after `from` */
     bool rebuild_times;                 /* only the time index, which old brokers did not have */
     bool rebuild_transactions;
 } ol_found_segment;
@@ -403,6 +409,15 @@ typedef struct ol_opening {
  * to the next, or the log start where that is greater; never above `base_offset`, which is the
  * answer where no note leads there. */
 int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
+
+/* log/settled.c: moves *first, the index of the first segment to be checked, over those that are
+ * settled, and sets `from` of the one where the checks begin within.  Anything doubtful leaves that
+ * at 0.  OL_IO, OL_NO_MEMORY. */
+int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
+
+/* log/rebuild.c: no younger producers than those of this offset help to find again the aborted
+ * transactions of a segment. */
+int64_t ol_log_rebuilt_from(const ol_found_segment *found);
 
 /* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt
  * (docs/durability.md), and if writable copies torn bytes aside and cuts them. */

@@ -483,7 +483,8 @@ static int open_segments(ol_opening *opening, ol_error *error) {
     }
     if (status == OL_OK && log->writable) status = check_indexes(opening, error);
     for (size_t i = opening->found_count; i-- > 0;) {
-        if (opening->found[i].rebuild_transactions) snapshot_max = opening->found[i].base_offset;
+        const ol_found_segment *found = &opening->found[i];
+        if (found->rebuild_transactions) snapshot_max = ol_log_rebuilt_from(found);
     }
     if (snapshot_max > opening->end) snapshot_max = opening->end;
     if (status == OL_OK && (opening->found_count > 0 || log->writable)) {
@@ -548,6 +549,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     log->process = getpid();
     log->extension.step_bytes = options->config.extend_bytes_min;
     log->producers.snapshot_offset = -1;
+    log->producers.beside_state = log->producers.beside_next = -1;
     log->producers.highest_id = -1;
     log->tail.newest_epoch = -1;
     log->note.written = -1;

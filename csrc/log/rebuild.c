@@ -54,6 +54,17 @@ typedef struct replay {
     int64_t producers_from;     /* the snapshot already covers batches below */
 } replay;
 
+int64_t ol_log_rebuilt_from(const ol_found_segment *found) {
+    return found->from > 0 ? found->settled_below : found->base_offset;
+}
+
+/* The aborted transactions of batches from here on are found again. */
+static int64_t aborts_from(const replay *state, const ol_found_segment *found) {
+    if (found->from == 0) return found->base_offset;
+    return found->from_offset > state->producers_from ? found->from_offset
+                                                      : state->producers_from;
+}
+
 static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *batch,
                            ol_error *error) {
     ol_log *log = state->log;
@@ -69,29 +80,44 @@ static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *b
     return status;
 }
 
-/* Opens the indexes of a segment for a rebuild and empties those that are to be rebuilt. */
-static int open_rebuilt(ol_log *log, const ol_found_segment *found, ol_segment **rebuilt,
+/* What the indexes have of the batches that were not checked stays. */
+static int keep_settled(const replay *state, const ol_found_segment *found, ol_segment *segment,
                         ol_error *error) {
+    int status = ol_index_truncate(&segment->offset_index, found->from_offset, found->from, error);
+    if (status == OL_OK) {
+        status = ol_index_truncate(&segment->time_index, found->from_offset, found->from, error);
+    }
+    if (status == OL_OK && found->rebuild_transactions) {
+        status = ol_transaction_index_truncate(&segment->transaction_index,
+                                               aborts_from(state, found), error);
+    }
+    segment->max_timestamp = segment->time_index.last_timestamp;
+    segment->max_timestamp_offset = segment->time_index.last_offset;
+    /* The batch at `from` had an entry, and gets it again. */
+    segment->bytes_since_index = state->log->config.index_interval_bytes + 1;
+    return status;
+}
+
+/* Opens the indexes of a segment for a rebuild and empties those that are to be rebuilt. */
+static int open_rebuilt(const replay *state, const ol_found_segment *found, ol_segment **rebuilt,
+                        ol_error *error) {
+    ol_log *log = state->log;
     ol_segment *segment = NULL;
-    char path[OL_PATH_MAX];
+    bool is_whole = found->from == 0;
+    size_t size_max = (size_t)log->config.segment_index_bytes;
     int status = ol_segment_create(log->fs, log->directory, found->path, found->base_offset,
                                    found->size, &segment, error);
     if (status != OL_OK) return status;
-    if (found->rebuild_transactions) {
-        status = ol_segment_path(path, sizeof path, log->directory, found->base_offset, ".txnindex",
-                                 error);
-        if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
-        if (status == OL_NO_SUCH_FILE) status = OL_OK;
-    }
-    if (status == OL_OK) {
-        status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
-    }
-    if (status == OL_OK && found->rebuild_indexes) {
+    status = found->rebuild_transactions && is_whole
+                 ? ol_segment_open_indexes_emptied(segment, size_max, error)
+                 : ol_segment_open_indexes(segment, size_max, error);
+    if (status == OL_OK && found->rebuild_indexes && is_whole) {
         status = ol_index_reset(&segment->offset_index, error);
     }
-    if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
+    if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times) && is_whole) {
         status = ol_index_reset(&segment->time_index, error);
     }
+    if (status == OL_OK && !is_whole) status = keep_settled(state, found, segment, error);
     if (status != OL_OK) {
         ol_segment_release(segment);
         return status;
@@ -104,14 +130,17 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
                         ol_error *error) {
     ol_log *log = state->log;
     ol_file_scan scan;
-    int status = ol_file_scan_open(&scan, log->fs, found->path, 0, found->size, error);
+    bool is_settled = state->producers_from >= found->from_offset;
+    int status = ol_file_scan_open(&scan, log->fs, found->path, is_settled ? found->from : 0,
+                                   found->size, error);
     if (status != OL_OK) return status;
+    int64_t aborted_from = aborts_from(state, found);
     for (;;) {
         ol_batch batch;
         int64_t position = scan.position;
         status = ol_file_scan_next(&scan, &batch, error);
         if (status != OL_OK) break;
-        if (rebuilt != NULL) {
+        if (rebuilt != NULL && position >= found->from) {
             /* If the offset index stays, the time index gets one entry, at the end. */
             ol_segment_record_batch(rebuilt, position, batch.size, batch.last_offset,
                                     batch.max_timestamp,
@@ -120,8 +149,8 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
                                     NULL);
         }
         if (batch.base_offset >= state->producers_from && batch.producer_id >= 0) {
-            status = replay_producer(state, found->rebuild_transactions ? rebuilt : NULL, &batch,
-                                     error);
+            bool is_new = found->rebuild_transactions && batch.base_offset >= aborted_from;
+            status = replay_producer(state, is_new ? rebuilt : NULL, &batch, error);
             if (status != OL_OK) break;
         }
     }
@@ -143,7 +172,7 @@ static int replay_segment(replay *state, const ol_found_segment *found, ol_error
     ol_segment *rebuilt = NULL;
     int status = OL_OK;
     bool rebuild = log->writable && needs_rebuild(found);
-    if (rebuild) status = open_rebuilt(log, found, &rebuilt, error);
+    if (rebuild) status = open_rebuilt(state, found, &rebuilt, error);
     if (status == OL_OK) status = walk_segment(state, found, rebuilt, error);
     if (rebuilt != NULL) {
         if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
@@ -153,7 +182,9 @@ static int replay_segment(replay *state, const ol_found_segment *found, ol_error
         if (status == OL_OK) status = ol_index_flush(&rebuilt->offset_index, error);
         if (status == OL_OK) status = ol_index_flush(&rebuilt->time_index, error);
         if (status == OL_OK) {
-            status = ol_transaction_index_flush(&rebuilt->transaction_index, error);
+            ol_transaction_index *transactions = &rebuilt->transaction_index;
+            status = transactions->is_kept_back ? ol_transaction_index_store(transactions, error)
+                                                : ol_transaction_index_flush(transactions, error);
         }
         ol_segment_release(rebuilt);
     }
@@ -164,9 +195,8 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
                   char *const *names, size_t name_count, ol_error *error) {
     replay state = {.log = log};
     for (size_t i = 0; i < count; i++) {
-        if (found[i].rebuild_transactions && found[i].base_offset < snapshot_max) {
-            snapshot_max = found[i].base_offset;
-        }
+        int64_t from = ol_log_rebuilt_from(&found[i]);
+        if (found[i].rebuild_transactions && from < snapshot_max) snapshot_max = from;
     }
     int status = load_snapshot(log, snapshot_max, names, name_count, &state.producers_from, error);
     if (status != OL_OK) return status;

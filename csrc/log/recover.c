@@ -136,6 +136,19 @@ static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int
     return ol_error_at(&bad->error, segment->path, bad->position);
 }
 
+/* The first batch to be checked comes next. */
+static void begin_segment(ol_found_segment *segment, bad_place *bad) {
+    segment->checked = true;
+    segment->checksum = 0;
+    if (segment->from == 0) {
+        segment->first_timestamp = -1;
+        segment->max_timestamp = -1;
+        segment->max_timestamp_offset = segment->base_offset;
+    }
+    if (bad->at.end < segment->base_offset) bad->at.end = segment->base_offset;
+    bad->at.before = bad->at.end;
+}
+
 /* Checks one segment, from bad->position and bad->at.end on.  OL_OK: whole (bad->zeros: zeros
  * follow its last batch).  OL_CORRUPT: `bad` says where and why. */
 static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
@@ -145,15 +158,7 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
     if (status != OL_OK) return status;
     segment->file_size = scan.limit;
     bad->whole = bad->zeros = bad->searched = false;
-    if (bad->position == 0) {
-        segment->checked = true;
-        segment->checksum = 0;
-        segment->first_timestamp = -1;
-        segment->max_timestamp = -1;
-        segment->max_timestamp_offset = segment->base_offset;
-        if (bad->at.end < segment->base_offset) bad->at.end = segment->base_offset;
-        bad->at.before = bad->at.end;
-    }
+    if (bad->position == segment->from) begin_segment(segment, bad);
     ol_batch batch;
     int64_t bad_base = -1;
     while ((status = ol_file_scan_next(&scan, &batch, &bad->error)) == OL_OK) {
@@ -174,7 +179,7 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
         bad->position = scan.position;
     }
     segment->size = bad->position;
-    segment->has_checksum = segment->checked;
+    segment->has_checksum = segment->checked && segment->from == 0;
     segment->next_offset = bad->at.end;
     bad->at.offset = bad->at.end;
     if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
@@ -524,6 +529,7 @@ static int refuse_hole(ol_found_segment *segment, bad_place *bad) {
 static int check_next(ol_opening *opening, bad_place *bad) {
     ol_found_segment *segment = &opening->found[bad->index];
     bool last = bad->index + 1 == opening->found_count;
+    if (segment->from > 0) return check_segment(opening, segment, bad);
     if (bad->at.end > segment->base_offset) return refuse_overlap(opening, segment, bad);
     if (bad->at.end < segment->base_offset &&
         !ol_completeness_is_gap_legal(opening, bad->at.end, segment->base_offset)) {
@@ -556,13 +562,16 @@ static bool is_untrimmed(const ol_opening *opening, const bad_place *bad) {
 
 static int check_all(ol_opening *opening, ol_error *error) {
     size_t first = first_checked(opening);
-    int64_t base_offset = opening->found[first].base_offset;
-    ol_bad_offsets at = {.end = base_offset, .before = base_offset};
+    int status = ol_settled_skip(opening, &first, error);
+    if (status != OL_OK) return status;
+    const ol_found_segment *begin = &opening->found[first];
+    int64_t begin_offset = begin->from > 0 ? begin->from_offset : begin->base_offset;
+    ol_bad_offsets at = {.end = begin_offset, .before = begin_offset};
     for (size_t i = first; i < opening->found_count; i++) {
         at.offset = at.end;
-        bad_place bad = {.index = i, .at = at};
+        bad_place bad = {.index = i, .at = at, .position = opening->found[i].from};
         ol_error_clear(&bad.error);
-        int status = check_next(opening, &bad);
+        status = check_next(opening, &bad);
         at = bad.at;
         if (status != OL_OK && status != OL_CORRUPT) {
             *error = bad.error;
@@ -604,8 +613,9 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
 static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset,
                          int64_t *position, ol_error *error) {
     ol_file_scan scan;
-    *position = 0;
-    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, segment->size, error);
+    *position = segment->from_offset <= offset ? segment->from : 0;
+    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, *position, segment->size,
+                                   error);
     if (status != OL_OK) return status;
     ol_batch batch;
     while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&

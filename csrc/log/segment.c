@@ -296,8 +296,21 @@ static int index_path(const ol_segment *segment, const char *suffix, const char 
                            error);
 }
 
-int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
-                                  ol_error *error) {
+static int open_transactions(ol_segment *segment, const char *ending, bool is_rebuilt,
+                             ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = index_path(segment, ".txnindex", ending, path, error);
+    if (status != OL_OK) return status;
+    if (is_rebuilt) {
+        return ol_transaction_index_begin(&segment->transaction_index, segment->fs, path,
+                                          segment->base_offset, error);
+    }
+    return ol_transaction_index_open(&segment->transaction_index, segment->fs, path,
+                                     segment->base_offset, true, error);
+}
+
+static int open_indexes(ol_segment *segment, size_t index_bytes_max, const char *ending,
+                        bool is_rebuilt, ol_error *error) {
     OL_ASSERT(!segment->indexes_open);
     char path[OL_PATH_MAX];
     int status = index_path(segment, ".index", ending, path, error);
@@ -311,11 +324,7 @@ int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, c
                                segment->base_offset, index_bytes_max, OL_INDEX_APPEND, error);
     }
     if (status == OL_OK) {
-        status = index_path(segment, ".txnindex", ending, path, error);
-        if (status == OL_OK) {
-            status = ol_transaction_index_open(&segment->transaction_index, segment->fs, path,
-                                               segment->base_offset, true, error);
-        }
+        status = open_transactions(segment, ending, is_rebuilt, error);
         if (status != OL_OK) ol_index_close(&segment->time_index);
     }
     if (status != OL_OK) {
@@ -326,8 +335,17 @@ int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, c
     return OL_OK;
 }
 
+int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
+                                  ol_error *error) {
+    return open_indexes(segment, index_bytes_max, ending, false, error);
+}
+
 int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) {
-    return ol_segment_open_indexes_aside(segment, index_bytes_max, "", error);
+    return open_indexes(segment, index_bytes_max, "", false, error);
+}
+
+int ol_segment_open_indexes_emptied(ol_segment *segment, size_t index_bytes_max, ol_error *error) {
+    return open_indexes(segment, index_bytes_max, "", true, error);
 }
 
 void ol_segment_close_indexes(ol_segment *segment) {
@@ -378,6 +396,25 @@ int ol_segment_flush(ol_segment *segment, ol_error *error) {
     status = ol_index_flush(&segment->offset_index, error);
     if (status == OL_OK) status = ol_index_flush(&segment->time_index, error);
     if (status == OL_OK) status = ol_transaction_index_flush(&segment->transaction_index, error);
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *error) {
+    ol_error ignored;
+    int status = OL_OK;
+    pthread_mutex_lock(&segment->lock);
+    /* Entries that cannot be written stay in memory. */
+    int written = ol_index_write(&segment->offset_index, &ignored);
+    if (written == OL_OK) written = ol_index_write(&segment->time_index, &ignored);
+    if (written == OL_CRASHED) {
+        *error = ignored;
+        status = written;
+    } else if (segment->transaction_index.is_dirty) {
+        status = ol_transaction_index_flush(&segment->transaction_index, error);
+        *is_named = segment->transaction_index.is_new;
+        segment->transaction_index.is_new = false;
+    }
     pthread_mutex_unlock(&segment->lock);
     return status;
 }

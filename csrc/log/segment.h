@@ -147,6 +147,10 @@ int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t 
 
 int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max,
                             ol_error *error) OL_NODISCARD;
+/* The same with an empty transaction index, which takes the place of its file when it is stored
+ * (ol_transaction_index_store). */
+int ol_segment_open_indexes_emptied(ol_segment *segment, size_t index_bytes_max,
+                                 ol_error *error) OL_NODISCARD;
 /* The same for files whose names end in `ending` (".cleaned") besides. */
 int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
                                   ol_error *error) OL_NODISCARD;
@@ -181,6 +185,12 @@ int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD
 
 /* Flushes the .log file, and the index files where they are open. */
 int ol_segment_flush(ol_segment *segment, ol_error *error) OL_NODISCARD;
+
+/* For a segment that is appended to: the aborted transactions become durable, and the entries of
+ * the other indexes outlive the process, where that is possible; an open begins its checks at them
+ * (log/settled.c).  *is_named: the directory has to be flushed as well.  Any thread while the
+ * indexes are open. */
+int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *error) OL_NODISCARD;
 
 /* Removes the .log file and its indexes (not its snapshot); missing files are fine. */
 int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,

@@ -211,6 +211,38 @@ static int open_file(opening *open, unsigned threads, ol_error *error) {
     return status;
 }
 
+/* The facts alone, with their checksum. */
+static int read_facts(opening *open, ol_error *error) {
+    int status = open->fs->size(open->file, &open->file_size, error);
+    if (status == OL_OK) status = read_directory(open, error);
+    if (status == OL_OK) status = read_blob(open, OL_SNAPSHOT_FACTS, error);
+    ol_snapshot_section facts[OL_SNAPSHOT_SECTIONS] = {0};
+    if (status == OL_OK) {
+        facts[OL_SNAPSHOT_FACTS] = open->sections[OL_SNAPSHOT_FACTS];
+        status = ol_snapshot_checksum(facts, 1, error);
+    }
+    if (status == OL_OK && facts[OL_SNAPSHOT_FACTS].crc != open->crcs[OL_SNAPSHOT_FACTS]) {
+        status = ol_fail(error, OL_CORRUPT, "the checksum of the section facts is wrong");
+    }
+    if (status != OL_OK) return status;
+    return ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);
+}
+
+int ol_snapshot_file_offset(ol_fs *fs, const char *path, int64_t *offset, ol_error *error) {
+    opening open = {.fs = fs};
+    int status = fs->open(fs, path, OL_OPEN_READ, &open.file, error);
+    if (status != OL_OK) return status;
+    status = ol_snapshot_create(&open.snapshot, error);
+    if (status == OL_OK) {
+        status = read_facts(&open, error);
+        free(open.blobs[OL_SNAPSHOT_FACTS]);
+        *offset = open.snapshot->offset;
+        ol_snapshot_destroy(open.snapshot);
+    }
+    fs->close(open.file);
+    return status == OL_CORRUPT || status == OL_UNSUPPORTED ? ol_error_at(error, path, -1) : status;
+}
+
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
                      ol_error *error) {
     opening open = {.fs = fs};

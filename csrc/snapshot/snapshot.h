@@ -123,6 +123,11 @@ uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
                      ol_error *error) OL_NODISCARD;
 
+/* The offset of the snapshot in a file, of which only the facts are read; whether it can be used is
+ * not known by that.  Fails as ol_snapshot_open. */
+int ol_snapshot_file_offset(ol_fs *fs, const char *path, int64_t *offset,
+                            ol_error *error) OL_NODISCARD;
+
 /* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log
  * partition, the topic id, the leader epochs and the log start agree; S is not below `cleaned_to`,
  * the offset up to which somebody cleaned the log (-1: unknown); and the last batches below S stand

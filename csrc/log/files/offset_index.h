@@ -93,6 +93,9 @@ bool ol_index_is_full(const ol_index *index);
  * appends.  Does not flush. */
 int ol_index_trim(ol_index *index, ol_error *error) OL_NODISCARD;
 
+/* Writes the entries in memory, so that they outlive the process.  Does not flush. */
+int ol_index_write(ol_index *index, ol_error *error) OL_NODISCARD;
+
 /* Writes the entries in memory and makes them durable. */
 int ol_index_flush(ol_index *index, ol_error *error) OL_NODISCARD;
 
@@ -118,6 +121,11 @@ int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offse
  * slot that is kept for it.  OL_INVALID if the offset goes back, OL_LIMIT when full. */
 int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll,
                          ol_error *error) OL_NODISCARD;
+
+/* The last entry of a time index that names an offset below `offset`: the greatest timestamp up to
+ * there.  OL_CORRUPT where there is none, OL_IO. */
+int ol_time_index_last_below(const ol_index *index, int64_t offset, int64_t *timestamp,
+                             int64_t *found_offset, ol_error *error) OL_NODISCARD;
 
 /* The greatest entry at or below `target`: every record up to that entry's batch has a timestamp <=
  * *timestamp.  (-1, base offset) when there is none. */

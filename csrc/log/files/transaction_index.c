@@ -88,17 +88,48 @@ static int load_entries(ol_transaction_index *index, ol_error *error) {
     return OL_OK;
 }
 
-int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path,
-                              int64_t base_offset, bool writable, ol_error *error) {
+static int init(ol_transaction_index *index, ol_fs *fs, const char *path, int64_t base_offset,
+                bool writable, ol_error *error) {
     memset(index, 0, sizeof *index);
     index->fs = fs;
     index->base_offset = base_offset;
     index->writable = writable;
     index->path = strdup(path);
-    if (index->path == NULL) {
-        return ol_fail(error, OL_NO_MEMORY, "no memory for a transaction index");
+    return index->path != NULL
+               ? OL_OK
+               : ol_fail(error, OL_NO_MEMORY, "no memory for a transaction index");
+}
+
+int ol_transaction_index_begin(ol_transaction_index *index, ol_fs *fs, const char *path,
+                               int64_t base_offset, ol_error *error) {
+    int status = init(index, fs, path, base_offset, true, error);
+    index->is_kept_back = status == OL_OK;
+    return status;
+}
+
+int ol_transaction_index_store(ol_transaction_index *index, ol_error *error) {
+    OL_ASSERT(index->is_kept_back);
+    if (index->count == 0) {
+        int status = index->fs->remove(index->fs, index->path, error);
+        return status == OL_NO_SUCH_FILE ? OL_OK : status;
     }
-    int status = load_entries(index, error);
+    size_t size = index->count * OL_TRANSACTION_INDEX_ENTRY_SIZE;
+    uint8_t *bytes = malloc(size);
+    if (bytes == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a transaction index");
+    for (size_t i = 0; i < index->count; i++) {
+        ol_transaction_index_encode(bytes + i * OL_TRANSACTION_INDEX_ENTRY_SIZE,
+                                    &index->entries[i]);
+    }
+    int status = ol_fs_replace_file(index->fs, index->path, bytes, size, error);
+    free(bytes);
+    return status;
+}
+
+int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path,
+                              int64_t base_offset, bool writable, ol_error *error) {
+    int status = init(index, fs, path, base_offset, writable, error);
+    if (status != OL_OK) return status;
+    status = load_entries(index, error);
     if (status == OL_NO_SUCH_FILE) return OL_OK;
     if (status == OL_OK && writable) {
         status = fs->open(fs, path, OL_OPEN_WRITE, &index->file, error);
@@ -129,7 +160,9 @@ static int make_room(ol_transaction_index *index, size_t more, ol_error *error) 
 
 static int ensure_file(ol_transaction_index *index, ol_error *error) {
     if (index->file != NULL) return OL_OK;
-    return index->fs->open(index->fs, index->path, OL_OPEN_CREATE, &index->file, error);
+    int status = index->fs->open(index->fs, index->path, OL_OPEN_CREATE, &index->file, error);
+    if (status == OL_OK) index->is_new = true;
+    return status;
 }
 
 int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more, ol_error *error) {
@@ -172,12 +205,17 @@ int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_tr
         return ol_fail(error, OL_INVALID, "an aborted transaction cannot be appended: %s", fault);
     }
     int status = make_room(index, 1, error);
+    if (status == OL_OK && index->is_kept_back) {
+        index->entries[index->count++] = *entry;
+        return OL_OK;
+    }
     if (status == OL_OK) status = ensure_file(index, error);
     if (status != OL_OK) return status;
     uint8_t bytes[OL_TRANSACTION_INDEX_ENTRY_SIZE];
     ol_transaction_index_encode(bytes, entry);
     int64_t position = (int64_t)index->count * OL_TRANSACTION_INDEX_ENTRY_SIZE;
     status = index->fs->write(index->file, position, bytes, sizeof bytes, error);
+    index->is_dirty = true;
     if (status == OL_OK) index->entries[index->count++] = *entry;
     return status;
 }
@@ -189,6 +227,7 @@ static int cut(ol_transaction_index *index, size_t count, ol_error *error) {
         if (status != OL_OK) return status;
     }
     index->count = index->kept = count;
+    index->is_dirty = true;
     return OL_OK;
 }
 
@@ -209,7 +248,10 @@ int ol_transaction_index_reset(ol_transaction_index *index, ol_error *error) {
 }
 
 int ol_transaction_index_flush(ol_transaction_index *index, ol_error *error) {
-    return index->file == NULL ? OL_OK : index->fs->flush(index->file, error);
+    if (index->file == NULL) return OL_OK;
+    int status = index->fs->flush(index->file, error);
+    if (status == OL_OK) index->is_dirty = false;
+    return status;
 }
 
 int ol_transaction_index_collect(const ol_transaction_index *index, int64_t from, int64_t up_to,

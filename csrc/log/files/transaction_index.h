@@ -35,6 +35,9 @@ typedef struct ol_transaction_index {
     size_t count;
     size_t capacity;
     size_t kept;                /* entries, those in use included, that no full disk refuses */
+    bool is_kept_back;          /* ol_transaction_index_begin: nothing is written yet */
+    bool is_dirty;              /* the file was changed since the last flush */
+    bool is_new;                /* its name may not be on disk: no flush of it covers that */
     bool writable;
 } ol_transaction_index;
 
@@ -52,6 +55,13 @@ void ol_transaction_index_encode(uint8_t *target, const ol_aborted_transaction *
 int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path,
                               int64_t base_offset, bool writable, ol_error *error) OL_NODISCARD;
 void ol_transaction_index_close(ol_transaction_index *index);
+
+/* An empty index, to take the place of a file, whatever that holds.  Entries are kept in memory
+ * until ol_transaction_index_store puts all of them in its place at once, durably: an open that is
+ * stopped halfway leaves the file as it was.  OL_NO_MEMORY; the second also OL_IO, OL_DISK_FULL. */
+int ol_transaction_index_begin(ol_transaction_index *index, ol_fs *fs, const char *path,
+                               int64_t base_offset, ol_error *error) OL_NODISCARD;
+int ol_transaction_index_store(ol_transaction_index *index, ol_error *error) OL_NODISCARD;
 
 /* Appends and writes.  OL_INVALID unless last_offset grows and is not below the base; on any
  * failure the index is as it was. */

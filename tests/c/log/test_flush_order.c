@@ -187,6 +187,8 @@ OL_TEST(a_truncation_below_a_reader_replaces_the_file_by_a_flushed_copy) {
                    "cut offsetlog.truncated\n"
                    "flush offsetlog.truncated\n"
                    "rename offsetlog.truncated to 0.log\n"
+                   "cut 0.index\n"
+                   "cut 0.timeindex\n"
                    "remove offsetlog.cut-3\n"
                    "flush directory p-0\n");
     ol_log_reader_close(reader);
@@ -267,11 +269,13 @@ OL_TEST(an_open_that_rebuilds_a_transaction_index_flushes_it) {
     recorded_check("cut 0.log\n"
                    "flush 0.log\n"
                    "flush directory p-0\n"
-                   "remove 0.txnindex\n"
-                   "create 0.txnindex\n"
                    "flush 0.index\n"
                    "flush 0.timeindex\n"
-                   "flush 0.txnindex\n"
+                   "create 0.txnindex.tmp\n"
+                   "cut 0.txnindex.tmp\n"
+                   "flush 0.txnindex.tmp\n"
+                   "rename 0.txnindex.tmp to 0.txnindex\n"
+                   "flush directory p-0\n"
                    "flush 0.log\n"
                    "flush directory p-0\n");
     scene_close(&s);

@@ -4,6 +4,7 @@
  *
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include "accusation.h"
+#include "derived.h"
 #include "log_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -20,12 +21,14 @@ typedef struct model {
     int64_t cutting;            /* a truncation to here did not return; -1 none */
     int64_t recovery_point;     /* what the owner's checkpoint says */
     size_t published;           /* batches that a killed process must leave */
+    int64_t state;              /* a state was taken of everything below, and what it needs flushed; -1 none */
+    int64_t settled_bytes_min;
     bool created;               /* the first open returned: manifest and sidecar have to be there */
 } model;
 
 static void model_clear(model *m) {
     for (size_t i = 0; i < m->count; i++) free(m->bytes[i]);
-    *m = (model){.cutting = -1, .recovery_point = -1};
+    *m = (model){.cutting = -1, .recovery_point = -1, .state = -1};
 }
 
 static void model_cut(model *m, int64_t offset) {
@@ -39,6 +42,8 @@ static ol_log_options options_of(const char *partition, const model *m) {
     options.config.segment_bytes = 24 << 10;
     options.recovery_point = m->recovery_point;
     options.witnessed = m->created;
+    options.state_offset = m->state;
+    options.config.settled_bytes_min = m->settled_bytes_min;
     return options;
 }
 
@@ -123,6 +128,7 @@ static int run_open(run *r, bool clean, ol_error *error) {
     r->options.witnessed = true;
     r->options.recovery_point = clean ? r->m->nexts[r->m->count - 1] : r->m->recovery_point;
     if (clean && r->m->count == 0) r->options.recovery_point = 0;
+    r->options.state_offset = r->m->state;
     int status = ol_log_open(&r->options, &r->log, &recovery, error);
     if (status != OL_OK) {
         r->log = NULL;
@@ -143,6 +149,8 @@ static int run_truncate(run *r, ol_error *error) {
     int64_t offset = m->nexts[keep];
     if (m->recovery_point > offset) m->recovery_point = offset;
     if (m->acknowledged > offset) m->acknowledged = offset;
+    /* Who truncates a log drops younger states before. */
+    if (m->state > offset) m->state = -1;
     m->cutting = offset;
     ol_log_reader *reader = NULL;
     ol_log_piece piece;
@@ -185,8 +193,15 @@ static int run_step(run *r, ol_error *error) {
     if (draw < 66) {
         status = run_append(r, error);
     } else if (draw < 76) {
-        status = ol_log_flush(r->log, &flushed, error);
+        int64_t end = ol_log_end(r->log);
+        bool takes_state = ol_test_below(2) == 0;
+        if (takes_state) status = ol_log_store_beside_state(r->log, error);
+        if (status == OL_OK) status = ol_log_flush(r->log, &flushed, error);
         if (status == OL_OK) r->m->acknowledged = flushed;
+        if (status == OL_OK && takes_state) {
+            r->m->state = end;
+            ol_log_settle_beside_state(r->log, end);
+        }
         if (status == OL_OK && ol_test_below(3) == 0) r->m->recovery_point = flushed;
     } else if (draw < 84) {
         (void)ol_log_prepare(r->log);
@@ -222,6 +237,7 @@ static int64_t run_workload(const char *root, const char *partition, uint64_t se
     r.options.config.segment_bytes = 24 << 10;
     r.options.config.index_interval_bytes = 1024;
     r.options.config.append = seed % 2 ? OL_APPEND_WRITTEN : OL_APPEND_MAPPED;
+    r.options.config.settled_bytes_min = m->settled_bytes_min;
     ol_log_recovery recovery;
     int status = ol_log_open(&r.options, &r.log, &recovery, &error);
     m->created = status == OL_OK;
@@ -232,6 +248,21 @@ static int64_t run_workload(const char *root, const char *partition, uint64_t se
         ol_log_abandon(r.log);
     }
     return ol_fault_fs_operations(*fs);
+}
+
+/* What was derived from the batches that the open did not read must be what an open that reads all derives. */
+static void check_derived(ol_log *log, const char *partition, const ol_log_options *options) {
+    char copy[OL_PATH_MAX];
+    OL_CHECK(snprintf(copy, sizeof copy, "%s-whole", partition) < OL_PATH_MAX);
+    fixture_copy_directory(partition, copy);
+    ol_log_options whole = *options;
+    whole.directory = copy;
+    whole.state_offset = -1;
+    ol_log *other = fixture_open(&whole, NULL);
+    derived_equal(log, other);
+    ol_log_abandon(other);
+    fixture_remove(copy);
+    derived_true(log);
 }
 
 /* The log at `partition` must hold a prefix of the model that reaches `guaranteed` at least. */
@@ -269,6 +300,7 @@ static void check_state(const char *partition, const model *m, int64_t guarantee
         exit(1);
     }
     free(bytes);
+    check_derived(log, partition, &options);
     /* The log goes on, and the next open finds what was added. */
     int64_t base = fixture_append(log, fixture_plain(100, 7));
     fixture_close(log);
@@ -335,7 +367,8 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
     char target_partition[OL_PATH_MAX];
     ol_error error;
     ol_fs *fs = NULL;
-    model m = {.cutting = -1, .recovery_point = -1};
+    /* Within the small segments of these workloads checks begin wherever they may, or at their starts. */
+    model m = {.cutting = -1, .recovery_point = -1, .state = -1, .settled_bytes_min = seed % 4 < 2 ? 1 : 1 << 20};
     fixture_join(root, directory, "root");
     fixture_join(partition, root, "p-0");
     fixture_join(target, directory, "target");
