@@ -27,13 +27,12 @@ from offsetlog.zookeeper.consumer_offsets import (
     data_of,
     group_node,
     groups_in,
-    offset_node,
     offsets_node,
     text_of,
     topic_node,
 )
 from offsetlog.zookeeper.group_nodes import GroupNodes, read_groups
-from offsetlog.zookeeper.operations import Create, Operation, SetData, request_size
+from offsetlog.zookeeper.requests import Multi
 
 TOO_LARGE = (
     "its {count} writes do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer), and in several they would "
@@ -45,6 +44,7 @@ class _Sent(NamedTuple):
     """A group whose requests were sent."""
 
     write: GroupWrite
+    requests: list[Multi]
     answers: list[Answer[None]]
 
 
@@ -111,41 +111,46 @@ class ZooKeeperPlace:
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Makes each write by one request that is conditional by the versions of the nodes; see `Target`."""
-        most = max(1, self._in_flight // 4)
+        groups = max(1, self._in_flight // 4)
         waiting: deque[_Sent] = deque()
         for write in writes:
             if not write.changes:
                 yield Written(write, Fate.MADE)
                 continue
-            if len(waiting) >= most:
+            if len(waiting) >= groups:
                 yield _fate_of(waiting.popleft())
-            requests = self._requests(write)
-            if requests is None:
-                text = TOO_LARGE.format(count=len(write.changes), most=self._connection.settings.request_bytes_max)
-                yield Written(write, Fate.REFUSED, text)
+            multi = self._request_of(write)
+            most = self._connection.settings.request_bytes_max
+            if multi.size <= most:
+                waiting.append(_Sent(write, [multi], [self._connection.send_async(multi)]))
+            elif self._split:
+                parts = list(multi.parts(most))
+                waiting.append(_Sent(write, parts, [self._connection.send_async(each) for each in parts]))
             else:
-                waiting.append(_Sent(write, [self._connection.multi_async(each) for each in requests]))
+                yield Written(write, Fate.REFUSED, TOO_LARGE.format(count=len(write.changes), most=most))
         while waiting:
             yield _fate_of(waiting.popleft())
 
-    def _requests(self, write: GroupWrite) -> list[list[Operation]] | None:
-        operations = _operations_of(write)
-        most = self._connection.settings.request_bytes_max
-        room = most - self._connection.root_bytes * len(operations)
-        if request_size(operations) <= room:
-            return [operations]
-        if not self._split:
-            return None
-        parts: list[list[Operation]] = [[]]
-        size = empty = request_size([])
-        for each in operations:
-            more = request_size([each]) - empty + self._connection.root_bytes
-            if parts[-1] and size + more > most:
-                parts.append([])
-                size = empty
-            parts[-1].append(each)
-            size += more
-        return parts
+    def _request_of(self, write: GroupWrite) -> Multi:
+        group, nodes = write.group, write.target.nodes
+        assert nodes is not None
+        multi = self._connection.new_multi()
+        if not nodes.has_group:
+            multi.create(group_node(group))
+        if not nodes.has_offsets:
+            multi.create(offsets_node(group))
+        above: dict[str, str] = {}
+        for (topic, partition), held, current in write.changes:
+            if topic not in above:
+                above[topic] = topic_node(group, topic)
+                if topic not in nodes.topics:
+                    multi.create(above[topic])
+            node = f"{above[topic]}/{partition}"
+            if current is None:
+                multi.create(node, data_of(held.offset))
+            else:
+                multi.set_data(node, data_of(held.offset), current.version)
+        return multi
 
 
 def _group_of(nodes: GroupNodes) -> GroupOffsets:
@@ -164,24 +169,6 @@ def _group_of(nodes: GroupNodes) -> GroupOffsets:
     if nodes.not_given:
         group.is_closed = str(nodes.not_given[0])
     return group
-
-
-def _operations_of(write: GroupWrite) -> list[Operation]:
-    group, nodes = write.group, write.target.nodes
-    assert nodes is not None
-    operations: list[Operation] = []
-    if not nodes.has_group:
-        operations.append(Create(group_node(group)))
-    if not nodes.has_offsets:
-        operations.append(Create(offsets_node(group)))
-    made: set[str] = set()
-    for key, held, current in write.changes:
-        if key.topic not in nodes.topics and key.topic not in made:
-            made.add(key.topic)
-            operations.append(Create(topic_node(group, key.topic)))
-        node, data = offset_node(group, key), data_of(held.offset)
-        operations.append(Create(node, data) if current is None else SetData(node, data, current.version))
-    return operations
 
 
 def _fate_of(sent: _Sent) -> Written:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -29,7 +29,11 @@ from offsetlog.errors import (
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
-from offsetlog.zookeeper.operations import Check, Create, Delete, Operation, SetData, request_size
+from offsetlog.zookeeper import acl as access
+from offsetlog.zookeeper.acl import OPEN, Acl
+from offsetlog.zookeeper.operations import Create, Delete, Operation, SetData
+from offsetlog.zookeeper.polling import wait_for_sockets
+from offsetlog.zookeeper.requests import Multi
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -84,6 +88,7 @@ class ConnectionSettings:
         request_timeout: seconds that an answer is waited for, a new connection included.
         request_bytes_max: of one write; the `jute.maxbuffer` of the servers.
         auth: pairs of scheme and credential, as ("digest", "user:password").
+        acl: who may do what with the nodes that the connection makes.
 
     Raises:
         ConfigError: a time is not above 0, or that is no list of hosts.
@@ -95,6 +100,7 @@ class ConnectionSettings:
     request_timeout: float = 30.0
     request_bytes_max: int = REQUEST_BYTES_MAX
     auth: tuple[tuple[str, str], ...] = ()
+    acl: tuple[Acl, ...] = OPEN
 
     def __post_init__(self) -> None:
         for name in ("session_timeout", "connection_timeout", "request_timeout", "request_bytes_max"):
@@ -179,6 +185,8 @@ def _handler(kazoo: Any, ended: Callable[[Any], object]) -> Any:
     """Makes what a client runs its thread with; `ended` is called with it by that thread as its last act."""
 
     class Handler(kazoo.handlers.threading.SequentialThreadingHandler):  # type: ignore[misc]
+        select = staticmethod(wait_for_sockets)
+
         def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
             def run() -> None:
                 try:
@@ -217,8 +225,10 @@ class ZooKeeperConnection:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._client: Any = None
-        #: The bytes of the root, which the client writes before each path of a request.
-        self.root_bytes = len(settings.hosts.partition("/")[2].encode()) + 1
+        root = settings.hosts.partition("/")[2].strip("/")
+        self._root = f"/{root}" if root else ""
+        self._acl = access.encoded(settings.acl)
+        self._acl_bytes_more = max(0, access.stored_bytes_max(settings.acl, settings.auth) - len(access.encoded(OPEN)))
         self._listeners: list[Callable[[str], object]] = []
 
     # --------------------------------------------------------------------------------------------------------- life
@@ -393,22 +403,33 @@ class ZooKeeperConnection:
                 the error names; none was.
             UnknownOutcomeError: nobody knows whether they were made.
         """
-        operations = list(operations)
-        size = self.request_size(operations)
-        if size > self.settings.request_bytes_max:
+        return self.send_async(self._multi_of(operations))
+
+    def new_multi(self) -> Multi:
+        """Returns a request of no operation yet, for `send_async`."""
+        return Multi(self._root, self._acl, self._acl_bytes_more)
+
+    def send_async(self, multi: Multi) -> Answer[None]:
+        """Makes all writes of a request, or none, as `multi_async`."""
+        if multi.size > self.settings.request_bytes_max:
             raise TooLargeError(
-                f"{len(operations)} writes make a request of {size} bytes, and ZooKeeper takes at most "
+                f"{len(multi.nodes)} writes make a request of {multi.size} bytes, and ZooKeeper takes at most "
                 f"{self.settings.request_bytes_max} (jute.maxbuffer)"
             )
-        transaction = self._open().transaction()
-        for each in operations:
-            self._add(transaction, each)
-
-        return self._write(operations, transaction.commit_async())
+        client = self._open()
+        result = client.handler.async_result()
+        client._call(multi, result)
+        return self._write(multi.nodes, result)
 
     def request_size(self, operations: Sequence[Operation]) -> int:
         """Returns at least the bytes of a request of all these writes here, to compare with `request_bytes_max`."""
-        return request_size(list(operations)) + len(operations) * self.root_bytes
+        return self._multi_of(operations).size
+
+    def _multi_of(self, operations: Iterable[Operation]) -> Multi:
+        multi = self.new_multi()
+        for each in operations:
+            multi.add(each)
+        return multi
 
     def multi(self, operations: Sequence[Operation]) -> None:
         """Makes all writes, or none, and waits for it; raises as `multi_async`."""
@@ -426,20 +447,8 @@ class ZooKeeperConnection:
         """Removes a node.  Raises NoNodeError, NodeVersionError, NodeNotEmptyError, UnknownOutcomeError."""
         self.multi([Delete(node, version)])
 
-    @staticmethod
-    def _add(transaction: Any, operation: Operation) -> None:
-        if isinstance(operation, Create):
-            transaction.create(operation.node, operation.data, ephemeral=operation.ephemeral)
-        elif isinstance(operation, SetData):
-            transaction.set_data(operation.node, operation.data, operation.version)
-        elif isinstance(operation, Delete):
-            transaction.delete(operation.node, operation.version)
-        else:
-            assert isinstance(operation, Check)
-            transaction.check(operation.node, operation.version)
-
-    def _write(self, operations: list[Operation], result: Any) -> Answer[None]:
-        node = operations[0].node
+    def _write(self, nodes: list[str], result: Any) -> Answer[None]:
+        node = nodes[0]
 
         def unknown(why: str) -> OffsetLogError:
             text = f"{why} after a write to {node} was sent: it may or may not have been made"
@@ -450,14 +459,14 @@ class ZooKeeperConnection:
                 return self._refusal(failure, at)
             return unknown(f"ZooKeeper failed ({type(failure).__name__})")
 
-        def read(results: list[Any]) -> None:
+        def read(codes: list[int]) -> None:
             # The one that could not be made has an error of its own; those before it were rolled back.
             kinds = self._kazoo.exceptions
-            for found, operation in zip(results, operations, strict=True):
-                if isinstance(found, Exception) and not isinstance(
-                    found, kinds.RolledBackError | kinds.RuntimeInconsistency
-                ):
-                    raise failed(found, operation.node)
+            for code, at in zip(codes, nodes, strict=False):
+                if code not in (kinds.RolledBackError.code, kinds.RuntimeInconsistency.code):
+                    raise failed(kinds.EXCEPTIONS.get(code, kinds.ZookeeperError)(), at)
+            if codes:
+                raise unknown("ZooKeeper answered with errors that name none of the writes")
 
         def overdue() -> OffsetLogError:
             return unknown(f"no ZooKeeper answered within {self.settings.request_timeout:g} s")
@@ -499,6 +508,7 @@ class ZooKeeperConnection:
             (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper gave up on a request"),
             (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
             (kinds.NoAuthError, ZooKeeperError, "ZooKeeper does not let this connection do that to {0}"),
+            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; are there credentials for it?"),
         )
         for kind, ours, text in table:
             if isinstance(failure, kind):

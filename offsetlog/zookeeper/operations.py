@@ -7,11 +7,6 @@ from typing import NamedTuple
 #: A write that names no version is made whatever the node's version is.
 ANY_VERSION = -1
 
-#: The bytes that an operation takes in a request beside its node and its data: header, lengths, version, flags, ACL.
-_OVERHEAD = 64
-#: Those of the request itself.
-_REQUEST_OVERHEAD = 64
-
 
 class Create(NamedTuple):
     """Makes a node; the one above it must be there.
@@ -66,13 +61,3 @@ class Check(NamedTuple):
 
 
 Operation = Create | SetData | Delete | Check
-
-
-def request_size(operations: list[Operation]) -> int:
-    """Returns at least the bytes of a request of all these operations; the root of the connection is not counted."""
-    size = _REQUEST_OVERHEAD
-    for each in operations:
-        size += _OVERHEAD + len(each.node.encode())
-        if isinstance(each, Create | SetData):
-            size += len(each.data)
-    return size

@@ -1,0 +1,77 @@
+"""Who may do what with a node: the list that ZooKeeper keeps beside each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from offsetlog.errors import InvalidArgumentError
+
+#: The bit of each permission: read, write, create below, delete below, administer.
+_BITS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
+
+_NUMBER = struct.Struct("!i")
+#: The bytes of a SHA-1 in base 64, with those of the lengths and the permissions of an entry.
+_DIGEST_BYTES = 64
+
+
+class Acl(NamedTuple):
+    """One entry of such a list.
+
+    Attributes:
+        scheme: how somebody shows who they are: "digest", "sasl", "x509", "ip", "world" for everybody, "auth" for
+            everybody that the connection which makes the node has credentials of.
+        identity: who that is, in the words of the scheme; "" for "auth".
+        permissions: the sum of the bits.
+    """
+
+    scheme: str
+    identity: str
+    permissions: int
+
+
+#: Everybody may do everything, as with the nodes of Kafka's consumers.
+OPEN = (Acl("world", "anyone", sum(_BITS.values())),)
+
+
+def parse_acl(text: str) -> Acl:
+    """Reads SCHEME:IDENTITY:PERMISSIONS, as ZooKeeper's own client does: "digest:kafka:qhX...=:cdrwa".
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    scheme, _, rest = text.partition(":")
+    identity, found, letters = rest.rpartition(":")
+    is_known = letters and len(set(letters)) == len(letters) and set(letters) <= set(_BITS)
+    if not scheme or not found or not is_known:
+        raise InvalidArgumentError(
+            f"{text!r} is no entry of an ACL: give SCHEME:IDENTITY:PERMISSIONS with permissions out of cdrwa, as "
+            "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
+        )
+    if not identity and scheme != "auth":
+        raise InvalidArgumentError(f"{text!r} names nobody; only auth::PERMISSIONS, the own credentials, needs no name")
+    return Acl(scheme, identity, sum(_BITS[letter] for letter in letters))
+
+
+def encoded(acl: Sequence[Acl]) -> bytes:
+    """Returns the entries as a request holds them."""
+    return _NUMBER.pack(len(acl)) + b"".join(
+        _NUMBER.pack(each.permissions) + _text(each.scheme) + _text(each.identity) for each in acl
+    )
+
+
+def stored_bytes_max(acl: Sequence[Acl], auth: Iterable[tuple[str, str]]) -> int:
+    """Returns at least the bytes of the entries once a server has put identities in the place of "auth".
+
+    Args:
+        acl: the entries.
+        auth: scheme and credential of the connection.
+    """
+    identities = sum(_DIGEST_BYTES + len(scheme.encode()) + len(credential.encode()) for scheme, credential in auth)
+    return len(encoded(acl)) + identities * sum(each.scheme == "auth" for each in acl)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _NUMBER.pack(len(data)) + data

@@ -1,0 +1,43 @@
+"""The wait for sockets that a client of ZooKeeper makes several times for each request.
+
+kazoo's own makes an epoll, registers, asks and closes it each time: five calls of the system where one does it, and
+most of the processor time of a small request.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_READABLE, _WRITABLE = select.POLLIN | select.POLLPRI, select.POLLOUT
+
+
+def wait_for_sockets(
+    readers: Sequence[Any], writers: Sequence[Any], _: Iterable[Any] = (), timeout: float | None = None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Waits until one of the sockets is ready or broken; as `select.select`, for descriptors of any number.
+
+    Raises:
+        ValueError: a socket is closed, or the timeout is negative.
+        TypeError: the timeout is no number.
+    """
+    if timeout is not None and timeout < 0:
+        raise ValueError("timeout must be non-negative")
+    waiting = select.poll()
+    events: dict[int, int] = {}
+    for wanted, sockets in ((_READABLE, readers), (_WRITABLE, writers)):
+        for each in sockets:
+            number = each if isinstance(each, int) else each.fileno()
+            events[number] = events.get(number, 0) | wanted
+            waiting.register(number, events[number])
+    found = dict(waiting.poll(None if timeout is None else math.ceil(timeout * 1000)))
+    if any(event & select.POLLNVAL for event in found.values()):
+        raise ValueError("a socket is closed")
+    # One that is broken is ready for everything, which then raises.
+    return (_ready(readers, found, ~_WRITABLE), _ready(writers, found, ~_READABLE), [])
+
+
+def _ready(sockets: Sequence[Any], found: dict[int, int], events: int) -> list[Any]:
+    return [each for each in sockets if found.get(each if isinstance(each, int) else each.fileno(), 0) & events]

@@ -1,0 +1,146 @@
+"""Requests to ZooKeeper that hold many operations, in the bytes in which they are sent.
+
+kazoo's client sends them like its own.  It would make a value of each operation and of each result, and take the path
+of each node apart and join it again, which costs more than everything else that a write of many nodes does here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from offsetlog.zookeeper.acl import OPEN, encoded
+from offsetlog.zookeeper.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
+
+#: The numbers of operations (ZooKeeper's ZooDefs.OpCode).
+OP_CREATE, OP_DELETE, OP_SET_DATA, OP_CHECK, OP_MULTI = 1, 2, 5, 13, 14
+OP_ERROR = -1
+_EPHEMERAL = 1
+
+_NUMBER = struct.Struct("!i")
+#: What stands before each operation and each result: its number, whether it is the end, an error.
+HEADER = struct.Struct("!iBi")
+#: The same with the length of the path, with which each of these operations begins.
+_BEGIN = struct.Struct("!iBii")
+END = HEADER.pack(-1, True, -1)
+
+#: The bytes that an operation takes beside its path and its data: header, lengths, version, flags, the open ACL.
+OPERATION_BYTES = 64
+#: Those of the request itself.
+REQUEST_BYTES = 64
+
+_OPEN_ACL = encoded(OPEN)
+
+
+class Multi:
+    """Writes that are made all or none.  Not safe from several threads.
+
+    Args:
+        root: of the connection, "" for none.
+        acl: the bytes of the ACL of nodes that are made.
+        acl_bytes_more: by how much a server may keep more for these than for the open ACL.
+
+    Attributes:
+        nodes: the node of each operation, without the root.
+        size: at least the bytes of the request, and of what the servers make of it.
+    """
+
+    type = OP_MULTI
+
+    def __init__(self, root: str = "", acl: bytes = _OPEN_ACL, acl_bytes_more: int = 0) -> None:
+        self.nodes: list[str] = []
+        self.size = REQUEST_BYTES
+        self._root = root
+        self._end_of_create = (acl + _NUMBER.pack(0), acl + _NUMBER.pack(_EPHEMERAL))
+        self._create_bytes = OPERATION_BYTES + 1 + acl_bytes_more
+        #: For each operation its bytes, in several pieces, and its share of the size.
+        self._pieces: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self._sizes: list[int] = []
+
+    def create(self, node: str, data: bytes = b"", *, is_ephemeral: bool = False) -> None:
+        """Makes a node."""
+        path = self._path(node)
+        head = _BEGIN.pack(OP_CREATE, False, -1, len(path))
+        self._pieces.append((head, path, _NUMBER.pack(len(data)) + data, self._end_of_create[is_ephemeral]))
+        self._count(node, self._create_bytes + len(path) + len(data))
+
+    def set_data(self, node: str, data: bytes, version: int = ANY_VERSION) -> None:
+        """Replaces the bytes of a node."""
+        path = self._path(node)
+        head = _BEGIN.pack(OP_SET_DATA, False, -1, len(path))
+        self._pieces.append((head, path, _NUMBER.pack(len(data)) + data, _NUMBER.pack(version)))
+        self._count(node, OPERATION_BYTES + 1 + len(path) + len(data))
+
+    def delete(self, node: str, version: int = ANY_VERSION) -> None:
+        """Removes a node that has none below it."""
+        self._versioned(OP_DELETE, node, version)
+
+    def check(self, node: str, version: int) -> None:
+        """Fails the others where the node has another version."""
+        self._versioned(OP_CHECK, node, version)
+
+    def add(self, operation: Operation) -> None:
+        """Adds an operation."""
+        if isinstance(operation, Create):
+            self.create(operation.node, operation.data, is_ephemeral=operation.ephemeral)
+        elif isinstance(operation, SetData):
+            self.set_data(operation.node, operation.data, operation.version)
+        elif isinstance(operation, Delete):
+            self.delete(operation.node, operation.version)
+        else:
+            assert isinstance(operation, Check)
+            self.check(operation.node, operation.version)
+
+    def parts(self, most: int) -> Iterator[Multi]:
+        """Yields requests of at most so many bytes, which make all of it in this order; one operation always fits."""
+        first, size = 0, REQUEST_BYTES
+        for number, more in enumerate(self._sizes):
+            if number > first and size + more > most:
+                yield self._part(first, number, size)
+                first, size = number, REQUEST_BYTES
+            size += more
+        yield self._part(first, len(self.nodes), size)
+
+    def _part(self, first: int, end: int, size: int) -> Multi:
+        part = Multi(self._root)
+        part.nodes, part._pieces = self.nodes[first:end], self._pieces[first:end]
+        part._sizes, part.size = self._sizes[first:end], size
+        return part
+
+    def _path(self, node: str) -> bytes:
+        return (self._root + node if node != "/" else self._root or node).encode()
+
+    def _versioned(self, kind: int, node: str, version: int) -> None:
+        path = self._path(node)
+        self._pieces.append((_BEGIN.pack(kind, False, -1, len(path)), path, _NUMBER.pack(version), b""))
+        self._count(node, OPERATION_BYTES + 1 + len(path))
+
+    def _count(self, node: str, size: int) -> None:
+        self.nodes.append(node)
+        self._sizes.append(size)
+        self.size += size
+
+    # What kazoo asks of a request.
+
+    def serialize(self) -> bytes:
+        """Returns the bytes of the request, without its header."""
+        return b"".join([piece for pieces in self._pieces for piece in pieces]) + END
+
+    def deserialize(self, answer: bytes, offset: int) -> Sequence[int]:
+        """Returns the error of each operation where one could not be made; nothing where all were.
+
+        Raises:
+            struct.error: the answer is cut off.
+        """
+        codes: list[int] = []
+        while True:
+            kind, is_end, _ = HEADER.unpack_from(answer, offset)
+            # A server answers either that all were made, or each with an error.
+            if is_end or kind != OP_ERROR:
+                return codes
+            offset += HEADER.size
+            codes.append(_NUMBER.unpack_from(answer, offset)[0])
+            offset += _NUMBER.size
+
+    def __repr__(self) -> str:
+        return f"Multi({len(self.nodes)} operations from {self.nodes[:1]})"
