@@ -94,7 +94,7 @@ class ZooKeeperPlace:
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
         """Yields the groups, in this order; raises ZooKeeperUnavailableError where nobody answers."""
-        self._connection.sync_async()
+        self._connection.sync_async().result()
         for nodes in read_groups(self._connection, groups, self._in_flight):
             yield _group_of(nodes)
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from offsetlog.errors import (
     ClosedError,
@@ -31,9 +31,11 @@ from offsetlog.errors import (
 )
 from offsetlog.zookeeper import acl as access
 from offsetlog.zookeeper.acl import OPEN, Acl
+from offsetlog.zookeeper.nodes import Node as Node
+from offsetlog.zookeeper.nodes import NodeStat as NodeStat
 from offsetlog.zookeeper.operations import Create, Delete, Operation, SetData
 from offsetlog.zookeeper.polling import wait_for_sockets
-from offsetlog.zookeeper.requests import Multi
+from offsetlog.zookeeper.requests import Found, Multi, MultiRead, Read, ReadNames
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -45,35 +47,6 @@ REPLACE_SECONDS = 0.5
 
 #: The size of a request that a server takes unless its `jute.maxbuffer` says otherwise.
 REQUEST_BYTES_MAX = 0xFFFFF
-
-
-class NodeStat(NamedTuple):
-    """The state of a node beside its bytes.
-
-    Attributes:
-        version: the number of changes of its bytes.
-        modified_ms: the time of the last one, ms since 1970.
-        created_zxid: the transaction that made the node; another one made a later node of that path.
-        ephemeral_owner: the session that it goes with, 0 for none.
-        children: the number of nodes below it.
-        modified_zxid: the transaction that changed its bytes last, or made it.
-        children_zxid: the one that made or removed a node directly below it last, or made it.
-    """
-
-    version: int
-    modified_ms: int
-    created_zxid: int
-    ephemeral_owner: int
-    children: int
-    modified_zxid: int = 0
-    children_zxid: int = 0
-
-
-class Node(NamedTuple):
-    """The bytes of a node, None where they are null, and its state."""
-
-    data: bytes | None
-    stat: NodeStat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +202,8 @@ class ZooKeeperConnection:
         self._root = f"/{root}" if root else ""
         self._acl = access.encoded(settings.acl)
         self._acl_bytes_more = max(0, access.stored_bytes_max(settings.acl, settings.auth) - len(access.encoded(OPEN)))
+        self._reads_many: bool | None = None
+        self._is_probe_lost = False
         self._listeners: list[Callable[[str], object]] = []
 
     # --------------------------------------------------------------------------------------------------------- life
@@ -378,6 +353,52 @@ class ZooKeeperConnection:
         result = self._open().get_children_async(node, include_data=True)
         return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 
+    def read_many_async(self, reads: Sequence[Read]) -> Answer[list[Found | ZooKeeperError]]:
+        """Makes many reads by one request, which servers before 3.6 do not know; see `reads_many`.
+
+        The answer has what each gives, in their order, or its error.
+        """
+        client = self._open()
+        result = client.handler.async_result()
+        client._call(MultiRead(self._root, reads), result)
+        errors = self._kazoo.exceptions
+
+        def one(read: Read, answer: Found | int) -> Found | ZooKeeperError:
+            if not isinstance(answer, int):
+                return answer
+            refusal = self._refusal(errors.EXCEPTIONS.get(answer, errors.ZookeeperError)(), read.node)
+            if isinstance(refusal, ZooKeeperUnavailableError):
+                raise refusal
+            return refusal
+
+        def found(answers: list[Found | int]) -> list[Found | ZooKeeperError]:
+            return [one(read, answer) for read, answer in zip(reads, answers, strict=True)]
+
+        return self._read(reads[0].node, result, found)
+
+    def reads_many(self) -> bool:
+        """Returns whether the servers know requests of many reads, which is asked once.
+
+        A server before 3.6 refuses the first such request and closes the connection, which kazoo makes again.
+
+        Raises:
+            ZooKeeperUnavailableError: the connection broke, or nobody answers; the second time that counts as no.
+        """
+        if self._reads_many is None:
+            try:
+                self.read_many_async([ReadNames("/")]).result()
+                self._reads_many = True
+            except ZooKeeperUnavailableError:
+                if self._is_probe_lost:
+                    self._reads_many = False
+                self._is_probe_lost = True
+                raise
+            except ZooKeeperError:
+                self._reads_many = False
+                with contextlib.suppress(ZooKeeperError):
+                    self.exists("/")
+        return self._reads_many
+
     def sync_async(self) -> Answer[None]:
         """Has the server catch up with all writes that the ensemble has answered; reads called later see them."""
         return self._read("/", self._open().sync_async("/"), lambda _: None)
@@ -494,7 +515,7 @@ class ZooKeeperConnection:
             | kinds.BadArgumentsError,
         )
 
-    def _refusal(self, failure: BaseException, node: str) -> OffsetLogError:
+    def _refusal(self, failure: BaseException, node: str) -> ZooKeeperError:
         kinds = self._kazoo.exceptions
         table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (
             (kinds.NoNodeError, NoNodeError, "there is no node {0}, or none above it"),

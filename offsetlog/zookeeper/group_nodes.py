@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
 from offsetlog.errors import NoNodeError, ZooKeeperError
-from offsetlog.zookeeper.connection import Answer, Node, ZooKeeperConnection
-from offsetlog.zookeeper.consumer_offsets import OffsetNode, group_node, offsets_node, settled, topic_node
+from offsetlog.zookeeper.connection import ZooKeeperConnection
+from offsetlog.zookeeper.consumer_offsets import OffsetNode, group_node, offsets_node, topic_node
+from offsetlog.zookeeper.many_reads import ManyReads
+from offsetlog.zookeeper.nodes import Node, NodeStat
+from offsetlog.zookeeper.requests import Found, Read, ReadListing, ReadNames, ReadNode
 
-T = TypeVar("T")
+#: So often a group is read that others change while it is read.
+PASSES = 20
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class GroupNodes:
         topics: those that have a node.
         offsets: the nodes of its positions.
         not_given: nodes of the group that ZooKeeper does not give, as for lack of a permission.
+        stood_together: whether the positions stood so at one moment, so that none is half of a commit.
     """
 
     group: str
@@ -35,26 +39,9 @@ class GroupNodes:
     topics: set[str] = field(default_factory=set)
     offsets: list[OffsetNode] = field(default_factory=list)
     not_given: list[ZooKeeperError] = field(default_factory=list)
-
-
-class _Known(Generic[T]):
-    """An answer that is there already; it keeps its place among the others."""
-
-    def __init__(self, value: T) -> None:
-        self._value = value
-
-    def wait(self) -> bool:
-        return True
-
-    def done(self) -> bool:
-        return True
-
-    def result(self) -> T:
-        return self._value
-
-
-def _known(value: T) -> Callable[[], Answer[T]]:
-    return partial(cast("Callable[[T], Answer[T]]", _Known), value)
+    stood_together: bool = True
+    #: The newest transaction that was known before the group was read.
+    known_zxid: int = 0
 
 
 class _Key(NamedTuple):
@@ -68,69 +55,102 @@ class _Key(NamedTuple):
 def read_groups(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[GroupNodes]:
     """Yields the groups, in this order; one that is not there has no nodes.
 
-    Call `connection.sync_async()` before it, to see what other clients were answered before.
+    A group that others change while it is read is read again, 20 times in all; then each of its positions is one that
+    stood at some moment.  Wait for `connection.sync_async()` before it, to see what other clients were answered before.
 
     Args:
         connection: started.
         groups: which.
-        in_flight: how many answers of each kind are outstanding at most.
+        in_flight: how many reads of each kind are under way at most.
 
     Raises:
         ZooKeeperUnavailableError: nobody answers.
     """
-    # Four floors of questions, each asked with the answers of the one above; an answer that is known already goes down
-    # with them, so that a group comes after everything that is known of it.
+    reads = ManyReads(connection, in_flight)
+    for nodes in _read(connection, reads, groups):
+        for _ in range(PASSES - 1):
+            if nodes.stood_together:
+                break
+            (nodes,) = _read(connection, reads, [nodes.group])  # noqa: PLW2901
+        yield nodes
 
-    def whole_groups() -> Iterator[tuple[GroupNodes, Callable[[], Answer[list[str]]]]]:
+
+def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[str]) -> Iterator[GroupNodes]:
+    # Four floors of questions, each asked with the answers of the one above; a key with nothing to ask goes down with
+    # them, so that a group comes after everything that is known of it.
+
+    def whole_groups() -> Iterator[tuple[GroupNodes, Read]]:
         for group in groups:
-            yield GroupNodes(group), partial(connection.children_async, group_node(group))
+            yield GroupNodes(group, known_zxid=connection.last_zxid), ReadNames(group_node(group))
 
-    def parts() -> Iterator[tuple[tuple[GroupNodes, str], Callable[[], Answer[list[str]]]]]:
-        for nodes, found in settled(whole_groups(), in_flight):
+    def parts() -> Iterator[tuple[tuple[GroupNodes, str], Read | None]]:
+        for nodes, found in reads.answers(whole_groups()):
             names = _names(nodes, found)
             nodes.has_group = not isinstance(found, NoNodeError)
             if "ids" in names:
-                yield (nodes, "ids"), partial(connection.children_async, f"{group_node(nodes.group)}/ids")
+                yield (nodes, "ids"), ReadNames(f"{group_node(nodes.group)}/ids")
             if "offsets" in names:
-                yield (nodes, "offsets"), partial(connection.children_async, offsets_node(nodes.group))
-            yield (nodes, ""), _known([])
+                yield (nodes, "offsets"), ReadListing(offsets_node(nodes.group))
+            yield (nodes, ""), None
 
-    def topics() -> Iterator[tuple[_Key, Callable[[], Answer[list[str]]]]]:
-        for (nodes, part), found in settled(parts(), in_flight):
+    def topics() -> Iterator[tuple[_Key, Read | None]]:
+        for (nodes, part), found in reads.answers(parts()):
             if part == "":
-                yield _Key(nodes), _known([])
+                yield _Key(nodes), None
             elif part == "ids":
                 nodes.has_consumers = not isinstance(found, ZooKeeperError) and bool(found)
             else:
                 nodes.has_offsets = not isinstance(found, NoNodeError)
-                for topic in _names(nodes, found):
-                    yield _Key(nodes, topic), partial(connection.children_async, topic_node(nodes.group, topic))
+                for topic in _listed(nodes, found):
+                    yield _Key(nodes, topic), ReadListing(topic_node(nodes.group, topic))
 
-    def positions() -> Iterator[tuple[_Key, Callable[[], Answer[Node | None]]]]:
-        for key, found in settled(topics(), in_flight):
-            if key.topic is None:
-                yield key, _known(None)
+    def positions() -> Iterator[tuple[_Key, Read | None]]:
+        for key, found in reads.answers(topics()):
+            nodes, topic, _ = key
+            if topic is None:
+                yield key, None
                 continue
             if not isinstance(found, NoNodeError):
-                key.group.topics.add(key.topic)
-            above = topic_node(key.group.group, key.topic)
-            for partition in _names(key.group, found):
-                ask = partial(connection.get_async, f"{above}/{partition}")
-                yield _Key(key.group, key.topic, partition), cast("Callable[[], Answer[Node | None]]", ask)
+                nodes.topics.add(topic)
+            above = topic_node(nodes.group, topic)
+            for partition in _listed(nodes, found):
+                yield _Key(nodes, topic, partition), ReadNode(f"{above}/{partition}")
 
-    for (nodes, topic, partition), found in settled(positions(), in_flight):
+    for (nodes, topic, partition), found in reads.answers(positions()):
         if topic is None or partition is None:
             yield nodes
         elif isinstance(found, ZooKeeperError):
-            _names(nodes, found)
-        elif found is not None:
-            nodes.offsets.append(OffsetNode(nodes.group, topic, partition, found.data, found.stat))
+            _not_given(nodes, found)
+        else:
+            node = cast("Node", found)
+            nodes.offsets.append(OffsetNode(nodes.group, topic, partition, node.data, node.stat))
+            if node.stat.modified_zxid > nodes.known_zxid:
+                nodes.stood_together = False
 
 
-def _names(nodes: GroupNodes, found: list[str] | ZooKeeperError) -> list[str]:
+def _names(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:
     """Returns the names below a node, none for one that is not there; keeps what ZooKeeper does not give."""
-    if not isinstance(found, ZooKeeperError):
-        return found
-    if not isinstance(found, NoNodeError):
-        nodes.not_given.append(found)
-    return []
+    if isinstance(found, ZooKeeperError):
+        if not isinstance(found, NoNodeError):
+            nodes.not_given.append(found)
+        return []
+    return cast("list[str]", found)
+
+
+def _listed(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:
+    """Returns the names below a node, and notes whether any was made or removed since the group was begun."""
+    if isinstance(found, ZooKeeperError):
+        _not_given(nodes, found)
+        return []
+    names, stat = cast("tuple[list[str], NodeStat]", found)
+    if stat.children_zxid > nodes.known_zxid:
+        nodes.stood_together = False
+    return names
+
+
+def _not_given(nodes: GroupNodes, failure: ZooKeeperError) -> None:
+    if isinstance(failure, NoNodeError):
+        # It was there when the node above it was read.
+        nodes.stood_together = False
+    else:
+        nodes.not_given.append(failure)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from offsetlog.zookeeper.acl import OPEN, encoded
+from offsetlog.zookeeper.nodes import Node, NodeStat
 from offsetlog.zookeeper.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
 
 #: The numbers of operations (ZooKeeper's ZooDefs.OpCode).
-OP_CREATE, OP_DELETE, OP_SET_DATA, OP_CHECK, OP_MULTI = 1, 2, 5, 13, 14
+OP_CREATE, OP_DELETE, OP_GET_DATA, OP_SET_DATA, OP_GET_CHILDREN, OP_CHECK, OP_MULTI = 1, 2, 4, 5, 8, 13, 14
+OP_MULTI_READ = 22
 OP_ERROR = -1
 _EPHEMERAL = 1
 
@@ -30,6 +33,10 @@ OPERATION_BYTES = 64
 REQUEST_BYTES = 64
 
 _OPEN_ACL = encoded(OPEN)
+
+#: Transactions that made a node and changed it last, times of these, versions of bytes, of what is below, of the ACL,
+#: the owner, the length, how many are below, the transaction that changed that last.
+_STAT = struct.Struct("!qqqqiiiqiiq")
 
 
 class Multi:
@@ -59,14 +66,14 @@ class Multi:
 
     def create(self, node: str, data: bytes = b"", *, is_ephemeral: bool = False) -> None:
         """Makes a node."""
-        path = self._path(node)
+        path = _path(self._root, node)
         head = _BEGIN.pack(OP_CREATE, False, -1, len(path))
         self._pieces.append((head, path, _NUMBER.pack(len(data)) + data, self._end_of_create[is_ephemeral]))
         self._count(node, self._create_bytes + len(path) + len(data))
 
     def set_data(self, node: str, data: bytes, version: int = ANY_VERSION) -> None:
         """Replaces the bytes of a node."""
-        path = self._path(node)
+        path = _path(self._root, node)
         head = _BEGIN.pack(OP_SET_DATA, False, -1, len(path))
         self._pieces.append((head, path, _NUMBER.pack(len(data)) + data, _NUMBER.pack(version)))
         self._count(node, OPERATION_BYTES + 1 + len(path) + len(data))
@@ -107,11 +114,8 @@ class Multi:
         part._sizes, part.size = self._sizes[first:end], size
         return part
 
-    def _path(self, node: str) -> bytes:
-        return (self._root + node if node != "/" else self._root or node).encode()
-
     def _versioned(self, kind: int, node: str, version: int) -> None:
-        path = self._path(node)
+        path = _path(self._root, node)
         self._pieces.append((_BEGIN.pack(kind, False, -1, len(path)), path, _NUMBER.pack(version), b""))
         self._count(node, OPERATION_BYTES + 1 + len(path))
 
@@ -144,3 +148,134 @@ class Multi:
 
     def __repr__(self) -> str:
         return f"Multi({len(self.nodes)} operations from {self.nodes[:1]})"
+
+
+def _path(root: str, node: str) -> bytes:
+    return (root + node if node != "/" else root or node).encode()
+
+
+class ReadNode(NamedTuple):
+    """Reads the bytes and the state of a node, which is found as a `Node`."""
+
+    node: str
+
+
+class ReadNames(NamedTuple):
+    """Reads the names below a node, which are found sorted."""
+
+    node: str
+
+
+class ReadListing(NamedTuple):
+    """Reads the names below a node, sorted, and then its own state: nothing below it was made or removed since."""
+
+    node: str
+
+
+Read = ReadNode | ReadNames | ReadListing
+Found = Node | list[str] | tuple[list[str], NodeStat]
+
+_KINDS: dict[type[Read], tuple[int, ...]] = {
+    ReadNode: (OP_GET_DATA,),
+    ReadNames: (OP_GET_CHILDREN,),
+    ReadListing: (OP_GET_CHILDREN, OP_GET_DATA),
+}
+
+
+class MultiRead:
+    """Reads that are answered together, each with what it finds or its error.
+
+    Args:
+        root: of the connection, "" for none.
+        reads: at least one.
+    """
+
+    type = OP_MULTI_READ
+
+    def __init__(self, root: str, reads: Sequence[Read]) -> None:
+        self._root = root
+        self._reads = reads
+
+    # What kazoo asks of a request.
+
+    def serialize(self) -> bytes:
+        """Returns the bytes of the request, without its header."""
+        pieces: list[bytes] = []
+        for each in self._reads:
+            path = _path(self._root, each.node)
+            for kind in _KINDS[type(each)]:
+                pieces += (_BEGIN.pack(kind, False, -1, len(path)), path, b"\0")
+        pieces.append(END)
+        return b"".join(pieces)
+
+    def deserialize(self, answer: bytes, offset: int) -> list[Found | int]:
+        """Returns what each read finds, or the number of its error.
+
+        Raises:
+            struct.error, ValueError: that is no answer to these reads.
+        """
+        found: list[Found | int] = []
+        for each in self._reads:
+            if isinstance(each, ReadNode):
+                node, offset = _node_in(answer, offset)
+                found.append(node)
+                continue
+            names, offset = _names_in(answer, offset)
+            if isinstance(each, ReadNames) or isinstance(names, int):
+                found.append(names)
+            if isinstance(each, ReadListing):
+                node, offset = _node_in(answer, offset)
+                # Where the node goes between the two, only this one fails.
+                if not isinstance(names, int):
+                    found.append(node if isinstance(node, int) else (names, node.stat))
+        if HEADER.unpack_from(answer, offset) != HEADER.unpack(END):
+            raise ValueError("the answer has more results than there were reads")
+        return found
+
+    def __repr__(self) -> str:
+        return f"MultiRead({len(self._reads)} reads from {self._reads[0].node})"
+
+
+def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
+    """Returns the error of a result, None for none, and where the rest of it begins."""
+    found, is_end, _ = HEADER.unpack_from(answer, offset)
+    offset += HEADER.size
+    if is_end or found not in (kind, OP_ERROR):
+        raise ValueError(f"the answer has a result of kind {found}, and not {kind}")
+    if found == OP_ERROR:
+        return _NUMBER.unpack_from(answer, offset)[0], offset + _NUMBER.size
+    return None, offset
+
+
+def _node_in(answer: bytes, offset: int) -> tuple[Node | int, int]:
+    error, offset = _begin(OP_GET_DATA, answer, offset)
+    if error is not None:
+        return error, offset
+    data, offset = _bytes_in(answer, offset)
+    made, changed, _, modified_ms, version, _, _, owner, _, children, below = _STAT.unpack_from(answer, offset)
+    return Node(data, NodeStat(version, modified_ms, made, owner, children, changed, below)), offset + _STAT.size
+
+
+def _names_in(answer: bytes, offset: int) -> tuple[list[str] | int, int]:
+    error, offset = _begin(OP_GET_CHILDREN, answer, offset)
+    if error is not None:
+        return error, offset
+    (count,) = _NUMBER.unpack_from(answer, offset)
+    offset += _NUMBER.size
+    names: list[str] = []
+    for _ in range(count):
+        name, offset = _bytes_in(answer, offset)
+        names.append((name or b"").decode())
+    names.sort()
+    return names, offset
+
+
+def _bytes_in(answer: bytes, offset: int) -> tuple[bytes | None, int]:
+    (length,) = _NUMBER.unpack_from(answer, offset)
+    offset += _NUMBER.size
+    if length < 0:
+        return None, offset
+    end = offset + length
+    if end > len(answer):
+        raise ValueError(f"the answer ends within {length} bytes")
+    return answer[offset:end], end

@@ -17,6 +17,7 @@ from offsetlog.migration.places import Fate, Written
 from offsetlog.migration.zookeeper_place import ZooKeeperPlace
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
 from offsetlog.zookeeper.consumer_offsets import data_of, offset_node
+from offsetlog.zookeeper.requests import OP_MULTI_READ
 
 from .zookeeper_offsets import client_of, fill, offsets_in
 
@@ -112,8 +113,12 @@ def test_a_group_that_changes_again_and_again_is_refused_whole(source, hosts, co
 
 
 @pytest.mark.parametrize("moment", list(Cut))
-@pytest.mark.parametrize("operation", [OP_MULTI, 4, 8])
-def test_a_connection_that_breaks_within_it(source, ensemble, hosts, root, moment, operation):
+@pytest.mark.parametrize(
+    ("operation", "after", "in_flight"),
+    # The first request of many reads is the question whether there are such requests.
+    [(OP_MULTI, 0, 4), (4, 0, 4), (8, 0, 4), (OP_MULTI_READ, 0, 64), (OP_MULTI_READ, 1, 64)],
+)
+def test_a_connection_that_breaks_within_it(source, ensemble, hosts, root, moment, operation, after, in_flight):
     fill(hosts, {("g5", "t", "0"): b"1"})
     with CuttingProxy(ensemble.ports[0]) as proxy:
         settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
@@ -126,8 +131,9 @@ def test_a_connection_that_breaks_within_it(source, ensemble, hosts, root, momen
                     cut.append(done)
                     proxy.cut_next(operation, moment)
 
-            proxy.cut_next(operation, moment)
-            migration = Migration(source, ZooKeeperPlace(connection, in_flight=4), source.groups(), advance=advance)
+            proxy.cut_next(operation, moment, after)
+            place = ZooKeeperPlace(connection, in_flight=in_flight)
+            migration = Migration(source, place, source.groups(), advance=advance)
             list(migration.run())
     assert proxy.cuts >= 1
     report = migration.report

@@ -54,6 +54,7 @@ class Ensemble:
         tick_ms: half of the shortest session that they grant; a lost leader is noticed after a few of them.
         settings: more of zoo.cfg.
         java: more arguments of the JVM, as "-Djute.maxbuffer=...".
+        class_path: of another version of ZooKeeper.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class Ensemble:
         tick_ms: int = 200,
         settings: dict[str, object] | None = None,
         java: tuple[str, ...] = (),
+        class_path: str = f"{JARS}/*",
     ) -> None:
         self.folder = folder
         self.size = size
         ports = free_ports(3 * size)
         self.ports, self._peer_ports = ports[:size], ports[size:]
         self._java = java
+        self._class_path = class_path
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._write_configurations(tick_ms, settings or {})
 
@@ -113,7 +116,7 @@ class Ensemble:
     def start_server(self, number: int) -> None:
         """Starts one server; it may not answer yet."""
         home = self.folder / f"server-{number}"
-        call = ["java", "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java, "-cp", f"{JARS}/*"]
+        call = ["java", "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java, "-cp", self._class_path]
         with open(home / "out", "ab") as out:
             self._processes[number] = subprocess.Popen(
                 [*call, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(home / "zoo.cfg")],

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from offsetlog import errors
+from offsetlog.zookeeper import group_nodes
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
 from offsetlog.zookeeper.group_nodes import read_groups
 from offsetlog.zookeeper.operations import Create, SetData
+from offsetlog.zookeeper.requests import OP_MULTI_READ
 
 from .proxy import OP_SYNC, Cut, CuttingProxy
 
@@ -64,15 +66,117 @@ def test_a_node_that_may_not_be_read_does_not_stop_the_others(filled):
     assert (b.topics, b.offsets, [each.node for each in b.not_given]) == ({"t"}, [], ["/consumers/b/offsets/t"])
 
 
-def test_a_connection_that_breaks_ends_the_reading(ensemble, root, filled):
+@pytest.mark.parametrize(("operation", "in_flight"), [(4, 1), (4, 3), (OP_MULTI_READ, 64)])
+def test_a_connection_that_breaks_ends_the_reading(ensemble, root, filled, operation, in_flight):
     with CuttingProxy(ensemble.ports[0]) as proxy:
         settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
         with ZooKeeperConnection(settings) as connection:
-            connection.sync_async().result()
-            proxy.cut_next(4, Cut.AFTER)
+            assert connection.reads_many()
+            proxy.cut_next(operation, Cut.AFTER)
             with pytest.raises(errors.ZooKeeperUnavailableError):
-                list(read_groups(connection, ["a", "b"]))
+                list(read_groups(connection, ["a", "b"], in_flight))
             proxy.cut_next(OP_SYNC, Cut.BEFORE)
             with pytest.raises(errors.ZooKeeperUnavailableError):
                 connection.sync_async().result()
             assert len(list(read_groups(connection, ["a", "b"]))) == 2
+
+
+# --------------------------------------------------------------------------------------------- changed while it is read
+
+TOPICS, PARTITIONS = 3, 9
+NODES = [f"/consumers/g/offsets/t{topic}/{partition}" for topic in range(TOPICS) for partition in range(PARTITIONS)]
+
+
+@pytest.fixture
+def one_server(ensemble, root):
+    """Two connections to one server: each sees at once what the other was answered."""
+    settings = ConnectionSettings(hosts=f"127.0.0.1:{ensemble.ports[0]}{root}", session_timeout=8.0)
+    with ZooKeeperConnection(settings) as reading, ZooKeeperConnection(settings) as writing:
+        for node in ("", "/g", "/g/offsets", *(f"/g/offsets/t{topic}" for topic in range(TOPICS))):
+            writing.create(f"/consumers{node}")
+        writing.multi([Create(node, b"0") for node in NODES])
+        assert reading.reads_many()
+        yield reading, writing
+
+
+class Meddler:
+    """Has somebody commit all positions of the group at once, before some of the requests of a connection."""
+
+    def __init__(self, reading, writing, monkeypatch):
+        self._writing = writing
+        self.requests, self.commits, self.before = 0, 0, range(0)
+        self.adds_topics = False
+        for name in ("get_async", "listing_async", "children_async", "read_many_async"):
+            monkeypatch.setattr(reading, name, self._meddled(getattr(reading, name)))
+
+    def _meddled(self, ask):
+        def meddled(*given):
+            if self.requests in self.before:
+                self._commit()
+            self.requests += 1
+            return ask(*given)
+
+        return meddled
+
+    def _commit(self):
+        self.commits += 1
+        new = f"/consumers/g/offsets/u{self.commits}"
+        more = [Create(new), Create(f"{new}/0", b"%d" % self.commits)] if self.adds_topics else []
+        self._writing.multi([*(SetData(node, b"%d" % self.commits) for node in NODES), *more])
+
+
+@pytest.mark.parametrize("in_flight", [1, 8, 32, 64])
+@pytest.mark.parametrize("adds_topics", [False, True])
+def test_a_commit_that_comes_while_a_group_is_read_is_seen_whole_or_not_at_all(
+    one_server, monkeypatch, in_flight, adds_topics
+):
+    reading, writing = one_server
+    meddler = Meddler(reading, writing, monkeypatch)
+    meddler.adds_topics = adds_topics
+    list(read_groups(reading, ["g"], in_flight))
+    torn = 0
+    for request in range(meddler.requests):
+        with monkeypatch.context() as once:
+            once.setattr(group_nodes, "PASSES", 1)
+            meddler.requests, meddler.before = 0, range(request, request + 1)
+            (nodes,) = read_groups(reading, ["g"], in_flight)
+            last = meddler.commits
+            held = {int(each.data) for each in nodes.offsets if each.topic.startswith("t")}
+            torn += len(held) > 1
+            # What is noticed may have been whole, and nothing that was not whole goes unnoticed.
+            assert len(held) == 1 or not nodes.stood_together
+        meddler.requests = 0
+        (nodes,) = read_groups(reading, ["g"], in_flight)
+        assert nodes.stood_together
+        assert meddler.commits == last + 1
+        held = {each.node: int(each.data) for each in nodes.offsets}
+        assert {held[node] for node in NODES} == {meddler.commits} or {held[node] for node in NODES} == {last}
+        added = {node: number for node, number in held.items() if node not in NODES}
+        newest = held[NODES[0]] if adds_topics else 0
+        assert added == {f"/consumers/g/offsets/u{number}/0": number for number in range(1, newest + 1)}
+    assert torn > 0
+
+
+def test_a_group_that_is_changed_before_each_request_is_read_to_an_end(one_server, monkeypatch):
+    reading, writing = one_server
+    meddler = Meddler(reading, writing, monkeypatch)
+    meddler.before = range(10**6)
+    (nodes,) = read_groups(reading, ["g"])
+    assert not nodes.stood_together
+    assert [each.node for each in nodes.offsets] == sorted(NODES)
+    meddler.before = range(0)
+    (nodes,) = read_groups(reading, ["g"])
+    assert nodes.stood_together
+
+
+def test_a_position_that_goes_while_its_group_is_read_is_noticed(one_server, monkeypatch):
+    reading, writing = one_server
+    meddler = Meddler(reading, writing, monkeypatch)
+    list(read_groups(reading, ["g"], 1))
+    # Its topic was listed, and it is the last that is asked for.
+    meddler.before = range(meddler.requests - 1, meddler.requests)
+    meddler.requests = 0
+    meddler._commit = lambda: writing.delete(NODES[-1])
+    (nodes,) = read_groups(reading, ["g"], 1)
+    assert nodes.stood_together
+    assert [each.node for each in nodes.offsets] == NODES[:-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 
@@ -11,8 +12,9 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
 from offsetlog.zookeeper import acl as access
 from offsetlog.zookeeper.acl import Acl
+from offsetlog.zookeeper.nodes import Node, NodeStat
 from offsetlog.zookeeper.operations import Check, Create, Delete, SetData
-from offsetlog.zookeeper.requests import END, HEADER, Multi
+from offsetlog.zookeeper.requests import END, HEADER, Multi, MultiRead, ReadListing, ReadNames, ReadNode
 from tests.depth import first_seed
 
 SECRET = (Acl("digest", "kafka:qhX4ZP4=", 31), Acl("world", "anyone", 1))
@@ -100,3 +102,73 @@ def test_what_a_server_keeps_of_an_acl_is_not_underestimated(acl):
     auth = [("digest", "kafka:secret")]
     kept = [Acl("digest", "kafka:" + 28 * "x", 31)] if acl[0].scheme == "auth" else list(acl)
     assert access.stored_bytes_max(acl, auth) >= len(access.encoded(kept))
+
+
+# --------------------------------------------------------------------------------------------------- many reads by one
+
+STAT = (1, 22, 3, 4444, 5, 6, 7, 8, 9, 10, 111)
+
+
+def text_of(data: bytes | None) -> bytes:
+    return struct.pack("!i", -1) if data is None else struct.pack("!i", len(data)) + data
+
+
+def node_result(data: bytes | None) -> bytes:
+    return HEADER.pack(4, False, 0) + text_of(data) + struct.pack("!qqqqiiiqiiq", *STAT)
+
+
+def names_result(names: list[bytes | None]) -> bytes:
+    return HEADER.pack(8, False, 0) + struct.pack("!i", len(names)) + b"".join(map(text_of, names))
+
+
+def error_result(code: int) -> bytes:
+    return HEADER.pack(-1, False, code) + struct.pack("!i", code)
+
+
+FOUND = NodeStat(5, 4444, 1, 8, 10, 22, 111)
+
+
+def test_the_request_holds_the_reads_as_kazoo_writes_them():
+    reads = [ReadNode("/a"), ReadNames("/größe"), ReadListing("/")]
+    single = [
+        kazoo.GetData("/kafka/a", None),
+        kazoo.GetChildren("/kafka/größe", None),
+        kazoo.GetChildren("/kafka", None),
+        kazoo.GetData("/kafka", None),
+    ]
+    assert MultiRead("/kafka", reads).serialize() == bytes(kazoo.Transaction(single).serialize())
+
+
+def test_what_each_read_finds():
+    reads = [ReadNode("/a"), ReadNode("/b"), ReadNames("/c"), ReadListing("/d"), ReadListing("/e"), ReadListing("/f")]
+    listing = names_result([b"1", b"0"]) + node_result(b"")
+    gone = names_result([b"0"]) + error_result(-101)
+    missing = error_result(-101) + error_result(-101)
+    answer = node_result(b"7") + error_result(-102) + names_result([]) + listing + gone + missing + END
+    found = MultiRead("", reads).deserialize(b"head" + answer, 4)
+    assert found == [Node(b"7", FOUND), -102, [], (["0", "1"], FOUND), -101, -101]
+    assert MultiRead("", reads[:1]).deserialize(node_result(None) + END, 0) == [Node(None, FOUND)]
+
+
+def test_answers_that_are_none_are_errors_and_no_others():
+    reads = [ReadNode("/a"), ReadNames("/c"), ReadListing("/d")]
+    answer = node_result(b"7") + names_result([b"x", None, b"\xc3\xa4"]) + names_result([b"1"]) + node_result(b"") + END
+    request = MultiRead("", reads)
+    assert request.deserialize(answer, 0)[1] == ["", "x", "ä"]
+    for end in range(len(answer)):
+        with pytest.raises((struct.error, ValueError)):
+            request.deserialize(answer[:end], 0)
+    with pytest.raises(ValueError, match="more results"):
+        request.deserialize(answer[: -len(END)] + node_result(b"8") + END, 0)
+    with pytest.raises(ValueError, match="kind 8, and not 4"):
+        request.deserialize(names_result([]) + END, 0)
+    seed = first_seed()
+    print(f"OL_SEED={seed}")
+    random_ = random.Random(seed)
+    for _ in range(20_000):
+        changed = bytearray(answer)
+        for _ in range(random_.randrange(1, 4)):
+            changed[random_.randrange(len(changed))] = random_.choice([0, 1, 127, 128, 255, random_.randrange(256)])
+        # Errors of kazoo's thread that it does not expect would end it.
+        with contextlib.suppress(struct.error, ValueError):
+            assert len(request.deserialize(bytes(changed), 0)) == len(reads)
