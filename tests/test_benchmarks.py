@@ -353,7 +353,7 @@ def test_a_migration_is_measured_beside_kazoo_and_what_it_moved_is_compared(tmp_
     pytest.importorskip("kazoo", reason="the extra offsetlog[zookeeper] is not installed")
     found = run_benchmarks(tmp_path, suite="zookeeper")
     assert not found["failures"]
-    for name in ("migrate/to-zookeeper", "migrate/from-zookeeper"):
+    for name in ("migrate/to-zookeeper", "migrate/from-zookeeper", "migrate/from-zookeeper-one-by-one"):
         figures = figures_of(found, name)
         assert [figure["name"] for figure in figures] == ["migrate", "kazoo alone"]
         assert {figure["operations"] for figure in figures} == {400}

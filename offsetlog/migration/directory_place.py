@@ -101,12 +101,12 @@ class _Positions:
         partitions, offsets, epochs, expiries = (
             part[name].to_pylist() for name in ("partition", "offset", "leader_epoch", "expire_timestamp")
         )
+        are_unicode = all(_is_unicode("".join(texts)) for texts in (names, topics, metadata))
         for name in names:
             group = GroupOffsets(name)
             begin, after = self._rows.get(name, (first, first))
             for row in range(begin - first, after - first):
-                texts = (name, topics[row], metadata[row])
-                if all(map(_is_unicode, texts)):
+                if are_unicode or all(map(_is_unicode, (name, topics[row], metadata[row]))):
                     key = TopicPartition(topics[row], partitions[row])
                     group.offsets[key] = Held(offsets[row], epochs[row], metadata[row], expiries[row])
                 else:

@@ -25,6 +25,8 @@ PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 
 _DEFAULT = Held(0)
+#: What a position has beside its offset and its version, where it has nothing.
+_NO_FIELDS = _DEFAULT[1:-1]
 
 
 @dataclass(slots=True)
@@ -168,6 +170,8 @@ class Migration:
         return decision
 
     def _count_dropped(self, decision: _Decision, held: Held) -> None:
+        if not self._lacks or held[1:-1] == _NO_FIELDS:
+            return
         for name in self._lacks:
             if getattr(held, name) != getattr(_DEFAULT, name):
                 decision.dropped[name] += 1

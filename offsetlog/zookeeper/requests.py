@@ -60,22 +60,24 @@ class Multi:
         self._root = root
         self._end_of_create = (acl + _NUMBER.pack(0), acl + _NUMBER.pack(_EPHEMERAL))
         self._create_bytes = OPERATION_BYTES + 1 + acl_bytes_more
-        #: For each operation its bytes, in several pieces, and its share of the size.
-        self._pieces: list[tuple[bytes, bytes, bytes, bytes]] = []
+        #: The bytes of each operation, and its share of the size.
+        self._operations: list[bytes] = []
         self._sizes: list[int] = []
 
     def create(self, node: str, data: bytes = b"", *, is_ephemeral: bool = False) -> None:
         """Makes a node."""
         path = _path(self._root, node)
         head = _BEGIN.pack(OP_CREATE, False, -1, len(path))
-        self._pieces.append((head, path, _NUMBER.pack(len(data)) + data, self._end_of_create[is_ephemeral]))
+        self._operations.append(
+            b"%b%b%b%b%b" % (head, path, _NUMBER.pack(len(data)), data, self._end_of_create[is_ephemeral])
+        )
         self._count(node, self._create_bytes + len(path) + len(data))
 
     def set_data(self, node: str, data: bytes, version: int = ANY_VERSION) -> None:
         """Replaces the bytes of a node."""
         path = _path(self._root, node)
         head = _BEGIN.pack(OP_SET_DATA, False, -1, len(path))
-        self._pieces.append((head, path, _NUMBER.pack(len(data)) + data, _NUMBER.pack(version)))
+        self._operations.append(b"%b%b%b%b%b" % (head, path, _NUMBER.pack(len(data)), data, _NUMBER.pack(version)))
         self._count(node, OPERATION_BYTES + 1 + len(path) + len(data))
 
     def delete(self, node: str, version: int = ANY_VERSION) -> None:
@@ -110,13 +112,13 @@ class Multi:
 
     def _part(self, first: int, end: int, size: int) -> Multi:
         part = Multi(self._root)
-        part.nodes, part._pieces = self.nodes[first:end], self._pieces[first:end]
+        part.nodes, part._operations = self.nodes[first:end], self._operations[first:end]
         part._sizes, part.size = self._sizes[first:end], size
         return part
 
     def _versioned(self, kind: int, node: str, version: int) -> None:
         path = _path(self._root, node)
-        self._pieces.append((_BEGIN.pack(kind, False, -1, len(path)), path, _NUMBER.pack(version), b""))
+        self._operations.append(_BEGIN.pack(kind, False, -1, len(path)) + path + _NUMBER.pack(version))
         self._count(node, OPERATION_BYTES + 1 + len(path))
 
     def _count(self, node: str, size: int) -> None:
@@ -128,7 +130,7 @@ class Multi:
 
     def serialize(self) -> bytes:
         """Returns the bytes of the request, without its header."""
-        return b"".join([piece for pieces in self._pieces for piece in pieces]) + END
+        return b"".join(self._operations) + END
 
     def deserialize(self, answer: bytes, offset: int) -> Sequence[int]:
         """Returns the error of each operation where one could not be made; nothing where all were.
