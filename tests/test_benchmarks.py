@@ -355,7 +355,12 @@ def test_a_migration_is_measured_beside_kazoo_and_what_it_moved_is_compared(tmp_
     assert not found["failures"]
     for name in ("migrate/to-zookeeper", "migrate/from-zookeeper", "migrate/from-zookeeper-one-by-one"):
         figures = figures_of(found, name)
-        assert [figure["name"] for figure in figures] == ["migrate", "kazoo alone"]
+        assert [figure["name"] for figure in figures] == [
+            "migrate",
+            "kazoo alone",
+            "migrate, processor",
+            "kazoo alone, processor",
+        ]
         assert {figure["operations"] for figure in figures} == {400}
 
 

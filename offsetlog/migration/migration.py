@@ -169,27 +169,31 @@ class Migration:
             self._refuse_changes(decision, f"the group cannot be compared: {target.is_closed}")
         return decision
 
-    def _count_dropped(self, decision: _Decision, held: Held) -> None:
+    def _count_dropped(self, decision: _Decision, held: Held, number: int = 1) -> None:
         if not self._lacks or held[1:-1] == _NO_FIELDS:
             return
         for name in self._lacks:
             if getattr(held, name) != getattr(_DEFAULT, name):
-                decision.dropped[name] += 1
+                decision.dropped[name] += number
 
-    @staticmethod
-    def _refuse_changes(decision: _Decision, reason: str) -> None:
-        """Refuses the group: none of its changes is made."""
+    def _refuse_changes(
+        self, decision: _Decision, reason: str, refused: frozenset[TopicPartition] | None = None
+    ) -> None:
+        """Refuses positions of the group, which are not made; None for all that would be written."""
         for key, held, _ in decision.changes:
+            if refused is not None and key not in refused:
+                continue
             place = (decision.target.group, key.topic, str(key.partition), str(held.offset))
             decision.refused.append(Refused("", *place, reason))
-        for _, action in decision.written.values():
+            _, action = decision.written.pop(key)
             decision.actions[action] -= 1
-        written = {TopicPartition(*key) for key in decision.written}
+            self._count_dropped(decision, held, -1)
+        decision.changes = [each for each in decision.changes if each.key in decision.written]
         decision.differences = [
-            each for each in decision.differences if TopicPartition(each.topic, each.partition) not in written
+            each
+            for each in decision.differences
+            if each.action not in rules.WRITTEN or TopicPartition(each.topic, each.partition) in decision.written
         ]
-        decision.changes, decision.written = [], {}
-        decision.dropped.clear()
 
     # -------------------------------------------------------------------------------------------------------- settling
 
@@ -208,7 +212,7 @@ class Migration:
                 Fate.CHANGED: f"others changed it before each of {TRIES} writes; migrate it once more",
                 Fate.UNKNOWN: f"none of {TRIES} writes was answered, and some may have been made; migrate it once more",
             }.get(fate, written.reason)
-            self._refuse_changes(self._decided[group], reason)
+            self._refuse_changes(self._decided[group], reason, written.refused)
         yield from self._finish(group)
 
     def _may_be_written(self, group: str) -> None:
@@ -223,7 +227,8 @@ class Migration:
             if number:
                 report.count(action, number)
         for name, number in decision.dropped.items():
-            report.dropped[name] = report.dropped.get(name, 0) + number
+            if number:
+                report.dropped[name] = report.dropped.get(name, 0) + number
         report.refuse(decision.refused, self._examples)
         if decision.has_consumers:
             report.consumers.append(group)

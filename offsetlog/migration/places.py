@@ -108,11 +108,19 @@ class Fate(enum.Enum):
 
 
 class Written(NamedTuple):
-    """A write with its fate, and the reason of a refusal."""
+    """A write with its fate.
+
+    Attributes:
+        write: which.
+        fate: what became of it.
+        reason: of a refusal, "" otherwise.
+        refused: the positions that were refused, where the others of the group were made; None for all.
+    """
 
     write: GroupWrite
     fate: Fate
     reason: str = ""
+    refused: frozenset[TopicPartition] | None = None
 
 
 class Source(Protocol):
@@ -159,5 +167,8 @@ class Target(Protocol):
         ...
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Makes the writes, each all or none, in any order; yields each once, when its fate is known."""
+        """Makes the writes, in any order; yields each once, when its fate is known.
+
+        Each is made all or none, unless the place was asked to divide one that is too large for that.
+        """
         ...

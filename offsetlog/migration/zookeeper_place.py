@@ -27,6 +27,7 @@ from offsetlog.zookeeper.consumer_offsets import (
     data_of,
     group_node,
     groups_in,
+    offset_node,
     offsets_node,
     text_of,
     topic_node,
@@ -171,25 +172,50 @@ def _group_of(nodes: GroupNodes) -> GroupOffsets:
     return group
 
 
+class _Outcome(NamedTuple):
+    """The outcome of one request, with the reason of a refusal.
+
+    Attributes:
+        lacks_node: whether there is no node, or none above it.
+    """
+
+    fate: Fate
+    reason: str = ""
+    lacks_node: bool = False
+
+
 def _fate_of(sent: _Sent) -> Written:
-    """Waits for the answers of a group; of several requests the worst counts."""
-    fates = [_fate_of_one(sent.write, answer) for answer in sent.answers]
-    for fate in (Fate.REFUSED, Fate.UNKNOWN, Fate.CHANGED):
-        for each in fates:
-            if each.fate is fate:
-                # Some of several requests may have been made: the next look at the target shows which.
-                is_part = fate is Fate.CHANGED and len(fates) > 1
-                return each._replace(fate=Fate.UNKNOWN) if is_part else each
-    return fates[0]
+    """Waits for the answers of a group."""
+    outcomes = [_outcome_of(each) for each in sent.answers]
+    if len(outcomes) == 1:
+        return Written(sent.write, *outcomes[0][:2])
+    reason = ""
+    refused: set[str] = set()
+    for each, request in zip(outcomes, sent.requests, strict=True):
+        # What follows a refusal may lack a node that the refused one should have made.
+        is_refused = each.fate is Fate.REFUSED or (each.lacks_node and reason != "")
+        if is_refused:
+            reason = reason or each.reason
+            refused.update(request.nodes)
+        elif each.fate is not Fate.MADE:
+            # Some of the requests may have been made: the next look at the target shows which.
+            return Written(sent.write, Fate.UNKNOWN)
+    if not refused:
+        return Written(sent.write, Fate.MADE)
+    group = sent.write.group
+    keys = frozenset(key for key, _, _ in sent.write.changes if offset_node(group, key) in refused)
+    return Written(sent.write, Fate.REFUSED, reason, keys)
 
 
-def _fate_of_one(write: GroupWrite, answer: Answer[None]) -> Written:
+def _outcome_of(answer: Answer[None]) -> _Outcome:
     try:
         answer.result()
-    except (NodeVersionError, NodeExistsError, NoNodeError):
-        return Written(write, Fate.CHANGED)
+    except (NodeVersionError, NodeExistsError):
+        return _Outcome(Fate.CHANGED)
+    except NoNodeError:
+        return _Outcome(Fate.CHANGED, lacks_node=True)
     except (UnknownOutcomeError, ZooKeeperUnavailableError):
-        return Written(write, Fate.UNKNOWN)
+        return _Outcome(Fate.UNKNOWN)
     except OffsetLogError as refused:
-        return Written(write, Fate.REFUSED, str(refused))
-    return Written(write, Fate.MADE)
+        return _Outcome(Fate.REFUSED, str(refused))
+    return _Outcome(Fate.MADE)

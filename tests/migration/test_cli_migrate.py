@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition
@@ -260,6 +260,47 @@ def test_a_group_that_does_not_fit_a_request(hosts, tmp_path, capsys):
     code, out, err = call(capsys, *arguments, "--split")
     assert (code, out.splitlines()[1:], err) == (0, ["500 positions new", "1 position there already"], "")
     assert len(offsets_in(hosts)) == 501
+
+
+def test_of_a_group_in_several_requests_exactly_what_was_not_made_is_refused(hosts, tmp_path, capsys):
+    client = client_of(hosts)
+    client.ensure_path("/consumers/large/offsets/z")
+    client.set_acls("/consumers/large/offsets/z", [make_acl("world", "anyone", read=True)])
+    noted = {("t", number): OffsetAndMetadata(number, "note") for number in range(300)}
+    make(tmp_path / "data", {"large": noted | {("z", number): 5 for number in range(30)}})
+    arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--jute-maxbuffer", "8K"]
+    code, out, err = call(capsys, *arguments, "--split")
+    made = {number for _, topic, number in offsets_in(hosts) if topic == "t"}
+    # What is closed, and what was in one request with some of it.
+    assert 200 < len(made) < 300
+    assert code == 1
+    assert out.splitlines()[1:] == [
+        f"{len(made)} positions new",
+        f"{len(made)} positions without metadata, which the target does not keep",
+    ]
+    assert f"{330 - len(made)} positions refused" in err
+    assert "ZooKeeper does not let this connection do that to /consumers/large/offsets/z/" in err
+    code, out, err = call(capsys, *arguments, "--split", "--format", "json")
+    summary = json.loads(out.splitlines()[-1])
+    assert (code, summary["committed"], summary["kept"]) == (1, {}, {"same": len(made)})
+    assert (summary["refused"], summary["dropped"]) == (330 - len(made), {})
+    client.stop()
+    client.close()
+
+
+def test_a_group_in_several_requests_whose_first_is_refused(hosts, tmp_path, capsys):
+    client = client_of(hosts)
+    client.ensure_path("/consumers/large")
+    client.set_acls("/consumers/large", [make_acl("world", "anyone", read=True)])
+    make(tmp_path / "data", {"large": {("t", number): number for number in range(300)}, "small": {("t", 0): 1}})
+    arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--jute-maxbuffer", "8K"]
+    code, out, err = call(capsys, *arguments, "--split")
+    assert (code, out.splitlines()[1:]) == (1, ["1 position new"])
+    assert "300 positions refused" in err
+    assert "group large, t:299: " not in err
+    assert err.count("ZooKeeper does not let this connection do that to /consumers/large/offsets") == 100
+    client.stop()
+    client.close()
 
 
 def test_live_consumers_are_named(hosts, tmp_path, capsys):
