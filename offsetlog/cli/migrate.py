@@ -17,6 +17,7 @@ from offsetlog.cli.migration_places import (
     Ensemble,
     PlaceOptions,
     are_the_same,
+    check_access,
     is_there,
     opened_source,
     parse_place,
@@ -194,6 +195,31 @@ def command(
             show_default=False,
         ),
     ] = None,
+    source_auth: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-auth-file",
+            metavar="FILE",
+            help="Credentials for the source's ZooKeeper: lines such as digest:USER:PASSWORD.",
+            show_default=False,
+        ),
+    ] = None,
+    target_auth: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-auth-file", metavar="FILE", help="Credentials for the target's ZooKeeper.", show_default=False
+        ),
+    ] = None,
+    acl: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--acl",
+            metavar="SCHEME:IDENTITY:PERMISSIONS",
+            help="Who may do what with the nodes that it makes, as auth::cdrwa or world:anyone:r. Can be given several "
+            "times; without it everybody may do everything.",
+            show_default=False,
+        ),
+    ] = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -203,7 +229,9 @@ def command(
     if are_the_same(source_place, target_place):
         raise InvalidArgumentError(f"the source and the target are the same place, {source_place}")
     most = None if jute_maxbuffer is None else parse_size(jute_maxbuffer)
-    options = PlaceOptions(partitions, permissive, in_flight, most, split)
+    access = (source_auth, target_auth, tuple(acl or ()))
+    options = PlaceOptions(partitions, permissive, in_flight, most, split, *access)
+    check_access(source_place, target_place, options)
     consent = Consent(yes, dry_run=dry_run, wide=wide)
     with opened_source(source_place, options) as opened:
         from offsetlog.migration.patterns import matching, unmatched

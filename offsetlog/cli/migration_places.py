@@ -14,6 +14,7 @@ from offsetlog.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from offsetlog.migration.directory_place import DirectoryPlace, NewDirectory
     from offsetlog.migration.zookeeper_place import ZooKeeperPlace
+    from offsetlog.zookeeper.acl import Acl
 
     ReadableTarget: TypeAlias = ZooKeeperPlace | DirectoryPlace | NewDirectory
 
@@ -42,6 +43,9 @@ class PlaceOptions:
         in_flight: questions to ZooKeeper that are outstanding at most, of each kind.
         request_bytes_max: of one write to ZooKeeper; None for its default.
         split: whether larger groups are written in several.
+        source_auth: the file of credentials for the ensemble that is the source.
+        target_auth: that for the target.
+        acl: who may do what with the nodes that are made, as they are typed; nothing for everybody.
     """
 
     partitions: int | None = None
@@ -49,6 +53,9 @@ class PlaceOptions:
     in_flight: int = 64
     request_bytes_max: int | None = None
     split: bool = False
+    source_auth: Path | None = None
+    target_auth: Path | None = None
+    acl: tuple[str, ...] = ()
 
 
 def parse_place(text: str) -> Ensemble | Path:
@@ -73,14 +80,45 @@ def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
     return one == other
 
 
+def check_access(source: Ensemble | Path, target: Ensemble | Path, options: PlaceOptions) -> None:
+    """Checks that credentials and ACLs are given only for ensembles, and can be read.
+
+    Raises:
+        InvalidArgumentError: an option has no place that it is for, or what it gives is wrong.
+    """
+    for place, auth, option in ((source, options.source_auth, "--from"), (target, options.target_auth, "--to")):
+        if auth is not None and not isinstance(place, Ensemble):
+            raise InvalidArgumentError(f"{option}-auth-file is for ZooKeeper, and {option} is the directory {place}")
+        _auth_of(auth)
+    if options.acl and not isinstance(target, Ensemble):
+        raise InvalidArgumentError(f"--acl is for the nodes of ZooKeeper, and --to is the directory {target}")
+    if any(each.scheme == "auth" for each in _acl_of(options.acl)) and options.target_auth is None:
+        raise InvalidArgumentError("an --acl of auth:: names the credentials of --to-auth-file, which is not given")
+
+
+def _auth_of(path: Path | None) -> tuple[tuple[str, str], ...]:
+    from offsetlog.zookeeper.auth_file import read_auth_file
+
+    return () if path is None else read_auth_file(path)
+
+
+def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
+    from offsetlog.zookeeper.acl import OPEN, parse_acl
+
+    return tuple(map(parse_acl, texts)) or OPEN
+
+
 @contextlib.contextmanager
-def opened_ensemble(place: Ensemble, options: PlaceOptions) -> Iterator[ZooKeeperPlace]:
+def opened_ensemble(
+    place: Ensemble, options: PlaceOptions, auth: Path | None, acl: tuple[str, ...] = ()
+) -> Iterator[ZooKeeperPlace]:
     """Opens a session; raises ConfigError (no kazoo, no list of hosts) and ZooKeeperUnavailableError."""
     from offsetlog.migration.zookeeper_place import ZooKeeperPlace
     from offsetlog.zookeeper.connection import REQUEST_BYTES_MAX, ConnectionSettings, ZooKeeperConnection
 
     most = REQUEST_BYTES_MAX if options.request_bytes_max is None else options.request_bytes_max
-    with ZooKeeperConnection(ConnectionSettings(hosts=place.hosts, request_bytes_max=most)) as connection:
+    settings = ConnectionSettings(hosts=place.hosts, request_bytes_max=most, auth=_auth_of(auth), acl=_acl_of(acl))
+    with ZooKeeperConnection(settings) as connection:
         yield ZooKeeperPlace(connection, in_flight=options.in_flight, split=options.split)
 
 
@@ -88,7 +126,7 @@ def opened_ensemble(place: Ensemble, options: PlaceOptions) -> Iterator[ZooKeepe
 def opened_source(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
     """Opens a place to read it; a directory's lock is not taken."""
     if isinstance(place, Ensemble):
-        with opened_ensemble(place, options) as ensemble:
+        with opened_ensemble(place, options, options.source_auth) as ensemble:
             yield ensemble
         return
     from offsetlog.migration.directory_place import DirectoryPlace
@@ -124,7 +162,7 @@ def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bo
 def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
     """Opens a place for writing; a directory is made where it is not there.  Raises LockedError."""
     if isinstance(place, Ensemble):
-        with opened_ensemble(place, options) as ensemble:
+        with opened_ensemble(place, options, options.target_auth, options.acl) as ensemble:
             yield ensemble
         return
     from offsetlog.migration.directory_place import DirectoryPlace

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from offsetlog.zookeeper.acl import Acl
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
 from offsetlog.zookeeper.group_nodes import read_groups
 from offsetlog.zookeeper.operations import Create
@@ -39,3 +40,20 @@ def test_groups_are_read_one_node_after_the_other(old):
         ]
         assert {each.partition: each.data for each in groups[0].offsets} == {str(n): b"%d" % n for n in range(100)}
         assert connection.session_id == session
+
+
+def test_the_largest_write_fits_into_what_a_server_keeps_of_it(old):
+    # It puts a name and a digest in the place of "auth", for each node, and reads its log again after a restart.
+    settings = ConnectionSettings(
+        hosts=old.hosts, auth=(("digest", "somebody:secret"),), acl=(Acl("auth", "", 31), Acl("world", "anyone", 1))
+    )
+    with ZooKeeperConnection(settings) as connection:
+        connection.create("/large")
+        multi = connection.new_multi()
+        while multi.size < settings.request_bytes_max - 200:
+            multi.create(f"/large/{len(multi.nodes)}")
+        connection.send_async(multi).result()
+        old.kill_server(0)
+        old.start_server(0)
+        old.wait_until_answering()
+        assert connection.exists("/large").children == len(multi.nodes)

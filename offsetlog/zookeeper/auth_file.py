@@ -1,0 +1,54 @@
+"""Credentials for an ensemble, which stand in a file: a command line can be read by everybody on the machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from offsetlog.errors import InvalidArgumentError
+
+_BYTES_MAX = 1 << 16
+
+
+def read_auth_file(path: Path) -> tuple[tuple[str, str], ...]:
+    """Reads lines of SCHEME:CREDENTIAL, as digest:USER:PASSWORD; empty ones, and those that begin with #, say nothing.
+
+    Returns:
+        Scheme and credential of each, as `ConnectionSettings.auth` takes them.
+
+    Raises:
+        InvalidArgumentError: it cannot be read, others than its owner may read it or write to it, or a line is none.
+            The message holds nothing of what is secret.
+    """
+    try:
+        with open(path, "rb") as file:
+            others = os.fstat(file.fileno()).st_mode & 0o077
+            data = file.read(_BYTES_MAX + 1)
+    except OSError as failure:
+        raise InvalidArgumentError(f"the credentials in {path} cannot be read: {failure.strerror}") from None
+    if others:
+        raise InvalidArgumentError(
+            f"others than the owner may use the credentials in {path}: make it the owner's alone (chmod 600)"
+        )
+    if len(data) > _BYTES_MAX:
+        raise InvalidArgumentError(f"{path} is no file of credentials: it has more than {_BYTES_MAX} bytes")
+    found = tuple(
+        _credential(line, f"line {number} of {path}")
+        for number, line in enumerate(data.split(b"\n"), 1)
+        if line.strip() and not line.startswith(b"#")
+    )
+    if not found:
+        raise InvalidArgumentError(f"{path} holds no credentials: write a line digest:USER:PASSWORD into it")
+    return found
+
+
+def _credential(line: bytes, place: str) -> tuple[str, str]:
+    try:
+        scheme, _, credential = line.removesuffix(b"\r").decode().partition(":")
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(f"{place} is not UTF-8") from None
+    if not scheme or scheme != scheme.strip() or not credential:
+        raise InvalidArgumentError(f"{place} is no SCHEME:CREDENTIAL, as digest:USER:PASSWORD")
+    if scheme == "digest" and not credential.partition(":")[2]:
+        raise InvalidArgumentError(f"{place} has no password: it should be digest:USER:PASSWORD")
+    return scheme, credential

@@ -1,0 +1,184 @@
+"""`offsetlog migrate` where nodes have owners: credentials come from files, and the nodes that it makes get ACLs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("typer")
+
+from kazoo.client import KazooClient
+from kazoo.security import make_acl, make_digest_acl
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.cli.app import run
+
+from .zookeeper_offsets import client_of, fill, offsets_in
+
+OFFSETS = {("g", "t", str(number)): b"%d" % (100 + number) for number in range(3)}
+SECRET = "pass:word"
+
+
+@pytest.fixture
+def auth_file(tmp_path):
+    return credentials(tmp_path, f"# whose they are\n\ndigest:kafka:{SECRET}\n")
+
+
+def credentials(folder, text: str, mode: int = 0o600):
+    path = folder / "auth"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def call(capsys, *arguments: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = run(["migrate", *(str(each) for each in arguments), "--yes"])
+    printed = capsys.readouterr()
+    assert SECRET not in printed.out + printed.err
+    return code, printed.out, printed.err
+
+
+def make(path, offset: int) -> None:
+    with offsetlog.open(path, 1) as store:
+        store.commit("g", {TopicPartition("t", number): offset for number in range(3)})
+
+
+def close_to_others(hosts: str) -> None:
+    """Leaves all nodes of the group to one user."""
+    client = client_of(hosts)
+    owner = [make_digest_acl("kafka", SECRET, all=True)]
+    for node in [f"offsets/t/{number}" for number in range(3)] + ["offsets/t", "offsets"]:
+        client.set_acls(f"/consumers/g/{node}", owner)
+    client.stop()
+    client.close()
+
+
+def acls_in(hosts: str) -> dict[str, list]:
+    """Returns the ACLs of all nodes from /consumers down, as somebody with the credentials sees them."""
+    client = KazooClient(hosts=hosts, auth_data=[("digest", f"kafka:{SECRET}")])
+    client.start(timeout=60)
+    found = {}
+
+    def look(node: str) -> None:
+        found[node] = client.get_acls(node)[0]
+        for name in client.get_children(node):
+            look(f"{node}/{name}")
+
+    look("/consumers")
+    client.stop()
+    client.close()
+    return found
+
+
+def test_a_source_that_only_its_owner_may_read(hosts, tmp_path, capsys, auth_file):
+    fill(hosts, OFFSETS)
+    close_to_others(hosts)
+    arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data"]
+    code, out, err = call(capsys, *arguments)
+    assert (code, out.splitlines()[1:]) == (1, [])
+    assert "/consumers/g/offsets: ZooKeeper does not let this connection do that" in err
+    code, out, _ = call(capsys, *arguments, "--from-auth-file", auth_file)
+    assert (code, out.splitlines()[-1]) == (0, "3 positions new")
+
+
+def test_the_nodes_that_it_makes_have_the_acl(hosts, tmp_path, capsys, auth_file):
+    make(tmp_path / "data", 7)
+    arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}"]
+    acl = ["--acl", "auth::cdrwa", "--acl", "world:anyone:r"]
+    code, out, err = call(capsys, *arguments, "--to-auth-file", auth_file, *acl)
+    assert (code, out.splitlines()[-1], err) == (0, "3 positions new", "")
+    found = acls_in(hosts)
+    assert len(found) == 1 + 3 + 3
+    wanted = [make_digest_acl("kafka", SECRET, all=True), make_acl("world", "anyone", read=True)]
+    assert all(sorted(each) == sorted(wanted) for each in found.values())
+    # Everybody reads them, and nobody else writes to them.
+    assert set(offsets_in(hosts).values()) == {b"7"}
+    make(tmp_path / "data", 8)
+    code, out, err = call(capsys, *arguments)
+    assert (code, out.splitlines()[1:]) == (1, [])
+    assert "3 positions refused" in err
+    assert "ZooKeeper does not let this connection do that to /consumers/g/offsets/t/0" in err
+    assert set(offsets_in(hosts).values()) == {b"7"}
+    code, out, err = call(capsys, *arguments, "--to-auth-file", auth_file)
+    assert (code, out.splitlines()[-1], err) == (0, "3 positions moved forward", "")
+    assert acls_in(hosts) == found
+
+
+def test_source_and_target_have_credentials_of_their_own(hosts, tmp_path, capsys, auth_file):
+    fill(hosts, OFFSETS)
+    close_to_others(hosts)
+    client = client_of(hosts)
+    client.create("/other", acl=[make_digest_acl("target", "x", all=True)])
+    client.stop()
+    client.close()
+    (tmp_path / "target").mkdir()
+    other = credentials(tmp_path / "target", "digest:target:x")
+    ensemble = f"zookeeper://{hosts}"
+    arguments = ["--from", ensemble, "--to", f"{ensemble}/other", "--from-auth-file"]
+    code, _, err = call(capsys, *arguments, other, "--to-auth-file", auth_file)
+    assert code in (1, 2)
+    assert "does not let this connection" in err
+    code, out, _ = call(capsys, *arguments, auth_file, "--to-auth-file", other)
+    assert (code, out.splitlines()[-1]) == (0, "3 positions new")
+
+
+def test_nodes_are_everybodys_without_an_acl(hosts, tmp_path, capsys):
+    make(tmp_path / "data", 7)
+    assert call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}")[0] == 0
+    assert all(each == [make_acl("world", "anyone", all=True)] for each in acls_in(hosts).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "message"),
+    [
+        ("digest:kafka:pass:word\n", 0o640, "others than the owner may use the credentials in .*auth.*chmod 600"),
+        ("digest:kafka:pass:word\n", 0o602, "others than the owner"),
+        ("# nothing\n\n", 0o600, "auth holds no credentials"),
+        ("digest\n", 0o600, "line 1 of .*auth is no SCHEME:CREDENTIAL"),
+        ("#\npass:word\n:pass:word", 0o600, "line 3 of .*auth is no SCHEME:CREDENTIAL"),
+        ("digest:pass\n", 0o600, "line 1 of .*auth has no password"),
+        ("digest:k:\n", 0o600, "line 1 of .*auth has no password"),
+        ("x" * 70_000, 0o600, "more than 65536 bytes"),
+    ],
+)
+def test_files_of_credentials_that_are_refused(tmp_path, capsys, text, mode, message):
+    make(tmp_path / "data", 7)
+    path = credentials(tmp_path, text, mode)
+    code, _, err = call(capsys, "--from", tmp_path / "data", "--to", "zookeeper://127.0.0.1:1", "--to-auth-file", path)
+    assert code == 2
+    assert re.search(message, err)
+
+
+@pytest.mark.parametrize(
+    ("acl", "message"),
+    [
+        ("world:anyone", "is no entry of an ACL"),
+        ("world:anyone:rx", "is no entry of an ACL"),
+        ("world:anyone:rr", "is no entry of an ACL"),
+        ("world:anyone:", "is no entry of an ACL"),
+        ("digest::cdrwa", "names nobody"),
+        ("auth::cdrwa", "names the credentials of --to-auth-file, which is not given"),
+    ],
+)
+def test_acls_that_are_refused(tmp_path, capsys, acl, message):
+    make(tmp_path / "data", 7)
+    code, _, err = call(capsys, "--from", tmp_path / "data", "--to", "zookeeper://127.0.0.1:1", "--acl", acl)
+    assert (code, message in err) == (2, True)
+
+
+def test_options_for_zookeeper_beside_a_directory(tmp_path, capsys, auth_file):
+    make(tmp_path / "data", 7)
+    places = ["--from", tmp_path / "data", "--to", tmp_path / "more"]
+    for option, value, message in [
+        ("--from-auth-file", auth_file, "--from-auth-file is for ZooKeeper, and --from is the directory"),
+        ("--to-auth-file", auth_file, "--to-auth-file is for ZooKeeper, and --to is the directory"),
+        ("--acl", "world:anyone:r", "--acl is for the nodes of ZooKeeper, and --to is the directory"),
+    ]:
+        code, _, err = call(capsys, *places, option, value)
+        assert (code, message in err) == (2, True)
+    code, _, err = call(capsys, "--from", "zookeeper://127.0.0.1:1", "--to", tmp_path, "--from-auth-file", "none")
+    assert (code, "the credentials in none cannot be read: No such file or directory" in err) == (2, True)
+    assert not (tmp_path / "more").exists()
