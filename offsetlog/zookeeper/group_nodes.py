@@ -68,11 +68,15 @@ def read_groups(connection: ZooKeeperConnection, groups: Iterable[str], in_fligh
     """
     reads = ManyReads(connection, in_flight)
     for nodes in _read(connection, reads, groups):
-        for _ in range(PASSES - 1):
-            if nodes.stood_together:
-                break
-            (nodes,) = _read(connection, reads, [nodes.group])  # noqa: PLW2901
-        yield nodes
+        yield _settled(connection, reads, nodes)
+
+
+def _settled(connection: ZooKeeperConnection, reads: ManyReads, nodes: GroupNodes) -> GroupNodes:
+    passes = 1
+    while not nodes.stood_together and passes < PASSES:
+        (nodes,) = _read(connection, reads, [nodes.group])
+        passes += 1
+    return nodes
 
 
 def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[str]) -> Iterator[GroupNodes]:

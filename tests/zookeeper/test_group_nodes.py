@@ -81,6 +81,20 @@ def test_a_connection_that_breaks_ends_the_reading(ensemble, root, filled, opera
             assert len(list(read_groups(connection, ["a", "b"]))) == 2
 
 
+def test_servers_that_end_the_connection_over_a_request_of_many_reads_are_asked_one_by_one(ensemble, root, filled):
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=8.0)
+        with ZooKeeperConnection(settings) as connection:
+            for _ in range(2):
+                proxy.cut_next(OP_MULTI_READ, Cut.BEFORE)
+                with pytest.raises(errors.ZooKeeperUnavailableError):
+                    list(read_groups(connection, ["a", "b"]))
+            assert proxy.cuts == 2
+            proxy.cut_next(OP_MULTI_READ, Cut.BEFORE)
+            assert [len(each.offsets) for each in read_groups(connection, ["a", "b"])] == [5, 1]
+            assert proxy.cuts == 2
+
+
 # --------------------------------------------------------------------------------------------- changed while it is read
 
 TOPICS, PARTITIONS = 3, 9
