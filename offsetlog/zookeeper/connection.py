@@ -198,8 +198,8 @@ class ZooKeeperConnection:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._client: Any = None
-        root = settings.hosts.partition("/")[2].strip("/")
-        self._root = f"/{root}" if root else ""
+        # As the client takes it, which writes it before each path of its own requests.
+        self._root = "".join(f"/{name}" for name in settings.hosts.partition("/")[2].split("/") if name)
         self._acl = access.encoded(settings.acl)
         self._acl_bytes_more = max(0, access.stored_bytes_max(settings.acl, settings.auth) - len(access.encoded(OPEN)))
         self._reads_many: bool | None = None

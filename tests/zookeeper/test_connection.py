@@ -10,6 +10,7 @@ import pytest
 from offsetlog import errors
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
 from offsetlog.zookeeper.operations import Check, Create, Delete, SetData
+from offsetlog.zookeeper.requests import ReadNames
 
 from .ensemble import Ensemble, expire_session
 from .proxy import OP_MULTI, Cut, CuttingProxy
@@ -55,6 +56,17 @@ def test_several_writes_are_made_all_or_none(connection):
         assert caught.value.node == node
         assert connection.get("/a").data == b"2"
         assert connection.children("/") == ["a"]
+
+
+def test_a_root_is_the_same_for_reads_and_writes_however_it_is_written(ensemble, root, connection):
+    connection.create("/größe")
+    for number, text in enumerate([f"{root}/größe", f"{root}//größe/", f"/{root}/größe//"]):
+        with ZooKeeperConnection(ConnectionSettings(hosts=f"{ensemble.hosts}{text}")) as other:
+            other.create(f"/{number}", b"x")
+            assert other.get(f"/{number}").data == b"x"
+            (found,) = other.read_many_async([ReadNames("/")]).result()
+            assert found == other.children("/") == [str(each) for each in range(number + 1)]
+    assert connection.children("/größe") == ["0", "1", "2"]
 
 
 def test_a_request_that_is_too_large_is_not_sent(hosts, root):
