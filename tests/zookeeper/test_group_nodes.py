@@ -97,7 +97,7 @@ def test_servers_that_end_the_connection_over_a_request_of_many_reads_are_asked_
 
 # --------------------------------------------------------------------------------------------- changed while it is read
 
-TOPICS, PARTITIONS = 3, 9
+TOPICS, PARTITIONS = 3, 6
 NODES = [f"/consumers/g/offsets/t{topic}/{partition}" for topic in range(TOPICS) for partition in range(PARTITIONS)]
 
 
