@@ -121,3 +121,47 @@ def test_commits_of_a_position_that_are_refused_in_a_row_leave_it_free(manager, 
     manager.commit("g", {KEY: 2})
     assert manager.delete_group("g") == 1
     assert manager._turns._turns == {}
+
+
+# ----------------------------------------------------------------------------------------- what goes through all groups
+
+
+@pytest.fixture
+def expiring(proxy, root):
+    """As `manager`, with positions that expire a day after their last change."""
+    with leading(f"127.0.0.1:{proxy.port}{root}", retention_ms=86_400_000) as made:
+        yield made
+
+
+SWEEPS = {
+    "expire": lambda manager, timeout: manager.expire_async(timeout=timeout),
+    "on_topic_deleted": lambda manager, timeout: manager.on_topic_deleted_async(["orders"], timeout=timeout),
+}
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_what_goes_through_all_groups_ends_in_its_time_while_no_server_answers(expiring, proxy, sweep):
+    expiring.commit("g", {KEY: 1})
+    disconnect(expiring, proxy)
+    with pytest.raises(errors.CommitTimeoutError, match=r"no ZooKeeper answered within 0\.05 s; nothing was written"):
+        SWEEPS[sweep](expiring, 0.05).result(PATIENCE)
+    proxy.refuse(False)
+    assert offsets_of(expiring) == {KEY: 1}
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_groups_after_one_that_no_server_answered_are_left(expiring, proxy, sweep, monkeypatch):
+    for number in range(20):
+        expiring.commit(f"g-{number:02}", {KEY: 1})
+    begin_group, begun = expiring._begin_group, []
+
+    def begin(group, steps, timeout):
+        begun.append(group)
+        if len(begun) == 3:
+            disconnect(expiring, proxy)
+        return begin_group(group, steps, timeout if len(begun) < 3 else 0.05)
+
+    monkeypatch.setattr(expiring, "_begin_group", begin)
+    with pytest.raises(errors.CommitTimeoutError):
+        SWEEPS[sweep](expiring, PATIENCE).result(PATIENCE)
+    assert begun == ["g-00", "g-01", "g-02"]

@@ -438,6 +438,13 @@ class ZooKeeperManager(BaseOffsetManager):
         """Deletes the positions that nobody changed for the retention; see OffsetManager.expire.
 
         A group that has consumers keeps all of its own.  Without a retention nothing expires.
+
+        Args:
+            timeout: seconds within which the groups are listed, and those within which each group is done; None for
+                the commit timeout.
+
+        Raises:
+            CommitTimeoutError: no server answered in time.  Groups that were done before stay done.
         """
         return self.expire_async(timeout=timeout).result()
 
@@ -453,7 +460,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else of_group, timeout)
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
-        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
+        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted, and `expire` for the timeout."""
         return self.on_topic_deleted_async(topics, timeout=timeout).result()
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
@@ -465,10 +472,17 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(lambda group, work: delete_topics(self._session, work, group, gone), timeout)
 
     def _sweep(self, of_group: Callable[[str, Work[int]], Steps[int]] | None, timeout: float | None) -> Pending[int]:
-        """Has it done for one group after the other of those that are led here."""
+        """Has it done for one group after the other of those that are led here.
+
+        The timeout is that of each step: one for which no server answered in time is the last one.
+        """
 
         def steps(work: Work[int]) -> Steps[int]:
-            groups = [] if of_group is None else (yield from group_names(self._session, work))
+            groups: list[str] = []
+            if of_group is not None:
+                listing = self._begin(Work(partial(group_names, self._session), self._ended), None, self._late(timeout))
+                yield [listing]
+                groups = listing.result(0)
             total, first = 0, None
             for group in groups:
                 if of_group is None or not self._leads(group):
@@ -476,9 +490,11 @@ class ZooKeeperManager(BaseOffsetManager):
                 each = self._begin_group(group, partial(of_group, group), timeout)
                 yield [each]
                 try:
-                    total += each.result()
+                    total += each.result(0)
                 except OffsetLogError as failure:
                     first = first or failure
+                    if _is_silence(failure):
+                        break
             if first is not None:
                 raise first
             return total
@@ -508,3 +524,8 @@ class ZooKeeperManager(BaseOffsetManager):
 
         with contextlib.suppress(ClosedError):  # it is being stopped
             self.expire_async().add_done_callback(done)
+
+
+def _is_silence(failure: OffsetLogError) -> bool:
+    """Whether work was given up because no server answered; the next would have no answer either."""
+    return isinstance(failure, CommitTimeoutError) and not isinstance(failure, UnknownOutcomeError)
