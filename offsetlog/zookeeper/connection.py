@@ -34,7 +34,6 @@ from offsetlog.zookeeper.acl import OPEN, Acl
 from offsetlog.zookeeper.nodes import Node as Node
 from offsetlog.zookeeper.nodes import NodeStat as NodeStat
 from offsetlog.zookeeper.operations import Create, Delete, Operation, SetData
-from offsetlog.zookeeper.polling import wait_for_sockets
 from offsetlog.zookeeper.requests import Found, Multi, MultiRead, Read, ReadNames
 
 T = TypeVar("T")
@@ -44,6 +43,9 @@ _log = logging.getLogger(__name__)
 
 #: Between the end of a client and the next one: what ended it may be there still.
 REPLACE_SECONDS = 0.5
+
+#: Given to the threads of a client to end, once its connection is broken; they end later by themselves.
+END_SECONDS = 1.0
 
 #: The size of a request that a server takes unless its `jute.maxbuffer` says otherwise.
 REQUEST_BYTES_MAX = 0xFFFFF
@@ -129,7 +131,8 @@ class Answer(Generic[T]):
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Has the callback called with it once the answer is there, by a thread of the connection; it must not wait.
 
-        An answer that never comes calls nothing until the connection breaks or is closed, which answers everything.
+        An answer that does not come calls nothing until the connection breaks, which answers everything.  An answer in
+        the moment in which the connection is closed may call nothing.
         """
         self._result.rawlink(lambda _: callback(self))
 
@@ -138,6 +141,7 @@ def _kazoo() -> Any:
     try:
         import kazoo.client
         import kazoo.exceptions
+        import kazoo.protocol.states
         import kazoo.retry
     except ModuleNotFoundError:
         raise ConfigError(
@@ -154,33 +158,31 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
     return Node(found[0], _stat_of(found[1]))
 
 
-def _handler(kazoo: Any, ended: Callable[[Any], object]) -> Any:
-    """Makes what a client runs its thread with; `ended` is called with it by that thread as its last act."""
-
-    class Handler(kazoo.handlers.threading.SequentialThreadingHandler):  # type: ignore[misc]
-        select = staticmethod(wait_for_sockets)
-
-        def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
-            def run() -> None:
-                try:
-                    call(*given, **named)
-                except Exception:
-                    _log.exception("the thread of a client of ZooKeeper ended")
-                finally:
-                    ended(self)
-
-            return super().spawn(run)
-
-    return Handler()
-
-
 def _discard(client: Any) -> None:
-    """Frees what is left of a client that has no session."""
+    """Ends the session of a client, and frees what it holds."""
     try:
         client.stop()
+    except Exception:
+        _log.exception("the session of a client of ZooKeeper could not be ended")
+    try:
         client.close()
     except Exception:
         _log.exception("the rest of a client of ZooKeeper could not be freed")
+
+
+def _end(client: Any, patience: float) -> None:
+    """Ends a client, without its session's consent where no server gives that within `patience` seconds.
+
+    A thread of the client's own, as one that runs a callback, is not held up: the end comes once it is done.
+    """
+    thread = threading.Thread(target=_discard, args=(client,), name="offsetlog-zookeeper-end", daemon=True)
+    thread.start()
+    if client.handler.is_own_thread():
+        return
+    thread.join(patience)
+    if thread.is_alive():
+        client.handler.break_connection()
+        thread.join(END_SECONDS)
 
 
 class ZooKeeperConnection:
@@ -209,35 +211,54 @@ class ZooKeeperConnection:
     # --------------------------------------------------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begins the session.
+        """Begins the session.  A second call does nothing.
 
         Raises:
             ConfigError: kazoo refuses the list of hosts.
             ZooKeeperUnavailableError: no server answered within `connection_timeout`.
         """
+        with self._lock:
+            if self._client is not None:
+                return
+        self._closing.clear()
         client = self._new_client()
-        # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
-        client.start_async().wait(self.settings.connection_timeout)
-        if not client.connected:
-            _discard(client)
-            text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
-            raise ZooKeeperUnavailableError(text)
+        try:
+            # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
+            client.start_async().wait(self.settings.connection_timeout)
+            if not client.connected:
+                raise self._unreachable(client)
+        except BaseException:
+            client.handler.break_connection()
+            _end(client, END_SECONDS)
+            raise
         with self._lock:
             self._client = client
+        if client.handler.has_ended:
+            self._thread_ended(client.handler)
+
+    def _unreachable(self, client: Any) -> ZooKeeperUnavailableError:
+        text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
+        failure = client.handler.failure
+        return ZooKeeperUnavailableError(text if failure is None else f"{text}; the last connection failed: {failure}")
 
     def _new_client(self) -> Any:
+        from offsetlog.zookeeper.kazoo_handler import ClientHandler
+
+        settings = self.settings
         retry = self._kazoo.retry.KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
-        handler = _handler(self._kazoo, self._thread_ended)
+        # As ZooKeeper's own client has it: each server has a share of the session, which outlives one that is silent.
+        connect_seconds = min(settings.connection_timeout, settings.session_timeout / (settings.hosts.count(",") + 1))
+        handler = ClientHandler(connect_seconds, None, self._thread_ended)
         try:
             client = self._kazoo.client.KazooClient(
-                hosts=self.settings.hosts,
+                hosts=settings.hosts,
                 handler=handler,
-                timeout=self.settings.session_timeout,
+                timeout=settings.session_timeout,
                 connection_retry=retry,
-                auth_data=list(self.settings.auth) or None,
+                auth_data=list(settings.auth) or None,
             )
         except ValueError as failure:
-            text = f"{self.settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
+            text = f"{settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
         client.add_listener(self._state_changed)
         return client
@@ -260,13 +281,16 @@ class ZooKeeperConnection:
                 self._client.start_async()
 
     def close(self) -> None:
-        """Ends the session, its ephemeral nodes with it.  A second call does nothing."""
+        """Ends the session, its ephemeral nodes with it.  A second call does nothing.
+
+        Servers have `connection_timeout` to answer; without an answer the session ends by its own time.  Called by a
+        callback of this connection it returns at once, and the session ends after the callback.
+        """
         self._closing.set()
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
-            client.stop()
-            client.close()
+            _end(client, self.settings.connection_timeout)
 
     def __enter__(self) -> Self:
         self.start()
@@ -300,9 +324,8 @@ class ZooKeeperConnection:
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
         """Has the listener called with "connected", "suspended" or "lost", by a thread of the connection.
 
-        It must neither wait nor ask anything of the connection: this thread alone takes requests out of the client's
-        pipe, and blocks for ever once the pipe is full.  "suspended": no server is connected, and the session may live.
-        "lost": the session ended.
+        It must not wait for anything: this thread alone sends requests and reads answers.  "suspended": no server is
+        connected, and the session may live.  "lost": the session ended.
         """
         self._listeners.append(listener)
 

@@ -56,6 +56,10 @@ def create(properties: Mapping[str, Setting]) -> ZooKeeperManager:
     return ZooKeeperManager(from_properties(properties))
 
 
+def _executor() -> ThreadExecutor:
+    return ThreadExecutor(1, "offsetlog-zookeeper")
+
+
 class _PendingCommit(Work[Position]):
     """A commit under way; see PendingCommit."""
 
@@ -88,8 +92,8 @@ class ZooKeeperManager(BaseOffsetManager):
         super().__init__(partitions=settings.partitions)
         self.settings = settings
         self._clock = clock
-        self._executor = ThreadExecutor(1, "offsetlog-zookeeper")
-        self._session = Session(settings.connection, self._executor.submit)
+        self._executor = _executor()
+        self._session = Session(settings.connection, self._submit)
         self._turns = Turns()
         self._under_way: dict[Work[Any], Timer | None] = {}
         self._under_way_lock = threading.Lock()
@@ -100,20 +104,30 @@ class ZooKeeperManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------------- life
 
     def open(self) -> None:
-        """Begins the session.
+        """Begins the session.  Where it fails nothing stays open, and it can be tried again.
 
         Raises:
             ZooKeeperUnavailableError: no server answers.
             ZooKeeperError: the root of `zookeeper.connect` is not there.
         """
-        self._session.start()
-        if self._session.connection.exists("/") is None:
-            self._session.close()
-            raise root_is_missing(self._session.connection)
-        self._expire_later()
+        try:
+            self._session.start()
+            if self._session.connection.exists("/") is None:
+                raise root_is_missing(self._session.connection)
+            self._expire_later()
+        except BaseException:
+            try:
+                self._session.close()
+            finally:
+                self._executor.stop()
+                self._executor = _executor()
+            raise
 
     def stop(self) -> None:
-        """Leads no more, answers what is under way, and ends the session; see OffsetManager.stop."""
+        """Leads no more, answers what is under way, and ends the session; see OffsetManager.stop.
+
+        A callback can call it: the session then ends after the callback, by a thread of its own.
+        """
         with self._lock:
             is_open = self._started and not self._stopped
             self._stopped = True
@@ -122,19 +136,21 @@ class ZooKeeperManager(BaseOffsetManager):
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Answers what is under way, and ends the session."""
+        """Answers what is under way, and ends the session: all of it, also where a part fails."""
         with self._under_way_lock:
             self._closed = True
             unanswered = list(self._under_way)
         for work in unanswered:
             work.fail(NotCoordinatorError("the manager was stopped before it was answered; it may or may not count"))
-        self._session.close()
-        self._executor.stop()
-        with self._under_way_lock:
-            given_up = list(self._given_up)
-            self._given_up.clear()
-        for transition in given_up:
-            transition.fail(closed(stopped=True))
+        try:
+            self._session.close()
+        finally:
+            self._executor.stop()
+            with self._under_way_lock:
+                given_up = list(self._given_up)
+                self._given_up.clear()
+            for transition in given_up:
+                transition.fail(closed(stopped=True))
 
     def _settle(self, transition: PartitionTransition) -> None:
         """Ends a transition; one that gives a partition up ends once no write of it is on its way any more."""
@@ -150,6 +166,10 @@ class ZooKeeperManager(BaseOffsetManager):
             transition.succeed(0)
 
     # ---------------------------------------------------------------------------------------------------------- work
+
+    def _submit(self, call: Callable[[], object]) -> None:
+        # The executor is another one after a start that failed.
+        self._executor.submit(call)
 
     def _begin(self, work: Work[T], turn: _Turn | None, late: Any) -> Work[T]:
         """Begins work once it has its turn.

@@ -1,0 +1,170 @@
+"""The threads and sockets of one client of kazoo: no caller waits for them, and they end when they are asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from offsetlog.zookeeper.polling import wait_for_sockets
+
+_log = logging.getLogger(__name__)
+
+
+class Doorbell:
+    """Wakes the thread that sends requests, once for each; it never has the caller wait.
+
+    kazoo takes both ends of a socket pair for that, and writes a byte for each request.  The pair holds 278 of them:
+    with no server connected nobody reads, and the caller of the next request would wait until there is one.  Here the
+    requests are counted, and one byte stands for all of them.  It takes the place of both ends.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self._writing = socket.socketpair()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """Returns what to wait on: it is readable while a request was not taken."""
+        return self._reading.fileno()
+
+    def send(self, data: bytes) -> int:
+        """Counts a request.  Raises OSError where it is closed."""
+        with self._lock:
+            if self._is_closed:
+                raise OSError("the client is closed")
+            self._count += 1
+            if self._count == 1:
+                self._writing.send(b"\0")
+        return len(data)
+
+    def recv(self, _: int) -> bytes:
+        """Takes a request; returns nothing where there is none."""
+        with self._lock:
+            if self._count == 0:
+                return b""
+            self._count -= 1
+            if self._count == 0:
+                self._reading.recv(1)
+        return b"\0"
+
+    def close(self) -> None:
+        """Frees it.  A second call does nothing."""
+        with self._lock:
+            self._is_closed = True
+            self._reading.close()
+            self._writing.close()
+
+
+class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Runs the threads of a client, and opens its connections.
+
+    Args:
+        connect_seconds: that one server has to take a connection, the TLS handshake included.
+        tls: with which connections are made, None for plain ones.
+        ended: called with this, by the first thread of the client that ends, as its last act.
+
+    Attributes:
+        failure: why the last connection could not be made, None where it was.
+        has_ended: whether a thread has ended.
+    """
+
+    def __init__(
+        self, connect_seconds: float, tls: ssl.SSLContext | None, ended: Callable[[ClientHandler], object]
+    ) -> None:
+        super().__init__()
+        self.failure: OSError | None = None
+        self.has_ended = False
+        self._connect_seconds = connect_seconds
+        self._tls = tls
+        self._ended = ended
+        self._threads: set[threading.Thread] = set()
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._is_broken = False
+
+    # ------------------------------------------------------------------------------------------------------ threads
+
+    def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
+        """Starts a thread; what ends it is logged."""
+
+        def run() -> None:
+            self._threads.add(threading.current_thread())
+            try:
+                call(*given, **named)
+            except Exception:
+                _log.exception("the thread of a client of ZooKeeper ended")
+            finally:
+                if not self.has_ended:
+                    self.has_ended = True
+                    self._ended(self)
+
+        return super().spawn(run)
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller is a thread of the client, which cannot wait for its own end."""
+        return threading.current_thread() in self._threads
+
+    # ------------------------------------------------------------------------------------------------------ sockets
+
+    def create_socket_pair(self) -> tuple[Doorbell, Doorbell]:
+        """Returns what a caller wakes the sending thread with; see Doorbell."""
+        bell = Doorbell()
+        return bell, bell
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
+    ) -> socket.socket:
+        """Connects with a server.
+
+        kazoo's own does not end before its time, and its TLS trusts the certificates of the system beside those that it
+        is given.
+
+        Raises:
+            OSError: there is no connection in time, or the client is being ended.
+        """
+        seconds = self._connect_seconds if timeout is None else min(timeout, self._connect_seconds)
+        family = socket.getaddrinfo(*address, 0, socket.SOCK_STREAM)[0][0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.settimeout(seconds)
+            if self._tls is not None:
+                made = self._tls.wrap_socket(made, server_hostname=hostname)
+            with self._lock:
+                if self._is_broken:
+                    raise OSError("the client is being ended")
+                self._connection = made
+            made.connect(address)
+        except BaseException as failure:
+            made.close()
+            if isinstance(failure, OSError):
+                self.failure = failure
+            raise
+        self.failure = None
+        return made
+
+    def break_connection(self) -> None:
+        """Ends the connection, whatever is waited for there, and makes no other: for a client that is being ended."""
+        with self._lock:
+            self._is_broken = True
+            connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(OSError):  # it is closed already
+                # Not the one of a TLS socket, which would change what the client's thread reads with.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def select(
+        self, reading: Sequence[Any], writing: Sequence[Any], failing: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Waits for sockets.  One whose TLS has deciphered more than was read is ready, and the system cannot know."""
+        ready = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
+        found = wait_for_sockets(reading, writing, failing, 0 if ready else timeout)
+        return [*ready, *(each for each in found[0] if each not in ready)], found[1], found[2]

@@ -1,0 +1,248 @@
+"""The client of a connection ends when it is asked to, whatever its servers do, and no caller waits within it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from offsetlog import errors
+from offsetlog.types import TopicPartition
+from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.kazoo_handler import Doorbell
+from offsetlog.zookeeper.operations import Create
+
+from .managers import PATIENCE, leading, manager_of
+from .proxy import CuttingProxy
+from .silent_server import SilentServer
+
+KEY = TopicPartition("orders", 0)
+#: Longer than a test has patience.
+FOR_EVER = 3600.0
+
+
+class Threads:
+    """The threads that were started since."""
+
+    def __init__(self) -> None:
+        self._before = set(threading.enumerate())
+
+    def wait_until_ended(self, but: CuttingProxy | None = None) -> None:
+        kept = self._before if but is None else self._before.union(but._threads)
+        for each in set(threading.enumerate()) - kept:
+            each.join(PATIENCE)
+            assert not each.is_alive()
+
+
+def in_patience(call: Callable[[], Any]) -> Any:
+    """Returns what a call returns or raises, which it does in time."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(call())
+        except Exception as failure:
+            found.append(failure)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert found, "it did not return in time"
+    return found[0]
+
+
+# ------------------------------------------------------------------------------------------------------------- callers
+
+
+def test_a_caller_never_waits_for_a_server_to_hand_a_request_over(ensemble, root):
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", request_timeout=PATIENCE)
+        with ZooKeeperConnection(settings) as connection:
+            connection.create("/a", b"1")
+            gone = threading.Event()
+            connection.add_state_listener(lambda state: state == "suspended" and gone.set())
+            proxy.refuse(True)
+            assert gone.wait(PATIENCE)
+            asked = in_patience(lambda: [connection.get_async("/a") for _ in range(5000)])
+            assert len(asked) == 5000
+            proxy.refuse(False)
+            assert {each.result().data for each in asked} == {b"1"}
+
+
+def test_a_caller_never_waits_for_a_server_that_takes_nothing_more():
+    with SilentServer(grants_sessions=True) as server:
+        settings = ConnectionSettings(hosts=server.hosts, session_timeout=FOR_EVER, connection_timeout=1.0)
+        with ZooKeeperConnection(settings) as connection:
+            # More than all buffers between the two hold.
+            many = in_patience(lambda: [connection.multi_async([Create("/a", b"x" * 100_000)]) for _ in range(600)])
+            assert not any(each.done() for each in many)
+            in_patience(connection.close)
+            for each in many:
+                assert isinstance(in_patience(each.result), errors.UnknownOutcomeError)
+
+
+def test_each_request_rings_once_in_any_order():
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng, bell, rung = random.Random(seed), Doorbell(), 0
+    for _ in range(20_000):
+        if rng.random() < 0.5:
+            assert bell.send(b"\0") == 1
+            rung += 1
+        else:
+            assert bell.recv(1) == (b"\0" if rung else b"")
+            rung = max(0, rung - 1)
+    for _ in range(rung):
+        assert bell.recv(1) == b"\0"
+    assert bell.recv(1) == b""
+    bell.close()
+    bell.close()
+    with pytest.raises(OSError, match="closed"):
+        bell.send(b"\0")
+
+
+# --------------------------------------------------------------------------------------------------------------- start
+
+
+def test_a_start_at_a_server_that_is_silent_ends_in_its_time():
+    with SilentServer() as server:
+        threads = Threads()
+        settings = ConnectionSettings(hosts=server.hosts, session_timeout=FOR_EVER, connection_timeout=0.2)
+        failure = in_patience(ZooKeeperConnection(settings).start)
+        assert isinstance(failure, errors.ZooKeeperUnavailableError)
+        assert "within 0.2 s" in str(failure)
+        threads.wait_until_ended()
+
+
+def test_a_close_at_a_server_that_is_silent_ends_in_its_time():
+    with SilentServer(grants_sessions=True) as server:
+        threads = Threads()
+        settings = ConnectionSettings(hosts=server.hosts, session_timeout=FOR_EVER, connection_timeout=1.0)
+        connection = ZooKeeperConnection(settings)
+        connection.start()
+        in_patience(connection.close)
+        threads.wait_until_ended()
+
+
+def test_a_start_that_fails_says_why_the_last_connection_failed():
+    with pytest.raises(errors.ZooKeeperUnavailableError, match=r"the last connection failed: .*refused"):
+        ZooKeeperConnection(ConnectionSettings(hosts="127.0.0.1:1", connection_timeout=0.5)).start()
+
+
+def test_a_second_start_makes_no_second_client(hosts):
+    with ZooKeeperConnection(ConnectionSettings(hosts=hosts)) as connection:
+        session = connection.session_id
+        connection.start()
+        assert connection.session_id == session
+
+
+def test_a_connection_that_was_closed_can_be_started_again(hosts):
+    threads = Threads()
+    connection = ZooKeeperConnection(ConnectionSettings(hosts=hosts))
+    for _ in range(2):
+        connection.start()
+        assert connection.children("/") == []
+        connection.close()
+    threads.wait_until_ended()
+
+
+# ----------------------------------------------------------------------------------------------------------- a manager
+
+
+class Refusing(CuttingProxy):
+    """Takes connections, and refuses all from the first question whether a node is there on."""
+
+    is_wanted = True
+
+    def _moment_of(self, request: bytes) -> Any:
+        if self.is_wanted and request[8:12] == b"\0\0\0\3":
+            self.refuse(True)
+        return super()._moment_of(request)
+
+
+def test_a_start_of_a_manager_that_fails_leaves_nothing_open_and_can_be_repeated(ensemble, root):
+    with Refusing(ensemble.ports[0]) as proxy:
+        manager = manager_of(f"127.0.0.1:{proxy.port}{root}", connection={"request_timeout": 0.5}, retention_ms=1)
+        threads = Threads()
+        for _ in range(2):
+            proxy.refuse(False)
+            with pytest.raises(errors.ZooKeeperUnavailableError):
+                manager.start()
+            assert manager._session.connection.is_closed
+            threads.wait_until_ended(but=proxy)
+        proxy.is_wanted = False
+        proxy.refuse(False)
+        with manager:
+            assert manager.groups() == []
+        threads.wait_until_ended(but=proxy)
+
+
+def test_a_close_goes_on_after_a_part_that_fails(hosts, monkeypatch):
+    threads = Threads()
+    with leading(hosts) as manager:
+        manager.commit("g", {KEY: 1})
+        connection = manager._session.connection
+        close = connection.close
+
+        def failing() -> None:
+            close()
+            raise RuntimeError("no")
+
+        monkeypatch.setattr(connection, "close", failing)
+        with pytest.raises(errors.StorageError, match="no"):
+            manager.stop()
+    threads.wait_until_ended()
+
+
+def test_a_callback_of_a_commit_can_stop_its_manager(hosts):
+    threads = Threads()
+    stopped: list[Any] = []
+    is_over = threading.Event()
+    with leading(hosts) as manager:
+
+        def stop(_: object) -> None:
+            try:
+                stopped.append(manager.stop())
+            except BaseException as failure:
+                stopped.append(failure)
+            is_over.set()
+
+        manager.commit_async("g", {KEY: 1}).add_done_callback(stop)
+        assert is_over.wait(PATIENCE)
+        assert stopped == [None]
+        with pytest.raises(errors.ClosedError):
+            manager.commit("g", {KEY: 2})
+    threads.wait_until_ended()
+    with leading(hosts) as other:
+        assert other.fetch("g", [KEY])[KEY].offset == 1
+
+
+@pytest.mark.parametrize("of", ["a watch", "a state"])
+def test_a_callback_of_a_connection_can_close_it(hosts, connection, of):
+    threads = Threads()
+    connection.create("/a")
+    closed: list[Any] = []
+    is_over = threading.Event()
+    own = ZooKeeperConnection(ConnectionSettings(hosts=hosts))
+    own.start()
+
+    def close(_: object = None) -> None:
+        try:
+            closed.append(own.close())
+        except BaseException as failure:
+            closed.append(failure)
+        is_over.set()
+
+    if of == "a watch":
+        own.get_async("/a", close).result()
+        connection.set_data("/a", b"1")
+    else:
+        own.add_state_listener(close)
+        own._client.handler.break_connection()
+    assert is_over.wait(PATIENCE)
+    assert closed[0] is None
+    assert own.is_closed
+    threads.wait_until_ended()
