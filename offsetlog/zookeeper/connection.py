@@ -12,7 +12,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from offsetlog.errors import (
@@ -35,6 +36,7 @@ from offsetlog.zookeeper.nodes import Node as Node
 from offsetlog.zookeeper.nodes import NodeStat as NodeStat
 from offsetlog.zookeeper.operations import Create, Delete, Operation, SetData
 from offsetlog.zookeeper.requests import Found, Multi, MultiRead, Read, ReadNames
+from offsetlog.zookeeper.tls import TlsSettings
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -43,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 #: Between the end of a client and the next one: what ended it may be there still.
 REPLACE_SECONDS = 0.5
+#: It doubles with each refusal of the credentials in a row, up to this.
+REPLACE_SECONDS_MAX = 30.0
 
 #: Given to the threads of a client to end, once its connection is broken; they end later by themselves.
 END_SECONDS = 1.0
@@ -64,6 +68,7 @@ class ConnectionSettings:
         request_bytes_max: of one write; the `jute.maxbuffer` of the servers.
         auth: pairs of scheme and credential, as ("digest", "user:password").
         acl: who may do what with the nodes that the connection makes.
+        tls: how servers are reached through TLS, None without it.
 
     Raises:
         ConfigError: a time is not above 0, or that is no list of hosts.
@@ -74,8 +79,9 @@ class ConnectionSettings:
     connection_timeout: float = 18.0
     request_timeout: float = 30.0
     request_bytes_max: int = REQUEST_BYTES_MAX
-    auth: tuple[tuple[str, str], ...] = ()
+    auth: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     acl: tuple[Acl, ...] = OPEN
+    tls: TlsSettings | None = None
 
     def __post_init__(self) -> None:
         for name in ("session_timeout", "connection_timeout", "request_timeout", "request_bytes_max"):
@@ -188,7 +194,14 @@ def _end(client: Any, patience: float) -> None:
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
 
-    A session that expires is followed by a new one, and so is a client of kazoo's whose thread ends for good.
+    A session that expires is followed by a new one, and so is a client of kazoo's whose thread ends for good.  Where
+    credentials are refused that is tried more and more seldom, and calls raise the refusal meanwhile.
+
+    Args:
+        settings: how the ensemble is reached.
+
+    Raises:
+        ConfigError: kazoo is not installed, or a file of the TLS cannot be read.
 
     Requests of one connection are carried out in the order of their calls.  A read sees what this connection wrote
     before; it sees what others wrote once `sync_async` was called before it.
@@ -197,6 +210,9 @@ class ZooKeeperConnection:
     def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
         self._kazoo = _kazoo()
+        self._tls = None if settings.tls is None else settings.tls.context()
+        #: How often in a row servers have refused the credentials.
+        self._refusals = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._client: Any = None
@@ -215,18 +231,19 @@ class ZooKeeperConnection:
 
         Raises:
             ConfigError: kazoo refuses the list of hosts.
+            ZooKeeperError: the servers refuse the credentials.
             ZooKeeperUnavailableError: no server answered within `connection_timeout`.
         """
         with self._lock:
             if self._client is not None:
                 return
         self._closing.clear()
+        self._refusals = 0
         client = self._new_client()
         try:
             # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
-            client.start_async().wait(self.settings.connection_timeout)
-            if not client.connected:
-                raise self._unreachable(client)
+            if not self._is_let_in(client, client.start_async()):
+                raise self.refusal or self._unreachable(client)
         except BaseException:
             client.handler.break_connection()
             _end(client, END_SECONDS)
@@ -235,6 +252,17 @@ class ZooKeeperConnection:
             self._client = client
         if client.handler.has_ended:
             self._thread_ended(client.handler)
+
+    def _is_let_in(self, client: Any, connected: threading.Event) -> bool:
+        """Waits for a server; with credentials, which are sent once it is there, for its first answer after them."""
+        deadline = time.monotonic() + self.settings.connection_timeout
+        while not self._refusals and connected.wait(max(0.0, deadline - time.monotonic())):
+            if not self.settings.auth:
+                return True
+            answer = client.sync_async("/")
+            if answer.wait(max(0.0, deadline - time.monotonic())) and answer.exception is None:
+                return True
+        return False
 
     def _unreachable(self, client: Any) -> ZooKeeperUnavailableError:
         text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
@@ -248,7 +276,7 @@ class ZooKeeperConnection:
         retry = self._kazoo.retry.KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
         # As ZooKeeper's own client has it: each server has a share of the session, which outlives one that is silent.
         connect_seconds = min(settings.connection_timeout, settings.session_timeout / (settings.hosts.count(",") + 1))
-        handler = ClientHandler(connect_seconds, None, self._thread_ended)
+        handler = ClientHandler(connect_seconds, self._tls, self._thread_ended)
         try:
             client = self._kazoo.client.KazooClient(
                 hosts=settings.hosts,
@@ -256,11 +284,12 @@ class ZooKeeperConnection:
                 timeout=settings.session_timeout,
                 connection_retry=retry,
                 auth_data=list(settings.auth) or None,
+                use_ssl=self._tls is not None,
             )
         except ValueError as failure:
             text = f"{settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
-        client.add_listener(self._state_changed)
+        client.add_listener(partial(self._state_changed, client))
         return client
 
     def _thread_ended(self, handler: Any) -> None:
@@ -272,7 +301,7 @@ class ZooKeeperConnection:
 
     def _replace(self, ended: Any) -> None:
         _discard(ended)
-        if self._closing.wait(REPLACE_SECONDS):
+        if self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX)):
             return
         with self._lock:
             if self._client is ended:
@@ -334,9 +363,37 @@ class ZooKeeperConnection:
         with contextlib.suppress(ValueError):
             self._listeners.remove(listener)
 
-    def _state_changed(self, state: str) -> None:
+    def _state_changed(self, client: Any, state: str) -> None:
+        if client.client_state == self._kazoo.protocol.states.KeeperState.AUTH_FAILED:
+            self._refused()
+        elif self._refusals and client.connected:
+            # It sends its credentials now, and this after them.
+            client.sync_async("/").rawlink(self._answered)
+        self._notify(str(state).lower())
+
+    def _notify(self, state: str) -> None:
         for listener in list(self._listeners):
-            listener(str(state).lower())
+            listener(state)
+
+    def _refused(self) -> None:
+        self._refusals += 1
+        if self._refusals == 1 and self._client is not None:
+            _log.error("%s", self.refusal)
+
+    def _answered(self, result: Any) -> None:
+        if result.exception is None:
+            self._refusals = 0
+            _log.warning("ZooKeeper at %s takes the credentials again", self.settings.hosts)
+            self._notify("connected")
+
+    @property
+    def refusal(self) -> ZooKeeperError | None:
+        """The error that servers refuse the credentials, None while they do not; all calls raise it meanwhile."""
+        if not self._refusals:
+            return None
+        schemes = ", ".join(sorted(dict(self.settings.auth)))
+        text = f"ZooKeeper at {self.settings.hosts} refuses the credentials of this connection ({schemes})"
+        return ZooKeeperError(f"{text}; correct them, or have the servers take such", node="/")
 
     def _open(self) -> Any:
         client = self._client
@@ -344,11 +401,18 @@ class ZooKeeperConnection:
             raise ClosedError("the connection to ZooKeeper is closed")
         return client
 
+    def _asked(self) -> Any:
+        """Returns the client, to ask it for something."""
+        client, refusal = self._open(), self.refusal
+        if refusal is not None:
+            raise refusal
+        return client
+
     # -------------------------------------------------------------------------------------------------------- reads
 
     def get_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[Node]:
         """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node changes or goes."""
-        return self._read(node, self._open().get_async(node, watch), _node_of)
+        return self._read(node, self._asked().get_async(node, watch), _node_of)
 
     def get(self, node: str) -> Node:
         """Reads a node.  Raises NoNodeError."""
@@ -356,7 +420,7 @@ class ZooKeeperConnection:
 
     def exists_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[NodeStat | None]:
         """Asks for the state of a node, None where there is none; `watch` is called once, when that changes."""
-        result = self._open().exists_async(node, watch)
+        result = self._asked().exists_async(node, watch)
         return self._read(node, result, lambda found: None if found is None else _stat_of(found))
 
     def exists(self, node: str) -> NodeStat | None:
@@ -365,7 +429,7 @@ class ZooKeeperConnection:
 
     def children_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[list[str]]:
         """Reads the names below a node, sorted.  The answer raises NoNodeError; `watch` is called once at a change."""
-        return self._read(node, self._open().get_children_async(node, watch), sorted)
+        return self._read(node, self._asked().get_children_async(node, watch), sorted)
 
     def children(self, node: str) -> list[str]:
         """Returns the names below a node, sorted.  Raises NoNodeError."""
@@ -373,7 +437,7 @@ class ZooKeeperConnection:
 
     def listing_async(self, node: str) -> Answer[tuple[list[str], NodeStat]]:
         """Reads the names below a node, sorted, and its own state.  The answer raises NoNodeError."""
-        result = self._open().get_children_async(node, include_data=True)
+        result = self._asked().get_children_async(node, include_data=True)
         return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 
     def read_many_async(self, reads: Sequence[Read]) -> Answer[list[Found | ZooKeeperError]]:
@@ -381,7 +445,7 @@ class ZooKeeperConnection:
 
         The answer has what each gives, in their order, or its error.
         """
-        client = self._open()
+        client = self._asked()
         result = client.handler.async_result()
         client._call(MultiRead(self._root, reads), result)
         errors = self._kazoo.exceptions
@@ -424,7 +488,7 @@ class ZooKeeperConnection:
 
     def sync_async(self) -> Answer[None]:
         """Has the server catch up with all writes that the ensemble has answered; reads called later see them."""
-        return self._read("/", self._open().sync_async("/"), lambda _: None)
+        return self._read("/", self._asked().sync_async("/"), lambda _: None)
 
     def _read(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
         def overdue() -> OffsetLogError:
@@ -460,7 +524,7 @@ class ZooKeeperConnection:
                 f"{len(multi.nodes)} writes make a request of {multi.size} bytes, and ZooKeeper takes at most "
                 f"{self.settings.request_bytes_max} (jute.maxbuffer)"
             )
-        client = self._open()
+        client = self._asked()
         result = client.handler.async_result()
         client._call(multi, result)
         return self._write(multi.nodes, result)
@@ -534,6 +598,7 @@ class ZooKeeperConnection:
             | kinds.NotEmptyError
             | kinds.NoChildrenForEphemeralsError
             | kinds.NoAuthError
+            | kinds.AuthFailedError
             | kinds.InvalidACLError
             | kinds.BadArgumentsError,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,40 +17,11 @@ from offsetlog.zookeeper.operations import Create
 from .managers import PATIENCE, leading, manager_of
 from .proxy import CuttingProxy
 from .silent_server import SilentServer
+from .threads import Threads, in_patience
 
 KEY = TopicPartition("orders", 0)
 #: Longer than a test has patience.
 FOR_EVER = 3600.0
-
-
-class Threads:
-    """The threads that were started since."""
-
-    def __init__(self) -> None:
-        self._before = set(threading.enumerate())
-
-    def wait_until_ended(self, but: CuttingProxy | None = None) -> None:
-        kept = self._before if but is None else self._before.union(but._threads)
-        for each in set(threading.enumerate()) - kept:
-            each.join(PATIENCE)
-            assert not each.is_alive()
-
-
-def in_patience(call: Callable[[], Any]) -> Any:
-    """Returns what a call returns or raises, which it does in time."""
-    found: list[Any] = []
-
-    def run() -> None:
-        try:
-            found.append(call())
-        except Exception as failure:
-            found.append(failure)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    assert found, "it did not return in time"
-    return found[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- callers

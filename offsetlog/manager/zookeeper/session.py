@@ -48,8 +48,8 @@ class Session:
         self._release()
 
     def _changed(self, state: str) -> None:
-        # Not here: the client hands requests to this thread through a pipe, which holds less than 300 of them.
-        if state == "connected":
+        # Not here: this thread alone sends requests and reads answers.
+        if state == "connected" or self.connection.refusal is not None:
             self._submit(self._release)
 
     def _release(self) -> None:
@@ -63,15 +63,18 @@ class Session:
             if self._connected is None:
                 self._connected = Completion()
             waiting = self._connected
-        # It may have come back before anybody waited for it.
-        if self.connection.is_connected:
+        # It may have come back, or refused, before anybody waited for it.
+        if self.connection.is_connected or self.connection.refusal is not None:
             self._release()
         return waiting
 
     def connected(self, work: Work[Any]) -> Steps[None]:
-        """Waits for a server."""
+        """Waits for a server.  Raises ZooKeeperError where the servers refuse the credentials."""
         work.check()
         while not self.connection.is_connected:
+            refusal = self.connection.refusal
+            if refusal is not None:
+                raise refusal
             yield [self._until_connected()]
             work.check()
 

@@ -9,6 +9,7 @@ from typing import Any
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_MAX
 from offsetlog.errors import ConfigError
 from offsetlog.manager.properties import Setting, number, retention, seconds
+from offsetlog.manager.zookeeper.security import security
 from offsetlog.zookeeper.connection import ConnectionSettings
 
 
@@ -18,7 +19,7 @@ class ZooKeeperSettings:
 
     Attributes:
         connection: how the ensemble is reached (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
-            ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``).
+            ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``, and those of its `security`).
         partitions: of the offsets topic, by which leadership is given (``offsets.topic.num.partitions``).
         commit_timeout: seconds that a commit, a delete or a fetch waits for its answer (``offsets.commit.timeout.ms``).
         retention_ms: how long a position of a group without consumers outlives its last change, None for ever
@@ -55,7 +56,7 @@ _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "offsets.retention.check.interval.ms": ("manager", "retention_check_interval_ms", number),
 }
 
-#: Every property that the ZooKeeper manager reads.
+#: Every property that the ZooKeeper manager reads, but for those of `security`.
 PROPERTIES = frozenset({"zookeeper.connect", *_READERS})
 
 
@@ -69,9 +70,10 @@ def from_properties(properties: Mapping[str, Setting]) -> ZooKeeperSettings:
     if not isinstance(hosts, str):
         raise ConfigError("zookeeper.connect is missing: the servers of ZooKeeper, as in zk1:2181,zk2:2181/kafka")
     try:
-        settings = ZooKeeperSettings(connection=ConnectionSettings(hosts=hosts))
+        reached = ConnectionSettings(hosts=hosts)
     except ConfigError as failure:
         raise ConfigError(f"zookeeper.connect: {failure.message}") from failure
+    settings = ZooKeeperSettings(connection=replace(reached, **security(properties)))
     for name, (part, attribute, read) in _READERS.items():
         if name not in properties:
             continue

@@ -1,0 +1,79 @@
+"""The credentials and the TLS of a connection with ZooKeeper, by the names that Kafka has for them.
+
+Kafka keeps keys and certificates in files of Java.  Here they are in PEM, which Kafka and ZooKeeper take too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from offsetlog.errors import ConfigError
+from offsetlog.manager.properties import Setting, flag
+from offsetlog.zookeeper.tls import TlsSettings
+
+_PREFIX = "zookeeper.ssl."
+ENABLE = f"{_PREFIX}client.enable"
+HOSTNAME = f"{_PREFIX}endpoint.identification.algorithm"
+#: Kafka has none of this name: its brokers authenticate by a JAAS file.
+DIGEST = "zookeeper.auth.digest"
+#: The ends of names of files that are no PEM.
+_FILES_OF_JAVA = frozenset({".jks", ".p12", ".pfx", ".bcfks"})
+
+
+def security(properties: Mapping[str, Setting]) -> dict[str, Any]:
+    """Returns the fields of ConnectionSettings that properties set: `auth` and `tls`.
+
+    Raises:
+        ConfigError: a value is out of its domain, or asks for what is not there; names the property, and no password.
+    """
+    return {"auth": _auth(properties), "tls": _tls(properties)}
+
+
+def _auth(properties: Mapping[str, Setting]) -> tuple[tuple[str, str], ...]:
+    if DIGEST not in properties:
+        return ()
+    user, colon, password = str(properties[DIGEST]).partition(":")
+    if not (user and colon and password):
+        raise ConfigError(f"{DIGEST} must be as user:password")
+    return (("digest", f"{user}:{password}"),)
+
+
+def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
+    if not flag(ENABLE, properties.get(ENABLE, False)):
+        return None
+    for name in (f"{_PREFIX}crl.enable", f"{_PREFIX}ocsp.enable"):
+        if flag(name, properties.get(name, False)):
+            raise ConfigError(f"{name}: whether a certificate was revoked is not checked here; leave it out")
+    password = properties.get(f"{_PREFIX}keystore.password")
+    return TlsSettings(
+        truststore=_file(properties, f"{_PREFIX}truststore"),
+        keystore=_file(properties, f"{_PREFIX}keystore"),
+        keystore_password=None if password is None else str(password),
+        checks_hostname=_checks_hostname(properties),
+    )
+
+
+def _file(properties: Mapping[str, Setting], store: str) -> str | None:
+    """Returns the path of a file in PEM, None where none is named."""
+    location, kind = properties.get(f"{store}.location"), properties.get(f"{store}.type")
+    if location is None:
+        return None
+    if not isinstance(location, str) or not location:
+        raise ConfigError(f"{store}.location must be a file, not {location!r}")
+    is_of_java = PurePath(location).suffix.lower() in _FILES_OF_JAVA if kind is None else str(kind).upper() != "PEM"
+    if is_of_java:
+        named = f"{store}.location" if kind is None else f"{store}.type"
+        raise ConfigError(
+            f"{named}: {location!r} must be in PEM; `keytool -importkeystore -deststoretype PKCS12` and "
+            f"`openssl pkcs12` make that of a file of Java"
+        )
+    return location
+
+
+def _checks_hostname(properties: Mapping[str, Setting]) -> bool:
+    given = str(properties.get(HOSTNAME, "HTTPS")).strip().upper()
+    if given not in ("HTTPS", ""):
+        raise ConfigError(f"{HOSTNAME} must be HTTPS, or empty to take a certificate of any host, not {given!r}")
+    return given == "HTTPS"

@@ -1,0 +1,49 @@
+"""The TLS of a connection with ZooKeeper, from files in PEM."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+
+from offsetlog.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """How servers are believed, and how they believe this client.
+
+    Attributes:
+        truststore: a file with the certificates of those who sign those of the servers, None for the system's.
+        keystore: a file with the private key of this client, its certificate, and those above it; None for none.
+        keystore_password: with which the key is enciphered, None for a plain one.
+        checks_hostname: whether the certificate of a server must name the host as it stands in the list of hosts.
+    """
+
+    truststore: str | None = None
+    keystore: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    checks_hostname: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Returns what connections are made with; reads the files.
+
+        Raises:
+            ConfigError: a file cannot be read, or is not what it should be; names it.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.truststore)
+        except OSError as failure:
+            text = f"the truststore {self.truststore!r} has no certificate in PEM that can be read: {failure}"
+            raise ConfigError(text) from failure
+        if self.keystore is not None:
+            try:
+                # Given even where there is none: otherwise the terminal is asked for it.
+                context.load_cert_chain(self.keystore, password=self.keystore_password or "")
+            except OSError as failure:
+                text = (
+                    f"the keystore {self.keystore!r} has no private key with its certificate in PEM that can be read, "
+                    f"or the password is another: {failure}"
+                )
+                raise ConfigError(text) from failure
+        context.check_hostname = self.checks_hostname
+        return context
