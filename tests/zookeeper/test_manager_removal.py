@@ -223,6 +223,72 @@ def test_the_positions_of_deleted_topics_go_with_their_nodes(hosts, connection, 
             assert connection.children(f"/consumers/{group}/offsets") == ["t-0", "t-2", "t-4"]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_commit_while_its_position_is_deleted_is_not_lost(hosts, again):
+    with leading(hosts) as manager, leading(hosts) as other:
+        manager.commit("g", dict.fromkeys(KEYS, 1))
+
+        def change() -> None:
+            if again:  # the first one has them be looked at again
+                other.delete("g", [KEYS[1]])
+            other.commit("g", {KEYS[0]: 5})
+
+        with (
+            before_write(manager, 1, change),
+            pytest.raises(errors.GroupNotEmptyError, match="orders/0 was changed meanwhile"),
+        ):
+            manager.delete("g", KEYS[:3])
+        left = {KEYS[0]: 5, KEYS[1]: 1, KEYS[2]: 1, KEYS[3]: 1}
+        if again:
+            del left[KEYS[1]]
+        assert offsets_of(manager, "g") == left
+        assert manager.delete("g", KEYS[:3]) == len(left) - 1
+
+
+def test_positions_that_somebody_else_deletes_too_are_gone(hosts):
+    with leading(hosts) as manager, leading(hosts) as other:
+        manager.commit("g", dict.fromkeys(KEYS, 1))
+        with before_write(manager, 1, lambda: other.delete("g", [KEYS[0]])):
+            assert manager.delete("g", KEYS[:3]) == 2
+        assert offsets_of(manager, "g") == {KEYS[3]: 1}
+
+
+def test_a_commit_while_its_topic_is_deleted_stays_and_keeps_no_other_from_it(hosts):
+    wanted = TopicPartition("t-1", 0)
+    others = [TopicPartition("t-1", 1), TopicPartition("t-2", 0), TopicPartition("t-3", 0)]
+    with leading(hosts) as manager, leading(hosts) as other:
+        for group in ("a", "b"):
+            manager.commit(group, dict.fromkeys([wanted, *others], 1))
+        with (
+            before_write(manager, 1, lambda: other.commit("a", {wanted: 5})),
+            pytest.raises(errors.GroupNotEmptyError, match="/consumers/a/offsets/t-1/0 was changed meanwhile"),
+        ):
+            manager.on_topic_deleted(["t-1", "t-2"])
+        # What goes in one transaction with it stays as well.
+        assert offsets_of(manager, "a") == {wanted: 5, others[0]: 1, others[2]: 1}
+        assert offsets_of(manager, "b") == {others[2]: 1}
+        assert manager.on_topic_deleted(["t-1", "t-2"]) == 2
+        assert offsets_of(manager, "a") == {others[2]: 1}
+
+
+def test_a_node_below_a_position_is_named_and_asked_for_once(hosts, connection):
+    with leading(hosts) as manager:
+        for group in ("a", "b"):
+            manager.commit(group, dict.fromkeys(KEYS, 1) | {TopicPartition("t", 0): 1})
+        make(connection, ("/consumers/a/offsets/orders/2/x", b""))
+        with before_write(manager, 0, print) as writes, pytest.raises(errors.NodeNotEmptyError) as caught:
+            manager.on_topic_deleted(["orders", "t"])
+        assert caught.value.node == "/consumers/a/offsets/orders/2"
+        assert "has nodes below it; remove them by hand" in str(caught.value)
+        assert len(writes) == 3
+        assert offsets_of(manager, "a") == dict.fromkeys(KEYS, 1)
+        assert offsets_of(manager, "b") == {}
+        with pytest.raises(errors.NodeNotEmptyError, match="orders/2"):
+            manager.delete("a", KEYS)
+        connection.delete("/consumers/a/offsets/orders/2/x")
+        assert manager.delete("a", KEYS) == len(KEYS)
+
+
 # -------------------------------------------------------------------------------------------------------------- expiry
 
 
@@ -318,6 +384,22 @@ def test_a_commit_between_two_looks_of_an_expiry_is_not_lost(manager, clock, con
             assert manager.fetch("g", [KEYS[0]])[KEYS[0]].offset == 5, number
         assert number > 10
         assert manager.groups() == []
+
+
+def test_a_node_below_a_position_keeps_no_other_from_expiry(manager, clock, connection):
+    for group in ("a", "b"):
+        manager.commit(group, dict.fromkeys(KEYS, 1))
+    make(connection, ("/consumers/a/offsets/orders/0/x", b""))
+    connection.set_data("/consumers/a/offsets/orders/3", b"7")
+    clock.set_to_age(connection, "/consumers/b/offsets/orders/0", DAY_MS + 1)
+    while connection.get("/consumers/a/offsets/orders/3").stat.modified_ms < clock.ms - DAY_MS:
+        connection.set_data("/consumers/a/offsets/orders/3", b"7")
+    with before_write(manager, 0, print) as writes, pytest.raises(errors.NodeNotEmptyError) as caught:
+        manager.expire()
+    assert caught.value.node == "/consumers/a/offsets/orders/0"
+    assert len(writes) == 2
+    assert offsets_of(manager, "a") == {KEYS[0]: 1, KEYS[3]: 7}
+    assert manager.groups() == ["a"]
 
 
 def test_a_clock_that_cannot_be_right_deletes_nothing(manager, clock, connection):

@@ -410,7 +410,11 @@ class ZooKeeperManager(BaseOffsetManager):
     # ------------------------------------------------------------------------------------------------------- deletes
 
     def delete(self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None) -> int:
-        """Deletes positions of a group, all or none; see OffsetManager.delete, and `commit` for what it raises."""
+        """Deletes positions of a group, all or none; see OffsetManager.delete, and `commit` for what it raises.
+
+        Raises:
+            GroupNotEmptyError: another process has committed one of them since it was read; nothing was deleted.
+        """
         return self.delete_async(group, partitions, timeout=timeout).result()
 
     def delete_async(
@@ -480,7 +484,13 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else of_group, timeout)
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
-        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted, and `expire` for the timeout."""
+        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted, and `expire` for the timeout.
+
+        Raises:
+            GroupNotEmptyError: another process has committed one of them since it was read; the others are deleted, and
+                the same call again deletes this one.
+            NodeNotEmptyError: a position has nodes below it.
+        """
         return self.on_topic_deleted_async(topics, timeout=timeout).result()
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:

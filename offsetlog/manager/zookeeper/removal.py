@@ -1,8 +1,9 @@
-"""The steps that delete: positions, a whole group, what has expired.
+"""The steps that delete: positions, those of topics, a whole group, what has expired.
 
-A write names the version of each position that it removes, and shows in the same transaction that no consumer of the
-group is there (`/consumers/GROUP/ids` has nothing below it), so that neither a commit nor a consumer that starts
-meanwhile loses anything without a word.
+A write names the version of each position that it removes, so that no commit made meanwhile is lost without a word.
+The removal of a group and expiry show in the same transaction that no consumer of the group is there
+(`/consumers/GROUP/ids` has nothing below it): one that starts meanwhile loses nothing either.  A position that was
+removed and made again since it was read may have the same version, and ZooKeeper compares nothing else.
 """
 
 from __future__ import annotations
@@ -73,41 +74,105 @@ def state_of(stat: NodeStat) -> State:
 
 
 def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequence[TopicPartition]) -> Steps[int]:
-    """Deletes positions, all or none; returns how many there were.  Raises as Session.write."""
-    while keys:
-        nodes = [offset_node(group, key) for key in keys]
+    """Deletes positions, all or none; returns how many there were.
+
+    Raises:
+        GroupNotEmptyError: one of them was committed since they were read.
+        NodeNotEmptyError: one of them has nodes below it.
+        Also as Session.write.
+    """
+    nodes = [offset_node(group, key) for key in keys]
+    judged: Mapping[str, State] | None = None
+    while nodes:
         yield from session.sync(work)
-        stats = yield from session.read_many(work, [partial(session.connection.exists_async, each) for each in nodes])
-        there = [node for node, stat in zip(nodes, stats, strict=True) if stat is not None]
+        there = yield from _stats(session, work, nodes)
+        judged = _judged(group, there, judged)
         if not there:
             break
         try:
-            yield from session.write(work, [Delete(node) for node in there])
+            yield from session.write(work, [Delete(node, stat.version) for node, stat in there.items()])
         except NoNodeError:
             continue  # somebody else deletes
+        except NodeVersionError as failure:
+            raise _changed(group, failure.node, 0) from failure
         return len(there)
     return 0
 
 
+def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dict[str, NodeStat]]:
+    """Returns the states of the nodes that are there."""
+    found = yield from session.read_many(work, [partial(session.connection.exists_async, each) for each in nodes])
+    return {node: stat for node, stat in zip(nodes, found, strict=True) if stat is not None}
+
+
+def _judged(
+    group: str, there: Mapping[str, NodeStat], before: Mapping[str, State] | None, deleted: int = 0
+) -> Mapping[str, State]:
+    """Returns the states at which positions may go: those of the first look.
+
+    Raises:
+        GroupNotEmptyError: another look finds one that was committed since.
+    """
+    states = {node: state_of(stat) for node, stat in there.items()}
+    if before is None:
+        return states
+    changed = sorted(node for node, state in states.items() if before.get(node) != state)
+    if changed:
+        raise _changed(group, changed[0], deleted)
+    return before
+
+
 def delete_topics(session: Session, work: Work[Any], group: str, topics: Iterable[str]) -> Steps[int]:
-    """Deletes all positions of topics with the nodes above them; returns how many there were."""
-    deleted = 0
+    """Deletes all positions of topics with the nodes above them; returns how many there were.
+
+    A topic that fails keeps no other from it; then the first failure is raised.
+
+    Raises:
+        GroupNotEmptyError: a position was committed since it was read; it stays.
+        NodeNotEmptyError: a position has nodes below it.
+        Also as Session.write.
+    """
+    deleted, first = 0, None
     for topic in topics:
-        above = topic_node(group, topic)
-        while True:
-            yield from session.sync(work)
-            (names,) = yield from session.read(work, lambda: [session.connection.children_async(above)])  # noqa: B023
-            if names is None:
-                break
-            operations: list[Operation] = [Delete(f"{above}/{name}") for name in names]
-            try:
-                for part in _parts(session, [*operations, Delete(above)], []):
-                    yield from session.write(work, part)
-                    deleted += sum(each.node != above for each in part)
-            except (NoNodeError, NodeNotEmptyError):
-                continue  # others commit or delete
-            break
+        try:
+            deleted += yield from _delete_topic(session, work, group, topic)
+        except (GroupNotEmptyError, NodeNotEmptyError) as failure:
+            first = first or failure
+    if first is not None:
+        raise first
     return deleted
+
+
+def _delete_topic(session: Session, work: Work[Any], group: str, topic: str) -> Steps[int]:
+    above = topic_node(group, topic)
+    judged: Mapping[str, State] = {}
+    deleted = 0
+    while True:
+        yield from session.sync(work)
+        (names,) = yield from session.read(work, lambda: [session.connection.children_async(above)])
+        if names is None:
+            return deleted
+        there = yield from _stats(session, work, [f"{above}/{name}" for name in names])
+        # Positions that are made meanwhile go too: their topic is gone.
+        judged = _judged(group, there, {node: state_of(stat) for node, stat in there.items()} | dict(judged), deleted)
+        _check_empty(there)
+        operations = [*(Delete(node, stat.version) for node, stat in there.items()), Delete(above)]
+        try:
+            for part in _parts(session, operations, []):
+                yield from session.write(work, part)
+                deleted += sum(each.node != above for each in part)
+        except (NoNodeError, NodeNotEmptyError):
+            continue  # others commit or delete
+        except NodeVersionError as failure:
+            raise _changed(group, failure.node, deleted) from failure
+        return deleted
+
+
+def _check_empty(positions: Mapping[str, NodeStat]) -> None:
+    """Raises NodeNotEmptyError, with its path, where a position has nodes below it, which no consumer makes."""
+    for node, stat in positions.items():
+        if stat.children:
+            raise NodeNotEmptyError(f"the position {node} has nodes below it; remove them by hand", node=node)
 
 
 # ------------------------------------------------------------------------------------------------------- a whole group
@@ -197,12 +262,8 @@ def delete_group(
             return deleted
         tree.check_unoccupied()
         positions = frozenset(tree.positions())
-        states = {node: state_of(tree.nodes[node]) for node in positions}
         # Another look at positions that somebody else removes finds none that the first one did not find.
-        judged = states if judged is None else judged
-        changed = sorted(node for node, state in states.items() if judged.get(node) != state)
-        if changed:
-            raise _changed(group, changed[0], deleted)
+        judged = _judged(group, {node: tree.nodes[node] for node in positions}, judged, deleted)
         try:
             for part in _removals(session, tree, positions):
                 yield from session.write(work, part)
@@ -238,6 +299,7 @@ def expire_group(
 
     Raises:
         ClockError: a position was changed later than the clock says.
+        NodeNotEmptyError: a position has nodes below it; the others are deleted.
         Also as Session.write.
     """
     while True:
@@ -257,11 +319,12 @@ def expire_group(
             if len(old) == len(nodes):
                 return (yield from delete_group(session, work, group, {each.node: state_of(each.stat) for each in old}))
             guard = _unoccupied(group, consumers is not None)
-            operations: list[Operation] = [Delete(each.node, each.stat.version) for each in old]
-            for part in _parts(session, operations, guard):
+            removable = [each for each in old if not each.stat.children]
+            for part in _parts(session, [Delete(each.node, each.stat.version) for each in removable], guard):
                 yield from session.write(work, [*guard, *part])
         except GroupNotEmptyError:
             return 0  # a consumer came, or somebody committed: nothing of it is idle
         except (NoNodeError, NodeVersionError, NodeExistsError, NodeNotEmptyError):
             continue
+        _check_empty({each.node: each.stat for each in old})
         return len(old)
