@@ -61,6 +61,7 @@ class Work(Completion[T]):
         is_writing: whether a write is on its way, or about to be.
         node: the first node that the last write concerns.
         group: the group in whose order it is done, None for none.
+        synced_session: the session whose reads see what any client was answered before, None for none.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Work(Completion[T]):
         self.is_writing = False
         self.node: str | None = None
         self.group: str | None = None
+        self.synced_session: int | None = None
         self._steps = steps(self)
         self._ended = ended
         self._allow = allow

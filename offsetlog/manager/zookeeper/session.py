@@ -81,17 +81,30 @@ class Session:
     def read(self, work: Work[Any], ask: Callable[[], Sequence[Answer[Any]]]) -> Steps[list[Any]]:
         """Returns the answers, None for a node that is not there; asks again where the connection broke.
 
+        Work that called `sync` sees what it saw then also in a session after that one: its server may lag, and has to
+        catch up first.
+
         Raises:
             ZooKeeperError: ZooKeeper refuses it.
         """
         while True:
             yield from self.connected(work)
+            session = self.connection.session_id
+            syncs = [] if work.synced_session in (None, session) else [self.connection.sync_async()]
             answers = ask()
-            yield answers
+            yield [*syncs, *answers]
             try:
-                return [_found(each) for each in answers]
+                for each in syncs:
+                    each.result()
+                found = [_found(each) for each in answers]
             except ZooKeeperUnavailableError:
                 continue
+            # It may have begun between the two.  None is there where the connection broke after the answers.
+            if self.connection.session_id not in (session, 0):
+                continue
+            if syncs:
+                work.synced_session = session
+            return found
 
     def read_many(self, work: Work[Any], questions: Iterable[Callable[[], Answer[T]]]) -> Steps[list[T | None]]:
         """Returns the answers to as many questions as there are, in their order; as `read`."""
@@ -103,7 +116,15 @@ class Session:
 
     def sync(self, work: Work[Any]) -> Steps[None]:
         """Has later reads see what any client was answered before."""
-        yield from self.read(work, lambda: [self.connection.sync_async()])
+        sessions: list[int] = []
+
+        def ask() -> list[Answer[None]]:
+            sessions.append(self.connection.session_id)
+            return [self.connection.sync_async()]
+
+        work.synced_session = None
+        yield from self.read(work, ask)
+        work.synced_session = sessions[-1]
 
     def write(self, work: Work[Any], operations: Sequence[Operation]) -> Steps[None]:
         """Makes all writes or none.  A server is waited for before they are sent, and never afterwards.
