@@ -45,6 +45,7 @@ from offsetlog.zookeeper.cluster_records import (
 )
 from offsetlog.zookeeper.connection import Answer, Node, ZooKeeperConnection
 from offsetlog.zookeeper.consumer_offsets import partition_in, pipelined
+from offsetlog.zookeeper.missing_nodes import ensure_root, make_node, make_with_parents
 from offsetlog.zookeeper.operations import Check, Create, Delete, Operation, SetData
 from offsetlog.zookeeper.watches import Watch, read_children, read_node
 
@@ -53,7 +54,7 @@ T = TypeVar("T")
 
 #: Kafka's epoch before the first controller; the first one is elected with 1.
 FIRST_CONTROLLER_EPOCH = 0
-#: How often a write is tried again whose answer was lost, or which another client was ahead of.
+#: How often a write is tried again which another client was ahead of.
 TRIES = 10
 
 
@@ -93,6 +94,7 @@ class ClusterClient:
     A read sees what this connection wrote before, and what others were answered before `sync`.  Every call raises
     ZooKeeperUnavailableError where no server answers, and CorruptionError with the path of a node that does not hold
     what Kafka keeps there.  A write raises UnknownOutcomeError where its answer was lost: read what stands there.
+    Where the root of the connection is not there, reads find nothing, and writes make it, as a start of Kafka does.
 
     Args:
         connection: started.
@@ -107,10 +109,16 @@ class ClusterClient:
         """Has reads from now on see what any client was answered before."""
         self.connection.sync_async().result()
 
-    def make_directories(self) -> None:
-        """Makes the nodes above brokers, topics and the id of the cluster where they lack."""
+    def make_directories(self, *, root: bool = True) -> None:
+        """Makes the nodes above brokers, topics and the id of the cluster where they lack.
+
+        Args:
+            root: whether the root of the connection is made, too; otherwise NoNodeError says that it is not there.
+        """
+        if root:
+            ensure_root(self.connection)
         for node in (BROKER_IDS, TOPICS):
-            self._make_with_parents(node)
+            make_with_parents(self.connection, node)
 
     # ------------------------------------------------------------------------------------------------------ brokers
 
@@ -319,6 +327,7 @@ class ClusterClient:
         return self._watch(CONTROLLER, lambda node: ControllerRecord.from_json(node.data))
 
     def _make_controller_epoch(self) -> ControllerEpoch:
+        ensure_root(self.connection)
         with contextlib.suppress(NodeExistsError):
             self.connection.create(CONTROLLER_EPOCH, b"%d" % FIRST_CONTROLLER_EPOCH)
         found = self.controller_epoch()
@@ -381,7 +390,7 @@ class ClusterClient:
         if found is not None:
             return found
         self._make_with_parents(CLUSTER_ID.rpartition("/")[0])
-        self._make(CLUSTER_ID, cluster_id_json(new_id()))
+        make_node(self.connection, CLUSTER_ID, cluster_id_json(new_id()))
         self.sync()
         found = self.cluster_id()
         if found is None:
@@ -421,23 +430,8 @@ class ClusterClient:
         return Watch(self.connection, read)
 
     def _make_with_parents(self, node: str) -> None:
-        if self.connection.exists(node) is None:
-            names = node.strip("/").split("/")
-            for end in range(1, len(names) + 1):
-                self._make("/" + "/".join(names[:end]))
-
-    def _make(self, node: str, data: bytes = b"") -> None:
-        """Makes a node where it lacks, whoever does; also where the answer was lost."""
-        for left in reversed(range(TRIES)):
-            try:
-                self.connection.create(node, data)
-            except NodeExistsError:
-                return
-            except UnknownOutcomeError:
-                if left:
-                    continue
-                raise
-            return
+        ensure_root(self.connection)
+        make_with_parents(self.connection, node)
 
 
 def broker_ids_in(names: Iterable[str]) -> list[int]:

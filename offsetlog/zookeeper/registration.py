@@ -107,7 +107,6 @@ class BrokerRegistration:
 
         Raises:
             BrokerIdTakenError: another broker has the id, or its former process still has it after `wait`.
-            NoNodeError: the root of the connection is not there.
             ZooKeeperUnavailableError: no server answers.
         """
         ClusterClient(self._connection).make_directories()
@@ -197,7 +196,7 @@ class BrokerRegistration:
                 return
             except NoNodeError:
                 # Somebody removed what it stands below; where that is the root, this raises.
-                ClusterClient(self._connection).make_directories()
+                ClusterClient(self._connection).make_directories(root=False)
             except (UnknownOutcomeError, ZooKeeperUnavailableError):
                 if self._stands(data):
                     return

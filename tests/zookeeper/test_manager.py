@@ -353,13 +353,28 @@ def test_a_property_out_of_its_domain_is_named(name):
             create(given | {name: 0})
 
 
-def test_without_servers_or_root_the_start_fails(ensemble):
+@pytest.mark.parametrize("below", ["/new", "/new/of/several/", "//new//of"])
+def test_a_root_that_is_not_there_is_made_by_the_start(hosts, connection, below):
+    with leading(f"{hosts}{below}") as manager, leading(f"{hosts}{below}") as other:
+        manager.commit("g", {KEYS[0]: 5})
+        assert other.fetch("g")[KEYS[0]].offset == 5
+    path = "/" + "/".join(filter(None, below.split("/")))
+    assert connection.children(path) == ["consumers"]
+
+
+def test_a_root_that_somebody_removed_later_is_an_error_of_commits(hosts, connection):
+    with leading(f"{hosts}/new") as manager:
+        connection.delete("/new")
+        with pytest.raises(errors.ZooKeeperError, match=r"the root of '.*/new' is gone: somebody removed it"):
+            manager.commit("g", {KEYS[0]: 5})
+        assert connection.children("/") == []
+
+
+def test_without_servers_the_start_fails():
     with pytest.raises(errors.ConfigError, match=r"zookeeper\.connect is missing"):
         create({})
     with pytest.raises(errors.ZooKeeperUnavailableError):
         manager_of("127.0.0.1:1", connection={"connection_timeout": 0.3}).start()
-    with pytest.raises(errors.ZooKeeperError, match=r"the root of '.*/no-such-root' is not there"):
-        manager_of(f"{ensemble.hosts}/no-such-root").start()
 
 
 def test_what_zookeeper_has_no_place_for_is_refused(hosts):

@@ -169,9 +169,26 @@ def test_a_registration_outlives_the_death_of_each_server(tmp_path):
                 assert found.record.address == "kafka-1:9092"
 
 
-def test_where_the_root_is_not_there_it_says_so(hosts):
-    with pytest.raises(errors.ZooKeeperError, match=r"the root of .*/nothing' is not there; create it"):
-        register_broker(properties_of(f"{hosts}/nothing"))
+def test_a_root_that_is_not_there_is_made(hosts, connection):
+    with register_broker(properties_of(f"{hosts}/new/root")) as broker:
+        assert broker.cluster.broker_ids() == [1]
+    assert set(connection.children("/new/root")) == {"brokers", "cluster"}
+
+
+def test_a_root_that_somebody_removes_later_is_not_made_again(hosts, connection):
+    failures: list[errors.OffsetLogError] = []
+    lost = threading.Event()
+
+    def fail(failure: errors.OffsetLogError) -> None:
+        failures.append(failure)
+        lost.set()
+
+    with register_broker(properties_of(f"{hosts}/new"), on_failure=fail):
+        names = ["brokers/ids/1", "brokers/ids", "brokers/topics", "brokers", "cluster/id", "cluster"]
+        connection.multi([*(Delete(f"/new/{each}") for each in names), Delete("/new")])
+        assert lost.wait(PATIENCE)
+    assert [type(each) for each in failures] == [errors.NoNodeError]
+    assert connection.children("/") == []
 
 
 def test_what_a_broker_says_of_itself_comes_from_its_properties():

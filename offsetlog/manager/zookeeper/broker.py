@@ -7,11 +7,11 @@ from typing import Self, TypeVar
 
 from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError
 from offsetlog.manager.properties import Setting, number
-from offsetlog.manager.zookeeper.session import root_is_missing
 from offsetlog.manager.zookeeper.settings import from_properties
 from offsetlog.zookeeper.cluster import ClusterClient
 from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint, check_broker_id
 from offsetlog.zookeeper.connection import ZooKeeperConnection
+from offsetlog.zookeeper.missing_nodes import ensure_root
 from offsetlog.zookeeper.registration import BrokerRegistration
 
 T = TypeVar("T")
@@ -58,6 +58,8 @@ def register_broker(
 ) -> BrokerSession:
     """Registers a broker under /brokers/ids, and keeps it registered until it is closed.
 
+    Makes the root of ``zookeeper.connect`` where it is not there, as Kafka does.
+
     Args:
         properties: ``zookeeper.connect`` and its timeouts, ``broker.id``, ``advertised.listeners`` or ``listeners``,
             ``listener.security.protocol.map``, ``broker.rack``; those of other names are the broker's own business.
@@ -67,15 +69,14 @@ def register_broker(
         ConfigError: a property is missing or wrong; names it.
         BrokerIdTakenError: another broker has the id, or its own former process still has it after twice the session
             timeout.
-        ZooKeeperError: the root of ``zookeeper.connect`` is not there.
+        ZooKeeperError: the credentials are refused, or do not allow it.
         ZooKeeperUnavailableError: no server answers.
     """
     record = record_from_properties(properties)
     connection = ZooKeeperConnection(from_properties(properties).connection)
     connection.start()
     try:
-        if connection.exists("/") is None:
-            raise root_is_missing(connection)
+        ensure_root(connection)
         return BrokerSession(connection, record, on_failure)
     except BaseException:
         connection.close()

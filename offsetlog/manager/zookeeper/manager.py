@@ -39,10 +39,11 @@ from offsetlog.manager.zookeeper.removal import (
     expire_group,
     ids_node,
 )
-from offsetlog.manager.zookeeper.session import Session, root_is_missing
+from offsetlog.manager.zookeeper.session import Session
 from offsetlog.manager.zookeeper.settings import ZooKeeperSettings, from_properties
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 from offsetlog.zookeeper.consumer_offsets import check_group, check_topic, offset_node
+from offsetlog.zookeeper.missing_nodes import ensure_root
 
 T = TypeVar("T")
 #: A group, and the positions that work touches, None for all.
@@ -104,16 +105,17 @@ class ZooKeeperManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------------- life
 
     def open(self) -> None:
-        """Begins the session.  Where it fails nothing stays open, and it can be tried again.
+        """Begins the session, and makes the root of `zookeeper.connect` where it is not there, as Kafka does.
+
+        Where it fails nothing stays open, and it can be tried again.
 
         Raises:
             ZooKeeperUnavailableError: no server answers.
-            ZooKeeperError: the root of `zookeeper.connect` is not there.
+            ZooKeeperError: the credentials are refused, or do not allow it.
         """
         try:
             self._session.start()
-            if self._session.connection.exists("/") is None:
-                raise root_is_missing(self._session.connection)
+            ensure_root(self._session.connection)
             self._expire_later()
         except BaseException:
             try:

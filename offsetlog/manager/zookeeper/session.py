@@ -159,6 +159,6 @@ def _found(answer: Answer[T]) -> T | None:
 
 
 def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
-    """Returns the error of a root that is not there."""
-    hosts = connection.settings.hosts
-    return ZooKeeperError(f"the root of {hosts!r} is not there; create it, or correct zookeeper.connect", node="/")
+    """Returns the error of a root that is not there any more; the start made it."""
+    text = f"the root of {connection.settings.hosts!r} is gone: somebody removed it; create it, or start again"
+    return ZooKeeperError(text, node="/")

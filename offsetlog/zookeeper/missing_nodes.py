@@ -1,0 +1,68 @@
+"""Nodes that are made where they lack, whoever else makes them at the same time; also the root of a connection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from offsetlog.errors import NodeExistsError, UnknownOutcomeError
+from offsetlog.zookeeper.connection import ZooKeeperConnection
+
+#: How often a node is made whose answer was lost.
+TRIES = 10
+
+_log = logging.getLogger(__name__)
+
+
+def make_node(connection: ZooKeeperConnection, node: str, data: bytes = b"") -> None:
+    """Makes a node where it lacks, whoever does; also where the answer was lost.
+
+    Raises:
+        NoNodeError: the node above it is not there.
+        UnknownOutcomeError: every answer was lost.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            connection.create(node, data)
+        except NodeExistsError:
+            return
+        except UnknownOutcomeError:
+            if left:
+                continue
+            raise
+        return
+
+
+def make_with_parents(connection: ZooKeeperConnection, node: str) -> None:
+    """Makes a node and those above it where they lack.  Raises NoNodeError: the root is not there."""
+    if connection.exists(node) is None:
+        for each in _paths(node.split("/")):
+            make_node(connection, each)
+
+
+def ensure_root(connection: ZooKeeperConnection) -> None:
+    """Makes the root of a connection where it is not there, as Kafka does at its start.
+
+    A connection sees nothing above its root, so that this takes another one for as long as it lasts.
+
+    Raises:
+        ZooKeeperError: ZooKeeper does not let this connection do that.
+        ZooKeeperUnavailableError, UnknownOutcomeError: no server answers.
+    """
+    if connection.exists("/") is not None:
+        return
+    servers, _, root = connection.settings.hosts.partition("/")
+    with ZooKeeperConnection(replace(connection.settings, hosts=servers)) as above:
+        for each in _paths(root.split("/")):
+            make_node(above, each)
+    connection.sync_async().result()
+    _log.warning("ZooKeeper at %s had no node /%s; it was made", servers, root)
+
+
+def _paths(names: Iterable[str]) -> Iterator[str]:
+    """Yields the path of each node on the way, from the top."""
+    path = ""
+    for name in filter(None, names):
+        path = f"{path}/{name}"
+        yield path
