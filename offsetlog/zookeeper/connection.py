@@ -197,14 +197,15 @@ class ZooKeeperConnection:
     A session that expires is followed by a new one, and so is a client of kazoo's whose thread ends for good.  Where
     credentials are refused that is tried more and more seldom, and calls raise the refusal meanwhile.
 
+    Requests of one connection are carried out in the order of their calls.  A read sees what this connection wrote
+    before; it sees what others wrote once `sync_async` was called before it.  No call waits for a server to take a
+    request: one that is asked for while none is connected goes to the next one, or fails with the session.
+
     Args:
         settings: how the ensemble is reached.
 
     Raises:
         ConfigError: kazoo is not installed, or a file of the TLS cannot be read.
-
-    Requests of one connection are carried out in the order of their calls.  A read sees what this connection wrote
-    before; it sees what others wrote once `sync_async` was called before it.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:

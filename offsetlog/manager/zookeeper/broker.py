@@ -43,8 +43,10 @@ class BrokerSession:
 
     def close(self) -> None:
         """Removes the broker, and ends the connection.  A second call does nothing."""
-        self.registration.close()
-        self.connection.close()
+        try:
+            self.registration.close()
+        finally:
+            self.connection.close()
 
     def __enter__(self) -> Self:
         return self
