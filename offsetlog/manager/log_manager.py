@@ -545,6 +545,11 @@ class LogManager:
 
     # ------------------------------------------------------------------------------------- all partitions
 
+    def groups(self) -> list[str]:
+        """Returns the groups of the partitions that this process leads and has loaded, sorted.  Raises ClosedError."""
+        _ = self.open_core  # which is refused where the manager does not run
+        return sorted(group for partition in self._sweeps.active() for group in partition.groups())
+
     @property
     def _open_sweeps(self) -> Sweeps:
         _ = self.open_core

@@ -91,6 +91,20 @@ class Site:
         return tuple({key: value.offset for key, value in each.get(GROUP, {}).items()} for each in both)
 
 
+class Probes:
+    """The tries of a manager to reach ZooKeeper in an outage, which a test makes in place of their timer."""
+
+    def __init__(self, manager: DualManager) -> None:
+        self.ordered: list[Any] = []
+        manager._queue._call_later = lambda seconds, probe: self.ordered.append(probe)
+
+    def make(self) -> None:
+        """Makes those that are ordered now."""
+        ordered, self.ordered = self.ordered, []
+        for probe in ordered:
+            probe()
+
+
 def random_offsets(rng: random.Random, high: int = 6) -> dict[TopicPartition, int]:
     return {key: rng.randrange(high) for key in KEYS if rng.random() < 0.7}
 
@@ -192,6 +206,7 @@ def test_the_larger_is_fetched_and_each_difference_is_counted_and_listed():
 def test_what_zookeeper_does_not_take_is_a_difference_until_it_does():
     site = Site({KEYS[0]: 1}, {KEYS[0]: 1})
     with site.start() as manager:
+        probes = Probes(manager)
         manager.fetch(GROUP, KEYS[:2])
         write = manager.zookeeper.write
 
@@ -214,7 +229,14 @@ def test_what_zookeeper_does_not_take_is_a_difference_until_it_does():
         assert manager.fetch(GROUP, KEYS[:2])[KEYS[0]].offset == 5
         manager.zookeeper.write = write
         manager.commit(GROUP, {KEYS[0]: 6})
-        assert manager.differences() == [Difference(GROUP, "t", 1, 7, None)]
+        assert manager.differences() == [Difference(GROUP, "t", 0, 6, 1), Difference(GROUP, "t", 1, 7, None)]
+        # The next try finds that ZooKeeper answers again, and it gets the newest of each position.
+        probes.make()
+        assert manager.differences() == []
+        assert manager.counters().zookeeper_failures == 3
+        manager.commit(GROUP, {KEYS[0]: 8})
+        assert manager.differences() == []
+    assert site.stored() == ({KEYS[0]: 8, KEYS[1]: 7},) * 2
 
 
 def test_a_rewind_that_the_log_does_not_take_says_what_stands_where():

@@ -1,22 +1,31 @@
 """Changes of a log and of ZooKeeper, made so that a fetch of the larger position sees each of them at once.
 
-The calls wait, but for `may_go_back`, `fetch_beside` where the log answers at once, and `follow`.  Calls that touch the
-same positions are made one after the other; their caller sees to it.
+The calls wait, but for `may_go_back`.  Calls that touch the same positions are made one after the other; their caller
+sees to it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from offsetlog.errors import DifferenceError, ExpectedOffsetError, OffsetLogError
+from offsetlog.errors import (
+    CommitTimeoutError,
+    DifferenceError,
+    ExpectedOffsetError,
+    OffsetLogError,
+    RewindError,
+    ZooKeeperUnavailableError,
+)
 from offsetlog.manager.dual.differences import Difference, Differences, larger, offset_or_none
+from offsetlog.manager.dual.looks import Looks
+from offsetlog.manager.dual.zookeeper_queue import ZooKeeperQueue
 from offsetlog.manager.interface import Capability, OffsetManager
-from offsetlog.manager.work import Steps
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
+#: So often a group is looked at again, because another client of ZooKeeper committed meanwhile.
+CATCH_UP_TRIES = 5
 Values = Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -27,16 +36,24 @@ class Both:
         log: decides when a change takes effect.
         zookeeper: follows it.
         differences: notes where they were seen to differ.
+        queue: brings to ZooKeeper what goes forward.
+        patience: seconds that a call waits for what is on its way to ZooKeeper.
     """
 
-    def __init__(self, log: OffsetManager, zookeeper: OffsetManager, differences: Differences) -> None:
+    def __init__(
+        self,
+        log: OffsetManager,
+        zookeeper: OffsetManager,
+        differences: Differences,
+        queue: ZooKeeperQueue,
+        patience: float,
+    ) -> None:
         self._log = log
         self._zookeeper = zookeeper
         self._differences = differences
-        self._lock = threading.Lock()
-        # By group: how many calls take something back now, and how many have ended since the start.
-        self._going_back: dict[str, int] = {}
-        self._gone_back = 0
+        self._queue = queue
+        self._patience = patience
+        self.looks = Looks()
 
     # ------------------------------------------------------------------------------------------------------- fetches
 
@@ -50,30 +67,33 @@ class Both:
             keys: which, None for all.
             is_busy: whether a commit is under way, which one storage may have and the other not yet.
         """
-        with self._lock:
-            before = self._gone_back
-            is_quiet = group not in self._going_back
-        found = self.fetch(group, keys, is_busy) if is_quiet else None
-        with self._lock:
-            is_quiet = before == self._gone_back and group not in self._going_back
-        return found if is_quiet else None
+        with self.looks.at(group) as look:
+            is_seen_in_part = look.went_back
+            if is_seen_in_part:
+                return None
+            was_busy = is_busy()
+            log, zookeeper, found = self._fetched(group, keys)
+            if not (was_busy or look.is_disturbed):
+                self._differences.note(group, found, log, zookeeper, is_fetch=True)
+            return None if look.went_back else _there(found)
 
-    def fetch(
-        self, group: str, keys: list[TopicPartition] | None, is_busy: Callable[[], bool] = lambda: False
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the larger positions, of the keys that there are, or all."""
-        was_busy = is_busy()
+    def fetch(self, group: str, keys: list[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns the larger positions, of the keys that there are, or all; in the turn of these."""
+        return _there(self._fetched(group, keys)[2])
+
+    def _fetched(
+        self, group: str, keys: list[TopicPartition] | None
+    ) -> tuple[Values, Values, dict[TopicPartition, OffsetAndMetadata | None]]:
+        """Returns what the log has, what ZooKeeper has, and the larger of both."""
         log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
-        found = {key: larger(log.get(key), zookeeper.get(key)) for key in {**log, **zookeeper}}
-        if not (was_busy or is_busy()):
-            self._differences.note(group, found, log, zookeeper, is_fetch=True)
-        return {key: value for key, value in found.items() if value is not None}
+        return log, zookeeper, {key: larger(log.get(key), zookeeper.get(key)) for key in {**log, **zookeeper}}
 
     def compare(self, group: str) -> list[Difference]:
         """Reads both, and returns the positions of a group that differ."""
-        log, zookeeper = self._log.fetch(group), self._zookeeper.fetch(group)
+        self._queue.settle(group, self._patience)
+        log, zookeeper, _ = self._fetched(group, None)
         self._differences.note(group, {**log, **zookeeper}, log, zookeeper)
-        return [each for each in self._differences.listed() if each.group == group]
+        return differing(group, log, zookeeper)
 
     # ------------------------------------------------------------------------------------------------------- commits
 
@@ -88,44 +108,32 @@ class Both:
             for key, value in values.items()
         )
 
-    def follow(self, group: str, values: Values, timeout: float | None) -> Steps[None]:
-        """Has ZooKeeper take what the log took; what it does not take is noted, and no failure."""
-        offsets = {key: value.offset for key, value in values.items()}
-        try:
-            pending = self._zookeeper.commit_async(group, offsets, timeout=timeout)
-            yield [pending]
-            pending.result(0)
-        except OffsetLogError:
-            self._differences.note_failure(group, offsets)
-        else:
-            self._differences.note_equal(group, offsets)
+    def commit(
+        self, group: str, values: Values, given: Mapping[str, Any]
+    ) -> tuple[Position, dict[TopicPartition, int]]:
+        """Commits to the log, and before that to ZooKeeper what goes back.
 
-    def commit(self, group: str, values: Values, given: Mapping[str, Any]) -> Position:
-        """Commits to both, also what goes back.
+        Returns:
+            Where the commit stands in the log, and the offsets that go forward: ZooKeeper is to take them now.
 
         Raises:
             DifferenceError: ZooKeeper went back, and the log did not, or not surely.
+            ZooKeeperUnavailableError: ZooKeeper is known not to answer; nothing was written.
         """
         timeout = given["timeout"]
-        with self._back(group):
+        with self._back(group, values):
             back = self._lower_zookeeper(group, values, timeout)
             try:
                 position = self._log.commit(group, values, **given)
             except OffsetLogError as failure:
                 if not back:
+                    if isinstance(failure, CommitTimeoutError):
+                        self._queue.add_unsure(group, {key: value.offset for key, value in values.items()})
                     raise
                 raise _different(group, "has what was committed", back, failure) from failure
             self._differences.count(commits=1, rewinds=1 if back else 0)
             self._differences.note_equal(group, back)
-        forward = {key: value.offset for key, value in values.items() if key not in back}
-        if forward:
-            try:
-                self._zookeeper.commit(group, forward, timeout=timeout)
-            except OffsetLogError:
-                self._differences.note_failure(group, forward)
-            else:
-                self._differences.note_equal(group, forward)
-        return position
+        return position, {key: value.offset for key, value in values.items() if key not in back}
 
     def _lower_zookeeper(self, group: str, values: Values, timeout: float | None) -> dict[TopicPartition, int | None]:
         """Commits to ZooKeeper what goes back, and returns it; the log has what fetches answer before."""
@@ -163,27 +171,43 @@ class Both:
             self._log.commit(group, larger_there)
         return len(larger_there)
 
-    def catch_up(self, group: str) -> int:
-        """Raises all positions of a group to the larger of both; returns how many were raised."""
-        log, zookeeper = self._log.fetch(group), self._zookeeper.fetch(group)
-        self._differences.note(group, {**log, **zookeeper}, log, zookeeper)
-        raised = self._raise_log(group, zookeeper, log, zookeeper)
-        lagging = {
-            key: value.offset
-            for key, value in log.items()
-            if value.offset > (zookeeper[key].offset if key in zookeeper else -1)
-        }
-        if lagging:
-            monotonic = Capability.CONDITIONS in self._zookeeper.capabilities
-            self._zookeeper.commit(group, lagging, monotonic=monotonic)
-        self.compare(group)
-        return raised + len(lagging)
+    def catch_up(self, group: str) -> tuple[int, list[Difference]]:
+        """Raises all positions of a group to the larger of both.
+
+        Returns:
+            How many were raised, and the positions that differ now.
+
+        Raises:
+            RewindError: another client of ZooKeeper commits positions of the group again and again.
+        """
+        self._queue.settle(group, self._patience)
+        raised = 0
+        for left in reversed(range(CATCH_UP_TRIES)):
+            log, zookeeper, _ = self._fetched(group, None)
+            self._differences.note(group, {**log, **zookeeper}, log, zookeeper)
+            raised += self._raise_log(group, zookeeper, log, zookeeper)
+            lagging = {
+                key: value.offset
+                for key, value in log.items()
+                if value.offset > (zookeeper[key].offset if key in zookeeper else -1)
+            }
+            try:
+                if lagging:
+                    monotonic = Capability.CONDITIONS in self._zookeeper.capabilities
+                    self._zookeeper.commit(group, lagging, monotonic=monotonic)
+            except RewindError:
+                if not left:
+                    raise
+                continue  # another client committed more meanwhile
+            raised += len(lagging)
+            break
+        return raised, self.compare(group)
 
     # ------------------------------------------------------------------------------------------------------- deletes
 
     def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
         """Deletes positions in both; returns how many there were in one of them at least."""
-        with self._back(group):
+        with self._back(group, keys):
             log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
             found = [key for key in keys if larger(log[key], zookeeper[key]) is not None]
             self._raise_log(group, found, log, zookeeper)
@@ -199,7 +223,7 @@ class Both:
 
     def delete_group(self, group: str, timeout: float | None) -> int:
         """Deletes all of a group in both; returns how many records the log wrote, or positions there were."""
-        with self._back(group):
+        with self._back(group, None):
             log, zookeeper = self._log.fetch(group), self._zookeeper.fetch(group)
             self._raise_log(group, zookeeper, log, zookeeper)
             removed = self._zookeeper.delete_group(group, timeout=timeout)
@@ -211,17 +235,23 @@ class Both:
             return max(removed, written)
 
     @contextmanager
-    def _back(self, group: str) -> Iterator[None]:
-        with self._lock:
-            self._going_back[group] = self._going_back.get(group, 0) + 1
-        try:
+    def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[None]:
+        """Holds positions while they may be taken back, all for None."""
+        if self._queue.is_away:
+            text = f"group {group!r}: ZooKeeper does not answer, and has to take this first"
+            raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
+        with self.looks.going_back(group), self._queue.held(group, keys, self._patience):
             yield
-        finally:
-            with self._lock:
-                self._gone_back += 1
-                self._going_back[group] -= 1
-                if self._going_back[group] == 0:
-                    del self._going_back[group]
+
+
+def differing(group: str, log: Values, zookeeper: Values) -> list[Difference]:
+    """Returns the positions of a group that are not the same in both, sorted."""
+    found = {key: (offset_or_none(log.get(key)), offset_or_none(zookeeper.get(key))) for key in {**log, **zookeeper}}
+    return sorted(Difference(group, key[0], key[1], *each) for key, each in found.items() if each[0] != each[1])
+
+
+def _there(found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _different(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from offsetlog._native.completion import Completion
 from offsetlog.errors import NotCoordinatorError, OffsetLogError, StorageError
-from offsetlog.manager.executor import ThreadExecutor
+from offsetlog.manager.executor import ThreadExecutor, Timer
 
 T = TypeVar("T")
 THREADS = 8
@@ -23,6 +23,11 @@ class Calls:
         self._lock = threading.Lock()
         self._waiting: set[Completion[Any]] = set()
         self._stopped = False
+
+    @property
+    def are_busy(self) -> bool:
+        """Whether a call that begins now waits for a thread."""
+        return len(self._waiting) >= THREADS
 
     def begin(self, call: Callable[[], T]) -> Completion[T]:
         """Has a call made; the answer is what it returns or raises."""
@@ -47,6 +52,14 @@ class Calls:
 
         self._executor.submit(made)
         return answer
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        """Has a short call made by the timers' thread after so many seconds; dropped after `stop`.
+
+        Raises:
+            CapacityError: the system has no thread for it.
+        """
+        return self._executor.call_later(seconds, call)
 
     def _end(self, answer: Completion[Any], give: Callable[[], object]) -> None:
         with self._lock:

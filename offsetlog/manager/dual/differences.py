@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+#: As many positions are known of ZooKeeper, and as many differences listed, at most.
+KNOWN_MAX = 100_000
+LISTED_MAX = 100_000
 
 
 class Difference(NamedTuple):
@@ -38,6 +43,7 @@ class Counters:
         zookeeper_failures: commits that the log took and ZooKeeper did not, or not surely.
         log_larger: positions that a fetch found larger, or only, in the log.
         zookeeper_larger: positions that a fetch found larger, or only, in ZooKeeper.
+        unlisted: differences that are not among those that are listed, which were too many already.
     """
 
     commits: int = 0
@@ -45,6 +51,7 @@ class Counters:
     zookeeper_failures: int = 0
     log_larger: int = 0
     zookeeper_larger: int = 0
+    unlisted: int = 0
 
 
 def offset_or_none(value: OffsetAndMetadata | None) -> int | None:
@@ -61,13 +68,25 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 
 
 class Differences:
-    """Positions that were last seen to differ, and what ZooKeeper was last seen to have.  Safe from any thread."""
+    """Positions that were last seen to differ, and what ZooKeeper was last seen to have.  Safe from any thread.
 
-    def __init__(self) -> None:
+    Both are bounded.  What ZooKeeper has of groups that were not asked for of late is forgotten, and then has to be
+    asked for again; differences beyond the bound are counted only.
+
+    Args:
+        known_max: so many positions of ZooKeeper are kept, or those of the last call where it has more.
+        listed_max: so many differences are listed.
+    """
+
+    def __init__(self, known_max: int = KNOWN_MAX, listed_max: int = LISTED_MAX) -> None:
         self._lock = threading.Lock()
+        self._known_max, self._listed_max = known_max, listed_max
         self._counters = Counters()
-        self._differing: dict[tuple[str, TopicPartition], Difference] = {}
-        self._in_zookeeper: dict[str, dict[TopicPartition, int | None]] = {}
+        self._differing: dict[str, dict[TopicPartition, Difference]] = {}
+        self._listed_count = 0
+        # The group that was asked for last stands last.
+        self._in_zookeeper: OrderedDict[str, dict[TopicPartition, int | None]] = OrderedDict()
+        self._known_count = 0
 
     def count(self, **more: int) -> None:
         """Adds to counters by their names."""
@@ -80,10 +99,13 @@ class Differences:
         with self._lock:
             return Counters(**asdict(self._counters))
 
-    def listed(self) -> list[Difference]:
-        """Returns the positions that differ, sorted."""
+    def listed(self, group: str | None = None) -> list[Difference]:
+        """Returns the positions that differ, of one group or of all, sorted."""
         with self._lock:
-            return sorted(self._differing.values(), key=lambda each: each[:3])
+            groups = self._differing.values() if group is None else [self._differing.get(group, {})]
+            return sorted((each for of_group in groups for each in of_group.values()), key=lambda each: each[:3])
+
+    # --------------------------------------------------------------------------------------------------- what was seen
 
     def note(
         self,
@@ -96,60 +118,103 @@ class Differences:
     ) -> None:
         """Notes what both storages have of a group's positions."""
         with self._lock:
-            known = self._in_zookeeper.setdefault(group, {})
+            seen: dict[TopicPartition, int | None] = {}
             for key in keys:
                 in_log, in_zookeeper = offset_or_none(log.get(key)), offset_or_none(zookeeper.get(key))
-                known[key] = in_zookeeper
-                self._compare(group, key, in_log, in_zookeeper)
+                seen[key] = in_zookeeper
+                self._set_difference(group, key, in_log, in_zookeeper)
                 if is_fetch and in_log != in_zookeeper:
                     if larger(log.get(key), zookeeper.get(key)) is log.get(key):
                         self._counters.log_larger += 1
                     else:
                         self._counters.zookeeper_larger += 1
+            self._know(group, seen)
 
-    def note_failure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notes a commit that only the log took, as far as anybody knows."""
+    def note_behind(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
+        """Notes a commit that only the log took, as far as anybody knows.
+
+        Args:
+            group: the consumer group.
+            offsets: what the log took.
+            is_failure: whether it is counted; not where it was before, or where the log may not have it either.
+        """
         with self._lock:
-            self._counters.zookeeper_failures += 1
+            self._counters.zookeeper_failures += is_failure
             known = self._in_zookeeper.get(group, {})
             for key, offset in offsets.items():
-                in_zookeeper = known.get(key)
-                self._differing[group, key] = Difference(group, key[0], key[1], offset, in_zookeeper)
+                self._set_difference(group, key, offset, known.get(key))
 
-    def note_equal(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Notes what both storages have now."""
+    def note_equal(
+        self, group: str, offsets: Mapping[TopicPartition, int | None], behind: Collection[TopicPartition] = ()
+    ) -> None:
+        """Notes what both storages have now; only ZooKeeper of those that are behind, of which the log has more."""
         with self._lock:
-            self._in_zookeeper.setdefault(group, {}).update(offsets)
-            for key in offsets:
-                self._differing.pop((group, key), None)
+            for key, offset in offsets.items():
+                if key not in behind:
+                    self._set_difference(group, key, offset, offset)
+                elif (before := self._differing.get(group, {}).get(key)) is not None:
+                    self._set_difference(group, key, before.log, offset)
+            self._know(group, offsets)
 
-    def _compare(self, group: str, key: TopicPartition, log: int | None, zookeeper: int | None) -> None:
-        if log == zookeeper:
-            self._differing.pop((group, key), None)
-        else:
-            self._differing[group, key] = Difference(group, key[0], key[1], log, zookeeper)
+    def note_seen(self, group: str, key: TopicPartition, log: int, zookeeper: int) -> None:
+        """Notes what both storages have of one position."""
+        with self._lock:
+            self._set_difference(group, key, log, zookeeper)
+            self._know(group, {key: zookeeper})
+
+    def _set_difference(self, group: str, key: TopicPartition, log: int | None, zookeeper: int | None) -> None:
+        of_group = self._differing.get(group, {})
+        self._listed_count -= of_group.pop(key, None) is not None
+        if log != zookeeper and self._listed_count >= self._listed_max:
+            self._counters.unlisted += 1
+        elif log != zookeeper:
+            self._differing.setdefault(group, of_group)[key] = Difference(group, key[0], key[1], log, zookeeper)
+            self._listed_count += 1
+        if not of_group:
+            self._differing.pop(group, None)
+
+    def _know(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        known = self._in_zookeeper.setdefault(group, {})
+        self._in_zookeeper.move_to_end(group)
+        before = len(known)
+        known.update(offsets)
+        self._known_count += len(known) - before
+        while self._known_count > self._known_max and len(self._in_zookeeper) > 1:
+            self._known_count -= len(self._in_zookeeper.popitem(last=False)[1])
+        if self._known_count > self._known_max:
+            self._in_zookeeper[group] = dict(offsets)
+            self._known_count = len(offsets)
 
     def last_in_zookeeper(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int | None] | None:
         """Returns what ZooKeeper had last, None for no position; None where one of the keys was never seen."""
         with self._lock:
             known = self._in_zookeeper.get(group, {})
             wanted = list(keys)
-            return {key: known[key] for key in wanted} if all(key in known for key in wanted) else None
+            if not all(key in known for key in wanted):
+                return None
+            if wanted:
+                self._in_zookeeper.move_to_end(group)
+            return {key: known[key] for key in wanted}
+
+    # -------------------------------------------------------------------------------------------- what counts no more
 
     def forget(self, is_meant: Callable[[str], bool]) -> None:
         """Drops what is known of groups: they are gone, or another process may lead them from now on."""
-        with self._lock:
-            for group in [each for each in self._in_zookeeper if is_meant(each)]:
-                del self._in_zookeeper[group]
-            for each in [key for key in self._differing if is_meant(key[0])]:
-                del self._differing[each]
+        self._drop(is_meant, lambda _: True)
 
     def forget_topics(self, topics: Iterable[str]) -> None:
         """Drops what is known of deleted topics."""
         gone = frozenset(topics)
+        self._drop(lambda _: True, lambda key: key[0] in gone)
+
+    def _drop(self, is_meant: Callable[[str], bool], is_gone: Callable[[TopicPartition], bool]) -> None:
         with self._lock:
-            for known in self._in_zookeeper.values():
-                for key in [key for key in known if key[0] in gone]:
-                    del known[key]
-            for each in [each for each in self._differing if each[1][0] in gone]:
-                del self._differing[each]
+            everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]
+            for kept in everything:
+                for group in [each for each in kept if is_meant(each)]:
+                    for key in [key for key in kept[group] if is_gone(key)]:
+                        del kept[group][key]
+                    if not kept[group]:
+                        del kept[group]
+            self._known_count = sum(map(len, self._in_zookeeper.values()))
+            self._listed_count = sum(map(len, self._differing.values()))

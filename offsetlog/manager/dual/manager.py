@@ -2,29 +2,42 @@
 
 A fetch answers the larger of both, and every change takes effect at once, when the log is written:
 
-* A commit that goes forward is written to the log, then to ZooKeeper.
+* A commit that goes forward is written to the log, then to ZooKeeper.  Its turn ends once the log has it, so that a
+  slow ZooKeeper keeps no commit from the log; `zookeeper_queue` has ZooKeeper follow, and the commit is answered once
+  it does, or its time is over, or ZooKeeper is known not to answer.
 * One that goes back, and a delete, change ZooKeeper first, while the log has at least what a fetch answered before.
-  A crash between the two leaves fetches as they were.
+  A crash between the two leaves fetches as they were.  They take the positions out of the queue, and keep their turns
+  until both storages have the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from offsetlog import arguments
 from offsetlog.errors import (
+    CapacityError,
+    CommitTimeoutError,
     ConfigError,
     CoordinatorLoadingError,
     NotCoordinatorError,
     PartitionFailedError,
+    ZooKeeperUnavailableError,
 )
 from offsetlog.manager import log_manager
 from offsetlog.manager.base import BaseOffsetManager
 from offsetlog.manager.checked_offsets import checked_group, checked_key, checked_timeout
 from offsetlog.manager.dual.both import Both
 from offsetlog.manager.dual.calls import Calls
+from offsetlog.manager.dual.catching_up import CaughtUp, catch_up_groups
 from offsetlog.manager.dual.differences import Counters, Difference, Differences
+from offsetlog.manager.dual.hand_over import Transitions
+from offsetlog.manager.dual.timed_work import PendingCommit as _PendingCommit
+from offsetlog.manager.dual.timed_work import TimedWork
+from offsetlog.manager.dual.zookeeper_queue import ZooKeeperQueue
 from offsetlog.manager.interface import (
     Capability,
     Durability,
@@ -42,6 +55,8 @@ from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 T = TypeVar("T")
 _NOTHING = OffsetAndMetadata(-1)
+#: So many fetches wait for ZooKeeper at a time while it is known not to answer.
+FETCHES_AWAY_MAX = 64
 #: Capabilities of the log that it has here too.
 _KEPT = frozenset({Capability.METADATA, Capability.EPOCHS, Capability.TIMESTAMPS, Capability.HISTORY})
 
@@ -56,15 +71,19 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
         raise ConfigError("dual.commit.enabled=false contradicts offset.storage=dual; choose log or zookeeper")
     log = log_manager.create(properties)
     units = log.settings.store.metadata_max_units
-    return DualManager(log, zookeeper_manager.create(properties), metadata_max_units=units)
+    return DualManager(
+        log,
+        zookeeper_manager.create(properties),
+        metadata_max_units=units,
+        commit_timeout=log.settings.commit_timeout,
+    )
 
 
-class _PendingCommit(Work[Position]):
-    """A commit under way; see PendingCommit.  Its log offset is -1 until the log is written."""
+class Storage(OffsetManager, Protocol):
+    """A manager that names the groups that it has, at least those that this process leads."""
 
-    def __init__(self, position: Position, *given: Any) -> None:
-        self.position = position
-        super().__init__(*given)
+    def groups(self) -> Iterable[str]:
+        """Returns the names."""
 
 
 class DualManager(BaseOffsetManager):
@@ -72,12 +91,14 @@ class DualManager(BaseOffsetManager):
 
     The log decides who leads.  All calls are safe from any thread.  A commit that goes forward waits on no thread; one
     that goes back, the first one of a position that was not fetched here, and deletes, are made by threads of the
-    manager.  Each storage has the whole timeout.
+    manager.  A call that has not begun when its timeout is over is not made.  One that changes ZooKeeper first, and has
+    begun, gives each storage the whole timeout.
 
     Args:
         log: the manager whose log it is, not started.
         zookeeper: the other one, not started.
         metadata_max_units: the UTF-16 units that the metadata of a commit may have; those of the log.
+        commit_timeout: seconds that a call waits which names no timeout; those of the log.
 
     Attributes:
         log: as given; nothing may be written to it but through this manager.
@@ -86,15 +107,20 @@ class DualManager(BaseOffsetManager):
 
     fetch_waits = True
 
-    def __init__(self, log: OffsetManager, zookeeper: OffsetManager, *, metadata_max_units: int = 4096) -> None:
+    def __init__(
+        self, log: Storage, zookeeper: Storage, *, metadata_max_units: int = 4096, commit_timeout: float = 5.0
+    ) -> None:
         super().__init__(metadata_max_units=metadata_max_units)
         self.log = log
         self.zookeeper = zookeeper
         self.capabilities = log.capabilities & _KEPT
         self._differences = Differences()
-        self._both = Both(log, zookeeper, self._differences)
-        self._turns = Turns()
+        self._commit_timeout = commit_timeout
         self._calls = Calls()
+        self._turns = Turns()
+        self._queue = ZooKeeperQueue(log, zookeeper, self._differences, self._calls.call_later)
+        self._both = Both(log, zookeeper, self._differences, self._queue, commit_timeout)
+        self._transitions_of_both = Transitions()
 
     # ---------------------------------------------------------------------------------------------------------- life
 
@@ -138,11 +164,14 @@ class DualManager(BaseOffsetManager):
         return self._change_both(partition, epoch, self.log.become_leader, self.zookeeper.become_leader)
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
-        """Leaves a partition to another process; see OffsetManager.become_follower."""
+        """Leaves a partition to another process; see OffsetManager.become_follower.
+
+        The transition ends once nothing is on its way to either storage any more.
+        """
         return self._change_both(partition, epoch, self.log.become_follower, self.zookeeper.become_follower)
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Leads no more; see OffsetManager.resign."""
+        """Leads no more; see OffsetManager.resign, and `become_follower`."""
         return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign)
 
     def _change_both(
@@ -153,11 +182,15 @@ class DualManager(BaseOffsetManager):
         change_zookeeper: Callable[[int, int], Transition],
     ) -> Transition:
         with self._running():
-            # Nothing reaches ZooKeeper but through the log, whose refusal is enough.
-            transition = change_log(partition, epoch)
-            change_zookeeper(partition, epoch)
-            self._differences.forget(lambda group: self.log.partition_for(group) == partition)
-            return transition
+            # The log first: what it refuses comes to ZooKeeper by no way.
+            of_log, of_zookeeper = change_log(partition, epoch), change_zookeeper(partition, epoch)
+
+        def is_of(group: str) -> bool:
+            return self.log.partition_for(group) == partition
+
+        for forget in (self._queue.forget, self._both.looks.disturb_all, self._differences.forget):
+            forget(is_of)
+        return self._transitions_of_both.of(of_log, of_zookeeper)
 
     def state(self, partition: int) -> PartitionState:
         """Returns the state of the log's partition; see OffsetManager.state."""
@@ -187,23 +220,67 @@ class DualManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------------- work
 
     def _begin(self, group: str, keys: Iterable[TopicPartition] | None, work: Work[T]) -> Work[T]:
-        if self._turns.add(group, keys, work):
+        try:
+            is_first = self._turns.add(group, keys, work)
+            if not is_first and isinstance(work, TimedWork):
+                self._order_end(work)
+        except BaseException:
+            self._ended(work)  # an interrupt of the caller, too, must not leave others waiting for it
+            raise
+        if is_first:
             work.go_on()
         return work
 
+    def _order_end(self, work: TimedWork[Any]) -> None:
+        """Has work end at its deadline, where it only waits."""
+        if work.timer is None:
+            with suppress(CapacityError):  # it waits longer then
+                work.timer = self._calls.call_later(work.left, partial(self._end_overdue, work))
+
+    def _end_overdue(self, work: TimedWork[Any]) -> None:
+        following = self._turns.leave(work)
+        if following is not None:
+            self._turns.begin(following)
+        if isinstance(work, _PendingCommit) and work.followed is not None:
+            # The log has it.
+            self._queue.note_overdue(work.followed)
+            work.succeed(work.position)
+        else:
+            work.give_up()
+
     def _ended(self, work: Work[Any]) -> None:
+        if isinstance(work, TimedWork) and work.timer is not None:
+            work.timer.cancel()
         self._turns.pass_on(work)
 
-    def _called(self, group: str, keys: Iterable[TopicPartition] | None, call: Callable[[], T]) -> Work[T]:
+    def _called(
+        self,
+        group: str,
+        keys: Iterable[TopicPartition] | None,
+        call: Callable[[], T],
+        timeout: float | None = None,
+    ) -> Work[T]:
         """Has a call made by a thread of the manager, in its turn."""
 
-        def steps(_: Work[T]) -> Steps[T]:
-            answer = self._calls.begin(call)
-            yield [answer]
-            result: T = answer.result(0)
-            return result
+        def steps(work: TimedWork[T]) -> Steps[T]:
+            return (yield from self._on_a_thread(work, call))
 
-        return self._begin(group, keys, Work(steps, self._ended))
+        return self._begin(group, keys, TimedWork(self._seconds(timeout), steps, self._ended))
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._commit_timeout if timeout is None else timeout
+
+    def _on_a_thread(self, work: TimedWork[Any], call: Callable[[], T]) -> Steps[T]:
+        def made() -> T:
+            work.take()
+            return call()
+
+        if self._calls.are_busy:
+            self._order_end(work)
+        answer = self._calls.begin(made)
+        yield [answer]
+        result: T = answer.result(0)
+        return result
 
     # ------------------------------------------------------------------------------------------------------- commits
 
@@ -223,9 +300,12 @@ class DualManager(BaseOffsetManager):
         """Commits to both; see OffsetManager.commit, whose Position is that in the log.
 
         A commit that goes forward, and that the log took and ZooKeeper did not, has succeeded: fetches answer it.  It
-        is among `differences` until ZooKeeper has the same.
+        is among `differences` until ZooKeeper has the same.  ZooKeeper is waited for as long as the timeout goes, and
+        not at all while it is known not to answer.
 
         Raises:
+            CommitTimeoutError: its turn did not come, and nothing was written; or the log did not answer, and may have
+                it, which is a difference then.
             DifferenceError: a commit that goes back was made in ZooKeeper, and the log did not take it, or not
                 surely.  Fetches answer as before where it did not; the same call again makes it.
             ZooKeeperUnavailableError: ZooKeeper did not answer, and has to be asked whether the commit goes back;
@@ -258,7 +338,7 @@ class DualManager(BaseOffsetManager):
     ) -> PendingCommit:
         """Commits without waiting; see `commit` and OffsetManager.commit_async.
 
-        The log is written once the commits before it that touch the same positions are answered.
+        The log is written once it has the commits before it that touch the same positions.
         """
         with self._running():
             if expected is not None or monotonic:
@@ -271,21 +351,49 @@ class DualManager(BaseOffsetManager):
 
         def steps(work: _PendingCommit) -> Steps[Position]:
             if self._both.may_go_back(group, values):
-                answer = self._calls.begin(lambda: self._both.commit(group, values, given))
-                yield [answer]
-                work.position = answer.result(0)
+                call = partial(self._both.commit, group, values, given)
+                work.position, forward = yield from self._on_a_thread(work, call)
             else:
-                pending = self.log.commit_async(group, values, **given)
-                work.position = pending.position
-                yield [pending]
-                pending.result(0)
-                self._differences.count(commits=1)
-                yield from self._both.follow(group, values, timeout)
+                forward = yield from self._commit_forward(work, group, values, given)
+            if forward:
+                yield from self._follow(work, group, forward)
             return work.position
 
-        work = _PendingCommit(position, steps, self._ended)
+        work = _PendingCommit(position, self._seconds(timeout), steps, self._ended)
         self._begin(group, values, work)
         return work
+
+    def _commit_forward(
+        self,
+        work: _PendingCommit,
+        group: str,
+        values: Mapping[TopicPartition, OffsetAndMetadata],
+        given: dict[str, Any],
+    ) -> Steps[dict[TopicPartition, int]]:
+        """Commits to the log; returns what ZooKeeper is to take."""
+        work.take()
+        self._both.looks.disturb(group)
+        if work.timer is not None:  # it has waited
+            given = {**given, "timeout": work.left}
+        offsets = {key: value.offset for key, value in values.items()}
+        pending = self.log.commit_async(group, values, **given)
+        work.position = pending.position
+        yield [pending]
+        try:
+            pending.result(0)
+        except CommitTimeoutError:
+            self._queue.add_unsure(group, offsets)
+            raise
+        self._differences.count(commits=1)
+        return offsets
+
+    def _follow(self, work: _PendingCommit, group: str, offsets: Mapping[TopicPartition, int]) -> Steps[None]:
+        """Has ZooKeeper follow, and ends the turn: the log has it, and the queue keeps the order."""
+        work.followed = self._queue.add(group, offsets)
+        self._turns.pass_on(work)
+        if not work.followed.done():
+            self._order_end(work)
+            yield [work.followed]
 
     # ------------------------------------------------------------------------------------------------------- fetches
 
@@ -297,14 +405,19 @@ class DualManager(BaseOffsetManager):
         One that is larger in ZooKeeper has no metadata and no leader epoch.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger one.
+            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger one.  While it is known not
+                to, `FETCHES_AWAY_MAX` fetches wait for it at a time, and others are refused at once.
+            CommitTimeoutError: a rewind or a delete of the same positions took too long.
             CorruptionError: as the ZooKeeper manager.
         """
         keys = None if partitions is None else arguments.listed_keys(partitions)
         with self._running():
             self._led(group)
             asked = None if keys is None else list(dict.fromkeys(checked_key(key) for key in keys))
-        found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group))
+        if self._queue.is_away and self._both.looks.count >= FETCHES_AWAY_MAX:
+            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches wait for it; try again once it does"
+            raise ZooKeeperUnavailableError(text, node="/")
+        found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group) or self._queue.is_busy(group))
         if found is None:
             # Something goes back meanwhile, and would be seen in one storage and not in the other.
             found = self._called(group, asked, lambda: self._both.fetch(group, asked)).result()
@@ -329,7 +442,7 @@ class DualManager(BaseOffsetManager):
             checked_timeout(timeout)
             self._led(group)
             asked = list(dict.fromkeys(checked_key(key) for key in keys))
-        return self._called(group, asked, lambda: self._both.delete(group, asked, timeout))
+        return self._called(group, asked, lambda: self._both.delete(group, asked, timeout), timeout)
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Removes a group in ZooKeeper, then in the log; see OffsetManager.delete_group.
@@ -345,7 +458,7 @@ class DualManager(BaseOffsetManager):
         with self._running():
             checked_timeout(timeout)
             self._led(group)
-        return self._called(group, None, lambda: self._both.delete_group(group, timeout))
+        return self._called(group, None, lambda: self._both.delete_group(group, timeout), timeout)
 
     def expire(self, *, timeout: float | None = None) -> int:
         """Has each storage expire by its own retention; see OffsetManager.expire.
@@ -372,8 +485,10 @@ class DualManager(BaseOffsetManager):
             How many there were in the storage that had more.
         """
         gone = list(arguments.listed_topics(topics))
+        topics_gone = frozenset(gone)
         with self._running():
             checked_timeout(timeout)
+        self._queue.forget(lambda _: True, lambda key: key[0] in topics_gone)
         counts = [each.on_topic_deleted(gone, timeout=timeout) for each in (self.zookeeper, self.log)]
         self._differences.forget_topics(gone)
         return max(counts)
@@ -395,7 +510,9 @@ class DualManager(BaseOffsetManager):
     def differences(self) -> list[Difference]:
         """Returns the positions that were last seen to differ, sorted: by fetches, commits and `compare`.
 
-        They are those seen since this process leads: none after a start, whatever differs.
+        They are those seen since this process leads: none after a start and after a change of leadership, whatever
+        differs; `catch_up_all` reads everything.  At most `LISTED_MAX` of `offsetlog.manager.dual.differences` are
+        listed; `counters().unlisted` counts the others.
         """
         return self._differences.listed()
 
@@ -404,7 +521,7 @@ class DualManager(BaseOffsetManager):
         return self._differences.counters()
 
     def compare(self, group: str) -> list[Difference]:
-        """Reads all positions of a group in both storages, and returns those that differ.
+        """Reads all positions of a group in both storages, and returns those that differ, sorted.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, ZooKeeperUnavailableError, CorruptionError, ClosedError.
@@ -419,8 +536,32 @@ class DualManager(BaseOffsetManager):
         Positions that nobody commits come to the log by it, before ZooKeeper is given up.
 
         Raises:
-            As `commit`.
+            RewindError: another client of ZooKeeper commits the same positions again and again.
+            Also as `commit` and `compare`.
         """
+        return self._catch_up(group)[0]
+
+    def _catch_up(self, group: str) -> tuple[int, list[Difference]]:
         with self._running():
             self._led(group)
         return self._called(group, None, lambda: self._both.catch_up(group)).result()
+
+    def catch_up_all(self) -> CaughtUp:
+        """Raises the positions of every group of the log and of ZooKeeper to the larger of both.
+
+        It takes one group after the other, waits for both storages, and goes on after a group that fails: one that
+        another process leads (NotCoordinatorError), that has a node without an offset (CorruptionError), that another
+        client of ZooKeeper moves (RewindError).  Once no ZooKeeper has answered for three groups in a row the rest are
+        not tried.  It can be repeated.
+
+        Returns:
+            The positions that still differ, and the groups that were not done and why.  Where both are empty, and
+            nobody has committed since, both storages have the same.
+
+        Raises:
+            ZooKeeperUnavailableError: ZooKeeper does not say which groups there are; nothing was done.
+            ClosedError: the manager was stopped.
+        """
+        with self._running():
+            pass
+        return catch_up_groups({*self.zookeeper.groups(), *self.log.groups()}, self._catch_up)

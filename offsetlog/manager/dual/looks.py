@@ -1,0 +1,90 @@
+"""Reads of two storages, one after the other, and the changes that they may have seen in one of them only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Look:
+    """One read of a group.
+
+    Attributes:
+        is_disturbed: whether a commit began meanwhile: both storages may rightly differ.
+        went_back: whether something was taken back meanwhile: the larger of both may be what was taken back.
+    """
+
+    __slots__ = ("is_disturbed", "went_back")
+
+    def __init__(self) -> None:
+        self.is_disturbed = self.went_back = False
+
+
+class Looks:
+    """The reads under way, which changes of their groups mark.  Safe from any thread.
+
+    Only reads under way are kept: a count of the changes of each group would grow with the groups.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[str, set[Look]] = {}
+        self._going_back: dict[str, int] = {}
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How many reads are under way."""
+        return self._count
+
+    @contextmanager
+    def at(self, group: str) -> Iterator[Look]:
+        """Has a read marked while it lasts."""
+        look = Look()
+        with self._lock:
+            look.is_disturbed = look.went_back = group in self._going_back
+            self._under_way.setdefault(group, set()).add(look)
+            self._count += 1
+        try:
+            yield look
+        finally:
+            with self._lock:
+                self._count -= 1
+                self._under_way[group].discard(look)
+                if not self._under_way[group]:
+                    del self._under_way[group]
+
+    def disturb(self, group: str) -> None:
+        """Marks the reads of a group: a commit begins."""
+        if self._under_way:  # without the lock: a read that begins now finds the commit under way
+            with self._lock:
+                for look in self._under_way.get(group, ()):
+                    look.is_disturbed = True
+
+    def disturb_all(self, is_meant: Callable[[str], bool]) -> None:
+        """Marks the reads of groups of which nothing is known from now on."""
+        with self._lock:
+            for group, looks in self._under_way.items():
+                if is_meant(group):
+                    for look in looks:
+                        look.is_disturbed = True
+
+    @contextmanager
+    def going_back(self, group: str) -> Iterator[None]:
+        """Marks the reads of a group that see any part of a change which takes something back."""
+        with self._lock:
+            self._going_back[group] = self._going_back.get(group, 0) + 1
+            self._mark_back(group)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._going_back[group] -= 1
+                if self._going_back[group] == 0:
+                    del self._going_back[group]
+                self._mark_back(group)
+
+    def _mark_back(self, group: str) -> None:
+        for look in self._under_way.get(group, ()):
+            look.is_disturbed = look.went_back = True

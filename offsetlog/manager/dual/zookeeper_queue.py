@@ -1,0 +1,541 @@
+"""What the log has taken and ZooKeeper has not: of each position the newest offset, on its way or waiting.
+
+A commit that goes forward has been made once the log has it.  ZooKeeper follows, and a commit that is slow there keeps
+none from the log:
+
+* **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, by one plain write.  At most one
+  write of a position is on its way.  One that waits for that loses the positions that a newer commit brings: its place
+  is taken, and its commit is answered.
+* **Late.**  Where a prompt write has no sure answer, its positions are late.  Only their names are kept: the log is
+  the queue, and what it has when they are sent is the newest.  Others may have committed to ZooKeeper meanwhile, so a
+  late write never takes a position back there (`monotonic`, by the versions of the nodes).
+* **Away.**  Where no server answered within the commit timeout, nothing is sent any more: each commit is late when it
+  comes, and costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first
+  that is answered ends the outage, and the rest follow, one group at a time.
+
+A rewind or a delete holds its positions (`held`): what waits is withdrawn, what is on its way is waited for, and no
+commit brings them meanwhile, since their turns are taken.  So no forward commit arrives after it and undoes it.  If it
+fails and the log was not written, they are late again: ZooKeeper may have gone back, and gets what the log has.
+
+A crash loses nothing but the knowledge of what is late: the log has all of it, and fetches answer the larger.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from offsetlog._native.completion import Completion
+from offsetlog.errors import (
+    ClosedError,
+    CommitTimeoutError,
+    CorruptionError,
+    DifferenceError,
+    NotCoordinatorError,
+    OffsetLogError,
+    RewindError,
+    StorageError,
+    TooLargeError,
+    UnknownOutcomeError,
+    ZooKeeperUnavailableError,
+)
+from offsetlog.manager.dual.differences import Differences
+from offsetlog.manager.executor import Timer
+from offsetlog.manager.interface import Capability, OffsetManager, Pending
+from offsetlog.manager.work import Steps, Work
+from offsetlog.types import Position, TopicPartition
+
+#: The time from the last failure to the next try while ZooKeeper does not answer.
+PROBE_SECONDS = 1.0
+#: So many late positions are kept; those beyond are differences that `catch_up` finds.
+LATE_MAX = 100_000
+#: A late write that has one of these is sent again position by position, for the sake of the others.
+_OF_ONE_POSITION = (RewindError, CorruptionError, TooLargeError)
+
+_log = logging.getLogger(__name__)
+
+
+def is_outage(failure: OffsetLogError) -> bool:
+    """Whether ZooKeeper did not answer, and may when it is asked again."""
+    return isinstance(failure, (CommitTimeoutError, ZooKeeperUnavailableError))
+
+
+class Write(Completion[None]):
+    """Positions that ZooKeeper shall take; answered once it has them, or its commit has no more to wait for.
+
+    Attributes:
+        group: the consumer group.
+        offsets: what is written; while it waits, newer commits take out their positions.
+        keys: the positions that it keeps from other writes while it is on its way.
+        landed: answered once it is on its way no more.
+        waiting: commits that wait for the same positions.
+        is_counted: whether it was counted as a failure.
+        is_dropped: whether it says nothing about the positions any more.
+    """
+
+    def __init__(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        super().__init__()
+        self.group = group
+        self.offsets = dict(offsets)
+        self.keys: tuple[TopicPartition, ...] = ()
+        self.landed: Completion[None] = Completion()
+        self.waiting: list[Write] = []
+        self.is_counted = False
+        self.is_dropped = False
+
+
+class _Late:
+    """The late positions of a group, in their order, and the commits that wait for them."""
+
+    def __init__(self) -> None:
+        self.keys: dict[TopicPartition, None] = {}
+        self.waiting: list[Write] = []
+
+
+class ZooKeeperQueue:
+    """Has ZooKeeper follow the log; see the module.  Safe from any thread, and no thread waits but in `held`.
+
+    Args:
+        log: has the newest offsets.
+        zookeeper: follows it.
+        differences: notes what does not follow.
+        call_later: has a short call made after so many seconds.
+        late_max: so many late positions are kept.
+        probe_seconds: from a failure to the next try.
+    """
+
+    def __init__(
+        self,
+        log: OffsetManager,
+        zookeeper: OffsetManager,
+        differences: Differences,
+        call_later: Callable[[float, Callable[[], object]], Timer],
+        *,
+        late_max: int = LATE_MAX,
+        probe_seconds: float = PROBE_SECONDS,
+    ) -> None:
+        self._log, self._zookeeper, self._differences = log, zookeeper, differences
+        self._call_later = call_later
+        self._late_max, self._probe_seconds = late_max, probe_seconds
+        self._lock = threading.Lock()
+        # By group and position; a write stands there once for each of its positions.
+        self._waiting: dict[str, dict[TopicPartition, Write]] = {}
+        self._flying: dict[str, dict[TopicPartition, Write]] = {}
+        self._late: dict[str, _Late] = {}
+        self._late_count = 0
+        self._is_away = self._is_sending_late = self._is_probe_ordered = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether ZooKeeper did not answer when it was asked last."""
+        return self._is_away
+
+    def is_busy(self, group: str) -> bool:
+        """Whether ZooKeeper lacks anything of a group that it is to take."""
+        return group in self._waiting or group in self._flying or group in self._late
+
+    # ----------------------------------------------------------------------------------------------------- to the queue
+
+    def add(self, group: str, offsets: Mapping[TopicPartition, int]) -> Write:
+        """Has ZooKeeper take what the log took.  Called in the turn of the commit; returns what it may wait for."""
+        write = Write(group, offsets)
+        with self._lock:
+            if self._is_away:
+                self._note_failure(write)
+                answered, ready = [write, *self._keep_late(group, offsets)], []
+            else:
+                answered, ready = self._replace(write), self._ready(group, [write])
+        self._answer(answered)
+        self._send(ready)
+        return write
+
+    def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Has ZooKeeper take what the log may have taken, if it has."""
+        with self._lock:
+            self._differences.note_behind(group, offsets, is_failure=False)
+            answered = self._keep_late(group, offsets)
+        self._answer(answered)
+        self._send_late()
+
+    def note_overdue(self, write: Write) -> None:
+        """Notes what a commit waits for no longer as a difference."""
+        with self._lock:
+            if not write.done():
+                self._note_failure(write)
+
+    def _replace(self, write: Write) -> list[Write]:
+        """Has a write take the places of those that wait; returns those of which nothing is left."""
+        waiting = self._waiting.setdefault(write.group, {})
+        replaced = []
+        for key in write.offsets:
+            if (before := waiting.get(key)) is not None:
+                del before.offsets[key]
+                if not before.offsets:
+                    replaced.append(before)
+            waiting[key] = write
+        return [*replaced, *self._withdraw_late(write.group, write.offsets)[1]]
+
+    def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
+        """Takes out of those that wait what has no position on its way."""
+        waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
+        ready = []
+        for write in writes:
+            if flying.keys().isdisjoint(write.offsets):
+                ready.append(write)
+                flying = self._fly(write, write.offsets)
+                for key in write.offsets:
+                    waiting.pop(key, None)
+        if not waiting:
+            self._waiting.pop(group, None)
+        return ready
+
+    def _fly(self, write: Write, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Write]:
+        write.keys = tuple(keys)
+        flying = self._flying.setdefault(write.group, {})
+        flying.update(dict.fromkeys(write.keys, write))
+        return flying
+
+    def _note_failure(self, write: Write) -> None:
+        if not write.is_dropped:
+            # Where something newer is late, that is the difference.
+            late = self._late_keys(write.group) if write.keys else ()
+            offsets = {key: offset for key, offset in write.offsets.items() if key not in late}
+            self._differences.note_behind(write.group, offsets, is_failure=False)
+        self._count_failures([write, *write.waiting])
+
+    def _count_failures(self, writes: Iterable[Write]) -> None:
+        for each in writes:
+            self._differences.count(zookeeper_failures=not each.is_counted and not each.is_dropped)
+            each.is_counted = True
+
+    @staticmethod
+    def _answer(writes: Iterable[Write]) -> None:
+        for each in writes:
+            each.succeed(None)
+
+    # ----------------------------------------------------------------------------------------------------------- prompt
+
+    def _send(self, writes: Iterable[Write]) -> None:
+        left = list(writes)
+        try:
+            while left:
+                self._send_one(left[0])
+                del left[0]
+        except BaseException as failure:
+            # Others would wait for its positions for ever.
+            for write in left:
+                self._end(write, StorageError(f"{type(failure).__name__} while it was sent: {failure}"))
+            raise
+
+    def _send_one(self, write: Write) -> None:
+        try:
+            pending = self._zookeeper.commit_async(write.group, dict(write.offsets))
+        except OffsetLogError as failure:
+            self._end(write, failure)
+        else:
+            pending.add_done_callback(lambda pending: self._answered(write, pending))
+
+    def _answered(self, write: Write, pending: Pending[Position]) -> None:
+        failure: OffsetLogError | None = None
+        try:
+            pending.result(0)
+        except OffsetLogError as raised:
+            failure = raised
+        self._end(write, failure)
+
+    def _end(self, write: Write, failure: OffsetLogError | None, *, was_late: bool = False) -> None:
+        """Ends a write that was on its way, and begins what waited for its positions."""
+        with self._lock:
+            freed = self._land(write)
+            if failure is None:
+                self._is_away = False
+                self._note_success(write)
+                answered = [write, *write.waiting]
+            elif isinstance(failure, UnknownOutcomeError) and not (was_late or self._is_away or write.is_dropped):
+                # Made or not: what is late finds out, and its commit waits for that.
+                self._differences.note_behind(write.group, write.offsets, is_failure=False)
+                answered = self._keep_late(write.group, write.offsets, [write])
+            else:
+                answered = [write, *write.waiting, *self._fail(write, failure, was_late=was_late)]
+            waiting = self._waiting.get(write.group, {})
+            again = {id(each): each for key in freed if (each := waiting.get(key)) is not None}
+            ready = self._ready(write.group, again.values())
+        write.landed.succeed(None)
+        self._answer(answered)
+        self._send(ready)
+        if not was_late:
+            self._send_late()
+
+    def _land(self, write: Write) -> list[TopicPartition]:
+        flying = self._flying.get(write.group, {})
+        freed = [key for key in write.keys if flying.get(key) is write]
+        for key in freed:
+            del flying[key]
+        if not flying:
+            self._flying.pop(write.group, None)
+        return freed
+
+    def _note_success(self, write: Write) -> None:
+        if not write.is_dropped:
+            self._differences.note_equal(write.group, write.offsets, self._late_keys(write.group))
+
+    def _fail(self, write: Write, failure: OffsetLogError, *, was_late: bool) -> list[Write]:
+        """Notes a write that ZooKeeper did not take; returns others that have no more to wait for."""
+        self._note_failure(write)
+        if is_outage(failure):
+            # What was sent for a commit is no proof that nobody answers, where its connection broke.
+            is_proof = was_late or not isinstance(failure, UnknownOutcomeError)
+            kept = [] if write.is_dropped else self._keep_late(write.group, write.offsets)
+            return [*kept, *(self._go_away() if is_proof else [])]
+        if not isinstance(failure, (NotCoordinatorError, ClosedError)):
+            _log.warning("ZooKeeper does not follow the log in group %r: %s", write.group, failure)
+        return []
+
+    # ------------------------------------------------------------------------------------------------------------- away
+
+    def _go_away(self) -> list[Write]:
+        """Keeps for later all that waits; returns the commits, which wait for it no longer."""
+        self._is_away = True
+        answered = list({id(each): each for of_group in self._waiting.values() for each in of_group.values()}.values())
+        self._waiting.clear()
+        for write in answered.copy():
+            self._note_failure(write)
+            answered += self._keep_late(write.group, write.offsets)
+        for late in self._late.values():
+            answered += late.waiting
+            self._count_failures(late.waiting)
+            late.waiting = []
+        self._order_probe()
+        return answered
+
+    def _order_probe(self) -> None:
+        if self._is_probe_ordered:
+            return
+        self._is_probe_ordered = True
+        try:
+            self._call_later(self._probe_seconds, self._probe)
+        except OffsetLogError:  # the system has no thread for it: the next commit is the try
+            self._is_probe_ordered = self._is_away = False
+
+    def _probe(self) -> None:
+        with self._lock:
+            self._is_probe_ordered = False
+            if not self._late:
+                self._is_away = False  # there is nothing to try it with but the next commit
+        self._send_late(is_probe=True)
+
+    # ------------------------------------------------------------------------------------------------------------- late
+
+    def _keep_late(self, group: str, keys: Iterable[TopicPartition], waiting: Iterable[Write] = ()) -> list[Write]:
+        """Keeps positions for later; returns the commits that cannot wait for them, as they are too many."""
+        late = self._late.setdefault(group, _Late())
+        for key in keys:
+            if key not in late.keys and self._late_count < self._late_max:
+                late.keys[key] = None
+                self._late_count += 1
+        late.waiting += waiting
+        if late.keys:
+            return []
+        del self._late[group]
+        return late.waiting
+
+    def _withdraw_late(
+        self, group: str, keys: Collection[TopicPartition] | None
+    ) -> tuple[list[TopicPartition], list[Write]]:
+        """Takes out late positions; returns them, and the commits that waited where nothing of the group is left."""
+        late = self._late.get(group)
+        if late is None:
+            return [], []
+        found = list(late.keys) if keys is None else [key for key in keys if key in late.keys]
+        for key in found:
+            del late.keys[key]
+        self._late_count -= len(found)
+        if late.keys:
+            return found, []
+        del self._late[group]
+        return found, late.waiting
+
+    def _send_late(self, *, is_probe: bool = False) -> None:
+        """Begins to send what is late, where nobody does."""
+        with self._lock:
+            if self._is_sending_late or not self._late or (self._is_away and not is_probe):
+                return
+            self._is_sending_late = True
+        Work[None](self._late_steps, lambda _: None).go_on()
+
+    def _late_steps(self, _: Work[None]) -> Steps[None]:
+        while (write := self._next_late()) is not None:
+            failure: OffsetLogError | None = None
+            try:
+                yield from self._bring(write)
+            except OffsetLogError as raised:
+                failure = raised
+            except BaseException as raised:
+                self._stop_late()
+                self._end(write, StorageError(f"{type(raised).__name__} while it was sent: {raised}"), was_late=True)
+                raise
+            self._end(write, failure, was_late=True)
+            if failure is not None and is_outage(failure):
+                self._stop_late()
+                break
+
+    def _stop_late(self) -> None:
+        with self._lock:
+            self._is_sending_late = False
+            if self._is_away:
+                self._order_probe()
+
+    def _next_late(self) -> Write | None:
+        """Takes the late positions of one group of which none is on its way."""
+        with self._lock:
+            for group, late in self._late.items():
+                flying = self._flying.get(group, {})
+                if free := [key for key in late.keys if key not in flying]:
+                    break
+            else:
+                # In one step with the look: what ends on its way from now on begins again.
+                self._is_sending_late = False
+                if self._is_away:
+                    self._order_probe()
+                return None
+            write = Write(group, {})
+            write.is_counted = True
+            write.waiting, late.waiting = late.waiting, []
+            self._withdraw_late(group, free)
+            self._fly(write, free)
+            return write
+
+    def _bring(self, write: Write) -> Steps[None]:
+        """Has ZooKeeper take what the log has of late positions, but for those that it refuses.
+
+        What the log has no longer was deleted or has expired, and is not brought.
+        """
+        found = self._log.fetch(write.group, list(write.keys))
+        write.offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
+        parts = [dict(write.offsets)] if write.offsets else []
+        monotonic = Capability.CONDITIONS in self._zookeeper.capabilities
+        while parts:
+            part = parts.pop()
+            try:
+                pending = self._zookeeper.commit_async(write.group, part, monotonic=monotonic)
+                yield [pending]
+                pending.result(0)
+            except _OF_ONE_POSITION as failure:
+                if len(part) > 1:
+                    parts += [{key: offset} for key, offset in part.items()]
+                else:
+                    self._refuse(write, next(iter(part)), failure)
+
+    def _refuse(self, write: Write, key: TopicPartition, failure: OffsetLogError) -> None:
+        offset = write.offsets.pop(key)
+        if isinstance(failure, RewindError) and failure.actual is not None and not write.is_dropped:
+            self._differences.note_seen(write.group, key, offset, failure.actual)
+        elif not write.is_dropped:
+            self._differences.note_behind(write.group, {key: offset}, is_failure=False)
+
+    # ------------------------------------------------------------------------------------------- what must not come now
+
+    @contextmanager
+    def held(self, group: str, keys: Collection[TopicPartition] | None, timeout: float) -> Iterator[None]:
+        """Keeps positions of a group, all for None, from ZooKeeper while something of them is taken back.
+
+        The caller has their turn, and waits.
+
+        Args:
+            group: the consumer group.
+            keys: the positions.
+            timeout: seconds that writes on their way are waited for.
+
+        Raises:
+            ZooKeeperUnavailableError: ZooKeeper does not answer; nothing was written.
+        """
+        deadline = time.monotonic() + timeout
+        withdrawn = dict.fromkeys(self._withdraw(group, keys))
+        try:
+            while flying := self._flying_of(group, keys):
+                self._wait(flying, deadline, timeout)
+                withdrawn |= dict.fromkeys(self._withdraw(group, keys))
+            yield
+        except DifferenceError:
+            raise  # ZooKeeper went back, and the log may follow
+        except UnknownOutcomeError:
+            # ZooKeeper may have gone back, and the log has not.
+            self._late_again(group, self._in_log(group) if keys is None else keys)
+            raise
+        except BaseException:
+            self._late_again(group, withdrawn)
+            raise
+
+    def _late_again(self, group: str, keys: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            answered = self._keep_late(group, keys)
+        self._answer(answered)
+        self._send_late()
+
+    def _in_log(self, group: str) -> Collection[TopicPartition]:
+        try:
+            return self._log.fetch(group).keys()
+        except OffsetLogError:  # it is led here no more
+            return ()
+
+    def _withdraw(self, group: str, keys: Collection[TopicPartition] | None) -> list[TopicPartition]:
+        with self._lock:
+            withdrawn, answered = self._withdraw_late(group, keys)
+            waiting = self._waiting.get(group, {})
+            for key in [key for key in waiting if keys is None or key in keys]:
+                write = waiting.pop(key)
+                del write.offsets[key]
+                withdrawn.append(key)
+                if not write.offsets:
+                    answered.append(write)
+            if not waiting:
+                self._waiting.pop(group, None)
+        self._answer(answered)
+        return withdrawn
+
+    def _flying_of(self, group: str, keys: Collection[TopicPartition] | None) -> list[Write]:
+        with self._lock:
+            flying = self._flying.get(group, {})
+            return list({id(each): each for key, each in flying.items() if keys is None or key in keys}.values())
+
+    @staticmethod
+    def _wait(writes: Iterable[Write], deadline: float, timeout: float) -> None:
+        for each in writes:
+            try:
+                each.landed.result(max(0.0, deadline - time.monotonic()))
+            except CommitTimeoutError:
+                text = f"group {each.group!r}: no ZooKeeper answered within {timeout:g} s a commit that was sent before"
+                raise ZooKeeperUnavailableError(f"{text}; nothing was written", node="/") from None
+
+    def settle(self, group: str, timeout: float) -> None:
+        """Waits until nothing of a group is on its way, in its turn; what is late in an outage stays so.
+
+        Raises:
+            ZooKeeperUnavailableError: ZooKeeper does not answer.
+        """
+        deadline = time.monotonic() + timeout
+        while flying := self._flying_of(group, None):
+            self._wait(flying, deadline, timeout)
+
+    def forget(
+        self, is_meant: Callable[[str], bool], is_gone: Callable[[TopicPartition], bool] = lambda _: True
+    ) -> None:
+        """Drops what is to come to ZooKeeper: another process may lead the groups, or the topics are deleted."""
+        with self._lock:
+            groups = {group for group in (*self._waiting, *self._flying, *self._late) if is_meant(group)}
+            for group in groups:
+                for key, write in self._flying.get(group, {}).items():
+                    write.is_dropped = write.is_dropped or is_gone(key)
+            gone = {
+                group: [key for key in (*self._waiting.get(group, ()), *self._late_keys(group)) if is_gone(key)]
+                for group in groups
+            }
+        for group, keys in gone.items():
+            self._withdraw(group, keys)
+
+    def _late_keys(self, group: str) -> Collection[TopicPartition]:
+        late = self._late.get(group)
+        return () if late is None else late.keys
