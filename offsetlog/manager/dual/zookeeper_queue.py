@@ -147,7 +147,8 @@ class ZooKeeperQueue:
                 self._note_failure(write)
                 answered, ready = [write, *self._keep_late(group, offsets)], []
             else:
-                answered, ready = self._replace(write), self._ready(group, [write])
+                answered, may_go = self._replace(write)
+                ready = self._ready(group, may_go)
         self._answer(answered)
         self._send(ready)
         return write
@@ -166,17 +167,31 @@ class ZooKeeperQueue:
             if not write.done():
                 self._note_failure(write)
 
-    def _replace(self, write: Write) -> list[Write]:
-        """Has a write take the places of those that wait; returns those of which nothing is left."""
+    def _replace(self, write: Write) -> tuple[list[Write], list[Write]]:
+        """Has a write take the places of those that wait.
+
+        Returns:
+            Those of which nothing is left, and those that may wait for nothing any more.
+        """
         waiting = self._waiting.setdefault(write.group, {})
-        replaced = []
-        for key in write.offsets:
-            if (before := waiting.get(key)) is not None:
-                del before.offsets[key]
-                if not before.offsets:
-                    replaced.append(before)
-            waiting[key] = write
-        return [*replaced, *self._withdraw_late(write.group, write.offsets)[1]]
+        late = self._withdraw_late(write.group, write.offsets)[1]
+        replaced, rest = self._taken_out([key for key in write.offsets if key in waiting], waiting)
+        waiting.update(dict.fromkeys(write.offsets, write))
+        return [*replaced, *late], [*rest, write]
+
+    @staticmethod
+    def _taken_out(
+        keys: Iterable[TopicPartition], waiting: dict[TopicPartition, Write]
+    ) -> tuple[list[Write], list[Write]]:
+        """Takes positions from writes that wait; returns those of which nothing is left, and the others."""
+        touched = {}
+        for key in keys:
+            write = waiting.pop(key)
+            del write.offsets[key]
+            touched[id(write)] = write
+        return [each for each in touched.values() if not each.offsets], [
+            each for each in touched.values() if each.offsets
+        ]
 
     def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
         """Takes out of those that wait what has no position on its way."""
@@ -483,18 +498,14 @@ class ZooKeeperQueue:
 
     def _withdraw(self, group: str, keys: Collection[TopicPartition] | None) -> list[TopicPartition]:
         with self._lock:
-            withdrawn, answered = self._withdraw_late(group, keys)
+            late, answered = self._withdraw_late(group, keys)
             waiting = self._waiting.get(group, {})
-            for key in [key for key in waiting if keys is None or key in keys]:
-                write = waiting.pop(key)
-                del write.offsets[key]
-                withdrawn.append(key)
-                if not write.offsets:
-                    answered.append(write)
-            if not waiting:
-                self._waiting.pop(group, None)
-        self._answer(answered)
-        return withdrawn
+            withdrawn = [key for key in waiting if keys is None or key in keys]
+            emptied, rest = self._taken_out(withdrawn, waiting)
+            ready = self._ready(group, rest)
+        self._answer([*answered, *emptied])
+        self._send(ready)
+        return [*late, *withdrawn]
 
     def _flying_of(self, group: str, keys: Collection[TopicPartition] | None) -> list[Write]:
         with self._lock:
