@@ -54,8 +54,8 @@ class Offsets:
 
     def catch_up(self) -> dict[str, Any]:
         assert isinstance(self.manager, DualManager)
-        groups = self.manager.zookeeper.groups()
-        return {group: self.manager.catch_up(group) for group in groups}
+        done = self.manager.catch_up_all()
+        return {"raised": done.raised, "failures": {group: str(failure) for group, failure in done.failures.items()}}
 
     def differences(self) -> dict[str, Any]:
         assert isinstance(self.manager, DualManager)

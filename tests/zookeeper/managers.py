@@ -70,7 +70,7 @@ class ZooKeeperHarness(ManagerHarness):
 def dual_of(directory: Path, hosts: str, **more: Any) -> DualManager:
     """A dual manager that is not started; `more` are for `manager_of`."""
     log = LogManager(ManagerSettings(path=directory, partitions=3, maintenance=MaintenanceConfig(enabled=False)))
-    return DualManager(log, manager_of(hosts, **more))
+    return DualManager(log, manager_of(hosts, **more), commit_timeout=more.get("commit_timeout", PATIENCE))
 
 
 @contextmanager

@@ -52,8 +52,7 @@ def test_what_another_client_commits_is_fetched_and_comes_to_the_log(hosts, tmp_
         old.commit("g", {KEYS[1]: 15})
         assert offsets_of(manager) == {KEYS[0]: 12, KEYS[1]: 15, KEYS[2]: 10, KEYS[3]: 10}
         assert offsets_of(old)[KEYS[0]] == 12
-        for group in manager.zookeeper.groups():
-            manager.catch_up(group)
+        assert manager.catch_up_all().is_equal
         assert manager.differences() == []
         assert offsets_of(manager.log) == offsets_of(manager)
         assert offsets_of(manager.log, "idle") == {KEYS[0]: 3}

@@ -94,7 +94,7 @@ def test_twenty_consumers_move_from_zookeeper_to_the_log_without_stopping(hosts,
         broker.kill()
         broker.start({**properties, "offset.storage": "dual"})
         broker.wait_until_all_commit()
-        broker.ask("catch_up")
+        assert broker.ask("catch_up")["failures"] == {}
 
         broker.kill()
         broker.start({**properties, "offset.storage": "log"})
