@@ -203,6 +203,22 @@ class Both:
             break
         return raised, self.compare(group)
 
+    def level(self, group: str) -> None:
+        """Raises each position that both have to the larger of both; those that one of them lacks stay so.
+
+        Raises:
+            RewindError: another client of ZooKeeper commits meanwhile.
+        """
+        self._queue.settle(group, self._patience)
+        log, zookeeper, _ = self._fetched(group, None)
+        both = log.keys() & zookeeper.keys()
+        self._raise_log(group, both, log, zookeeper)
+        lagging = {key: log[key].offset for key in both if log[key].offset > zookeeper[key].offset}
+        if lagging:
+            monotonic = Capability.CONDITIONS in self._zookeeper.capabilities
+            self._zookeeper.commit(group, lagging, monotonic=monotonic)
+            self._differences.note_equal(group, lagging)
+
     # ------------------------------------------------------------------------------------------------------- deletes
 
     def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:

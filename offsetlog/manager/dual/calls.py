@@ -16,10 +16,16 @@ THREADS = 8
 
 
 class Calls:
-    """Makes calls on threads of its own.  Safe from any thread."""
+    """Makes calls on threads of its own.  Safe from any thread.
 
-    def __init__(self) -> None:
-        self._executor = ThreadExecutor(THREADS, "offsetlog-dual")
+    Args:
+        threads: how many calls at a time.
+        name: that the threads carry.
+    """
+
+    def __init__(self, threads: int = THREADS, name: str = "offsetlog-dual") -> None:
+        self._executor = ThreadExecutor(threads, name)
+        self._threads = threads
         self._lock = threading.Lock()
         self._waiting: set[Completion[Any]] = set()
         self._stopped = False
@@ -27,7 +33,7 @@ class Calls:
     @property
     def are_busy(self) -> bool:
         """Whether a call that begins now waits for a thread."""
-        return len(self._waiting) >= THREADS
+        return len(self._waiting) >= self._threads
 
     def begin(self, call: Callable[[], T]) -> Completion[T]:
         """Has a call made; the answer is what it returns or raises."""

@@ -12,18 +12,21 @@ A fetch answers the larger of both, and every change takes effect at once, when 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from offsetlog import arguments
 from offsetlog.errors import (
     CapacityError,
+    ClosedError,
     CommitTimeoutError,
     ConfigError,
     CoordinatorLoadingError,
     NotCoordinatorError,
+    OffsetLogError,
     PartitionFailedError,
     ZooKeeperUnavailableError,
 )
@@ -34,14 +37,15 @@ from offsetlog.manager.dual.both import Both
 from offsetlog.manager.dual.calls import Calls
 from offsetlog.manager.dual.catching_up import CaughtUp, catch_up_groups
 from offsetlog.manager.dual.differences import Counters, Difference, Differences
+from offsetlog.manager.dual.expiry import Expiry
 from offsetlog.manager.dual.hand_over import Transitions
+from offsetlog.manager.dual.storage import Storage
 from offsetlog.manager.dual.timed_work import PendingCommit as _PendingCommit
 from offsetlog.manager.dual.timed_work import TimedWork
 from offsetlog.manager.dual.zookeeper_queue import ZooKeeperQueue
 from offsetlog.manager.interface import (
     Capability,
     Durability,
-    OffsetManager,
     PartitionState,
     Pending,
     PendingCommit,
@@ -54,6 +58,7 @@ from offsetlog.manager.zookeeper import manager as zookeeper_manager
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _NOTHING = OffsetAndMetadata(-1)
 #: So many fetches wait for ZooKeeper at a time while it is known not to answer.
 FETCHES_AWAY_MAX = 64
@@ -77,13 +82,6 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
         metadata_max_units=units,
         commit_timeout=log.settings.commit_timeout,
     )
-
-
-class Storage(OffsetManager, Protocol):
-    """A manager that names the groups that it has, at least those that this process leads."""
-
-    def groups(self) -> Iterable[str]:
-        """Returns the names."""
 
 
 class DualManager(BaseOffsetManager):
@@ -117,10 +115,13 @@ class DualManager(BaseOffsetManager):
         self._differences = Differences()
         self._commit_timeout = commit_timeout
         self._calls = Calls()
+        # Apart, so that those who wait for a storage without an answer leave the others their threads.
+        self._sweeps = Calls(1, "offsetlog-dual-sweeps")
         self._turns = Turns()
         self._queue = ZooKeeperQueue(log, zookeeper, self._differences, self._calls.call_later)
         self._both = Both(log, zookeeper, self._differences, self._queue, commit_timeout)
         self._transitions_of_both = Transitions()
+        self._expiry = Expiry(log, zookeeper, self._level)
 
     # ---------------------------------------------------------------------------------------------------------- life
 
@@ -138,6 +139,8 @@ class DualManager(BaseOffsetManager):
             text = f"the log has {self._count} partitions, and ZooKeeper {self.zookeeper.partitions}"
             self.close()
             raise ConfigError(f"{text}; give both the same offsets.topic.num.partitions")
+        self._expiry.attach(lambda timeout: self.expire_async(timeout=timeout))
+        self._expire_later()
 
     def stop(self) -> None:
         """Stops both; see OffsetManager.stop."""
@@ -156,6 +159,7 @@ class DualManager(BaseOffsetManager):
         finally:
             self.zookeeper.stop()
             self._calls.stop()
+            self._sweeps.stop()
 
     # ---------------------------------------------------------------------------------------------------- leadership
 
@@ -461,22 +465,50 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.delete_group(group, timeout), timeout)
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Has each storage expire by its own retention; see OffsetManager.expire.
+        """Has each storage expire by its own retention, so that none goes back; see OffsetManager.expire.
 
-        A fetch answers a position until it has expired in both.
+        A fetch answers a position until it has expired in both.  A group that cannot be made the same in both, as while
+        ZooKeeper is away, keeps its positions.
 
         Returns:
             How many positions expired in the one where more did.
         """
         with self._running():
             checked_timeout(timeout)
-        return max(self.zookeeper.expire(timeout=timeout), self.log.expire(timeout=timeout))
+        return self._expiry.expire(timeout)
+
+    def _level(self, group: str, call: Callable[[], int]) -> Pending[int]:
+        """Makes a group level, and makes a call in the same turn."""
+        with self._running():
+            self._led(group)
+
+        def levelled() -> int:
+            self._both.level(group)
+            return call()
+
+        return self._called(group, None, levelled)
+
+    def _expire_later(self) -> None:
+        if (interval_ms := self._expiry.interval_ms) is not None:
+            self._calls.call_later(interval_ms / 1000, self._expire_now)
+
+    def _expire_now(self) -> None:
+        def done(expired: Pending[int]) -> None:
+            try:
+                expired.result(0)
+            except OffsetLogError as failure:
+                _log.warning("positions could not expire: %s", failure)
+            with suppress(ClosedError):
+                self._expire_later()
+
+        with suppress(ClosedError):  # it is being stopped
+            self.expire_async().add_done_callback(done)
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
         """Has it done by a thread of the manager; see `expire`."""
         with self._running():
             checked_timeout(timeout)
-        return self._calls.begin(lambda: self.expire(timeout=timeout))
+        return self._sweeps.begin(lambda: self.expire(timeout=timeout))
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in both; see OffsetManager.on_topic_deleted.
@@ -498,7 +530,7 @@ class DualManager(BaseOffsetManager):
         gone = list(arguments.listed_topics(topics))
         with self._running():
             checked_timeout(timeout)
-        return self._calls.begin(lambda: self.on_topic_deleted(gone, timeout=timeout))
+        return self._sweeps.begin(lambda: self.on_topic_deleted(gone, timeout=timeout))
 
     def throttle(self, group: str, client: str | None = None, principal: str | None = None) -> float:
         """Returns what the log says; see OffsetManager.throttle."""

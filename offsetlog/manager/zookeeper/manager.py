@@ -100,7 +100,7 @@ class ZooKeeperManager(BaseOffsetManager):
         self._under_way_lock = threading.Lock()
         #: Partitions that are given up, with the work whose writes are still on their way.
         self._given_up: dict[PartitionTransition, set[Work[Any]]] = {}
-        self._closed = False
+        self._closed = self._leaves_expiry = False
 
     # ---------------------------------------------------------------------------------------------------------- life
 
@@ -542,8 +542,12 @@ class ZooKeeperManager(BaseOffsetManager):
             return False
         return True
 
+    def leave_expiry(self) -> None:
+        """From now on nothing expires unasked; called before `start` by whoever calls `expire`."""
+        self._leaves_expiry = True
+
     def _expire_later(self) -> None:
-        if self.settings.retention_ms is not None:
+        if self.settings.retention_ms is not None and not self._leaves_expiry:
             self._executor.call_later(self.settings.retention_check_interval_ms / 1000, self._expire_now)
 
     def _expire_now(self) -> None:

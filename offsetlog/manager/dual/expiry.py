@@ -1,0 +1,124 @@
+"""Expiry in two storages, which takes no position back.
+
+Each storage lets positions expire by its own time.  Where one has an older offset of a position than the other, and the
+newer one expires first, fetches would answer the older one again.  Therefore the groups of which something is to expire
+are made level first: a position that both have gets the larger offset in both.  The storage that is raised has it from
+then on as changed just now, and keeps it for its whole retention.  A group that cannot be made level keeps everything
+in the log; ZooKeeper, which lets all its groups expire in one go, waits until each of them can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from offsetlog.errors import ClosedError, NotCoordinatorError, OffsetLogError, ZooKeeperUnavailableError
+from offsetlog.manager.dual.storage import Storage
+from offsetlog.manager.group_expiry import GroupExpiry, GroupToExpire
+from offsetlog.manager.interface import Pending
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.zookeeper.manager import ZooKeeperManager
+
+
+class Expiry:
+    """Has positions expire.  Safe from any thread; the calls wait.
+
+    Args:
+        log: where it is a log manager, it lets nothing expire by itself any more.
+        zookeeper: likewise.
+        level: makes a group level in its turn, and makes the call in the same turn.
+    """
+
+    def __init__(
+        self, log: Storage, zookeeper: Storage, level: Callable[[str, Callable[[], int]], Pending[int]]
+    ) -> None:
+        self._log, self._zookeeper, self._level = log, zookeeper, level
+        if isinstance(zookeeper, ZooKeeperManager):
+            zookeeper.leave_expiry()
+
+    def attach(self, expire_async: Callable[[float | None], Pending[int]]) -> None:
+        """Takes over the expiry of the log, which is started and leads nothing yet.
+
+        Args:
+            expire_async: does all of it later; what `LogManager.expire` does from now on.
+        """
+        if isinstance(self._log, LogManager):
+            self._log.group_expiry.leave_to(_Coordinator(expire_async))
+
+    @property
+    def interval_ms(self) -> int | None:
+        """The time between two checks, in milliseconds; None where nothing expires unasked."""
+        intervals = []
+        if isinstance(self._log, LogManager) and self._log.settings.maintenance.enabled:
+            of_log = self._log.group_expiry
+            intervals += [of_log.interval_ms] if of_log.is_wanted else []
+        if isinstance(self._zookeeper, ZooKeeperManager) and self._zookeeper.settings.retention_ms is not None:
+            intervals.append(self._zookeeper.settings.retention_check_interval_ms)
+        return min(intervals, default=None)
+
+    def expire(self, timeout: float | None) -> int:
+        """Has both expire; returns how many positions expired in the one where more did.
+
+        Raises:
+            ClockError: the clock cannot be right; nothing was deleted.
+            ZooKeeperUnavailableError: groups cannot be made level now; the rest was not tried.
+            OffsetLogError: the first failure; what could expire without it has.
+        """
+        failures: list[OffsetLogError] = []
+        of_log = of_zookeeper = 0
+        try:
+            for count in self._expire_in_log(failures, timeout):
+                of_log += count
+            of_zookeeper = self._expire_in_zookeeper(failures, timeout)
+        except ZooKeeperUnavailableError as failure:
+            failures.append(failure)
+        if failures:
+            failures[0].add_note(f"{max(of_log, of_zookeeper)} positions expired")
+            raise failures[0]
+        return max(of_log, of_zookeeper)
+
+    def _expire_in_log(self, failures: list[OffsetLogError], timeout: float | None) -> Iterator[int]:
+        if not isinstance(self._log, LogManager):
+            yield self._log.expire(timeout=timeout)
+            return
+        expiry = self._log.group_expiry
+        if not expiry.is_wanted:
+            return
+        now = expiry.now()
+        for partition, groups in expiry.find(now).items():
+            for group in groups:
+                yield self._one(failures, group, partial(_expire_group, expiry, partition, group, now))
+
+    def _expire_in_zookeeper(self, failures: list[OffsetLogError], timeout: float | None) -> int:
+        if isinstance(self._zookeeper, ZooKeeperManager) and self._zookeeper.settings.retention_ms is None:
+            return 0
+        unlevel: list[OffsetLogError] = []
+        for group in self._zookeeper.groups():
+            self._one(unlevel, group, lambda: 0)
+        failures += unlevel
+        return 0 if unlevel else self._zookeeper.expire(timeout=timeout)
+
+    def _one(self, failures: list[OffsetLogError], group: str, expire: Callable[[], int]) -> int:
+        try:
+            return self._level(group, expire).result()
+        except NotCoordinatorError:
+            return 0  # another process has it expire
+        except (ClosedError, ZooKeeperUnavailableError):
+            raise
+        except OffsetLogError as failure:
+            failures.append(failure)
+            return 0
+
+
+def _expire_group(expiry: GroupExpiry, partition: int, group: str, now: int) -> int:
+    (expired,) = expiry.expire(partition, [GroupToExpire(group, None)], now)
+    if expired.failure is not None:
+        raise expired.failure
+    return expired.positions
+
+
+class _Coordinator:
+    """Stands for the dual manager where the log leaves expiry to a coordinator of its groups."""
+
+    def __init__(self, expire_async: Callable[[float | None], Pending[int]]) -> None:
+        self.expire_async = expire_async

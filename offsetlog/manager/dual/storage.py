@@ -1,0 +1,15 @@
+"""What the dual manager needs of each of its storages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from offsetlog.manager.interface import OffsetManager
+
+
+class Storage(OffsetManager, Protocol):
+    """A manager that names the groups that it has, at least those that this process leads."""
+
+    def groups(self) -> Iterable[str]:
+        """Returns the names."""
