@@ -184,7 +184,7 @@ def test_what_follows_late_takes_nothing_back_and_brings_nothing_that_is_gone():
         manager.log.delete(GROUP, [KEYS[2]])
         site.pass_time()
         assert site.stored() == ({KEYS[0]: 2, KEYS[1]: 5}, {KEYS[0]: 2, KEYS[1]: 9})
-        assert Difference(GROUP, "t", 1, 5, 9) in manager.differences()
+        assert manager.differences() == [Difference(GROUP, "t", 1, 5, 9)]
         # The next commit knows that.
         manager.commit(GROUP, {KEYS[1]: 7})
         assert manager.counters().rewinds == 1

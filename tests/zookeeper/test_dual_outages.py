@@ -127,29 +127,36 @@ def test_the_way_back_to_zookeeper_with_two_brokers_a_restart_and_a_bad_node(hos
             manager.commit(group, dict.fromkeys(KEYS, at))
             manager.log.commit(group, {KEYS[0]: 100 + at})
             old.commit(f"idle-{at}", {KEYS[0]: at})
+            new = one if one.partition_for(f"new-{at}") != 2 else two
+            new.log.commit(f"new-{at}", {KEYS[0]: at})
     with leading_some(tmp_path / "one", hosts, {0, 1}) as one, leading_some(tmp_path / "two", hosts, {2}) as two:
         # What was seen before the restart is not known any more.
         assert one.differences() == two.differences() == []
         bad = next(group for group in groups if one.partition_for(group) != 2)
         node = f"/consumers/{bad}/offsets/orders/1"
         connection.set_data(node, b"nonsense")
-        every = set(groups) | {f"idle-{at}" for at in range(len(groups))}
+        in_zookeeper = {*groups, *(f"idle-{at}" for at in range(len(groups)))}
+        new = {f"new-{at}" for at in range(len(groups))}
         by_one, by_two = one.catch_up_all(), two.catch_up_all()
-        led_by_two = {group for group in every if one.partition_for(group) == 2}
+        led_by_two = {group for group in in_zookeeper if one.partition_for(group) == 2}
+        new_of_two = {group for group in new if one.partition_for(group) == 2}
+        assert new_of_two
         assert {group: type(each) for group, each in by_one.failures.items()} == {
             **dict.fromkeys(led_by_two, errors.NotCoordinatorError),
             bad: errors.CorruptionError,
         }
         assert by_one.failures[bad].path == node
-        assert set(by_two.failures) == every - led_by_two
+        # The groups that only its log had have come to ZooKeeper.
+        assert set(by_two.failures) == (in_zookeeper - led_by_two) | (new - new_of_two)
         assert (by_one.differences, by_two.differences) == ([], [])
         # The bad node is mended by hand, and nothing is left to do but its group.
         connection.set_data(node, b"%d" % groups.index(bad))
         again = one.catch_up_all()
-        assert (set(again.failures), again.raised) == (led_by_two, 1)
+        assert (set(again.failures), again.raised) == (led_by_two | new_of_two, 1)
     with leading(hosts) as manager:
         for at, group in enumerate(groups):
             assert offsets_of(manager, group) == {**dict.fromkeys(KEYS, at), KEYS[0]: 100 + at}
+            assert offsets_of(manager, f"new-{at}") == {KEYS[0]: at}
 
 
 def test_a_position_that_was_never_fetched_waits_for_no_dead_zookeeper(ensemble, root, tmp_path):

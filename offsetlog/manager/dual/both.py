@@ -256,7 +256,8 @@ class Both:
         if self._queue.is_away:
             text = f"group {group!r}: ZooKeeper does not answer, and has to take this first"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
-        with self.looks.going_back(group), self._queue.held(group, keys, self._patience):
+        held = None if keys is None else frozenset(keys)
+        with self.looks.going_back(group), self._queue.held(group, held, self._patience):
             yield
 
 

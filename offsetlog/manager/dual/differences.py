@@ -207,6 +207,16 @@ class Differences:
         gone = frozenset(topics)
         self._drop(lambda _: True, lambda key: key[0] in gone)
 
+    def forget_positions(self, group: str, keys: Iterable[TopicPartition]) -> None:
+        """Drops what is known of positions of one group that are gone."""
+        with self._lock:
+            known, differing = self._in_zookeeper.get(group, {}), self._differing.get(group, {})
+            for key in keys:
+                self._known_count -= known.pop(key, self) is not self
+                self._listed_count -= differing.pop(key, None) is not None
+            if not differing:
+                self._differing.pop(group, None)
+
     def _drop(self, is_meant: Callable[[str], bool], is_gone: Callable[[TopicPartition], bool]) -> None:
         with self._lock:
             everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]

@@ -189,9 +189,8 @@ class ZooKeeperQueue:
             write = waiting.pop(key)
             del write.offsets[key]
             touched[id(write)] = write
-        return [each for each in touched.values() if not each.offsets], [
-            each for each in touched.values() if each.offsets
-        ]
+        emptied = [each for each in touched.values() if not each.offsets]
+        return emptied, [each for each in touched.values() if each.offsets]
 
     def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
         """Takes out of those that wait what has no position on its way."""
@@ -430,6 +429,7 @@ class ZooKeeperQueue:
         """
         found = self._log.fetch(write.group, list(write.keys))
         write.offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
+        self._differences.forget_positions(write.group, [key for key in write.keys if key not in write.offsets])
         parts = [dict(write.offsets)] if write.offsets else []
         monotonic = Capability.CONDITIONS in self._zookeeper.capabilities
         while parts:
@@ -538,8 +538,8 @@ class ZooKeeperQueue:
         with self._lock:
             groups = {group for group in (*self._waiting, *self._flying, *self._late) if is_meant(group)}
             for group in groups:
-                for key, write in self._flying.get(group, {}).items():
-                    write.is_dropped = write.is_dropped or is_gone(key)
+                for write in self._flying.get(group, {}).values():
+                    write.is_dropped = write.is_dropped or all(map(is_gone, write.keys))
             gone = {
                 group: [key for key in (*self._waiting.get(group, ()), *self._late_keys(group)) if is_gone(key)]
                 for group in groups
