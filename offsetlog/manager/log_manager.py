@@ -156,9 +156,7 @@ class LogManager:
         clock, now = self._clock, self._executor.now
         guard = None if clock is None else ClockGuard(lambda: clock.milliseconds, lambda: int(now() * 1000))
         expirer = Expirer(Retention.of(settings.maintenance), guard)
-        self._maintenance = Maintenance(
-            self.directory, settings.maintenance, expirer, read_only=False
-        )
+        self._maintenance = Maintenance(self.directory, settings.maintenance, expirer, read_only=False)
         self._partitions = ReplicaPartitions(self._owned, self._check_leads, self._made)
         store = StoreCore(
             count,
@@ -216,9 +214,7 @@ class LogManager:
         for partition in self._owned.all():
             self._replicas.use(Replica(partition))
         self._maintenance.attach(store, self._owned.all())
-        self._closer = StoreCloser(
-            self.directory, self._owned, waiter, self._maintenance, read_only=False
-        )
+        self._closer = StoreCloser(self.directory, self._owned, waiter, self._maintenance, read_only=False)
         self._closer.watch(store)
         if self._background:
             self._closer.keep_checkpoints(store)
@@ -547,8 +543,7 @@ class LogManager:
 
     def groups(self) -> list[str]:
         """Returns the groups of the partitions that this process leads and has loaded, sorted.  Raises ClosedError."""
-        _ = self.open_core  # which is refused where the manager does not run
-        return sorted(group for partition in self._sweeps.active() for group in partition.groups())
+        return self._open_sweeps.groups()
 
     @property
     def _open_sweeps(self) -> Sweeps:

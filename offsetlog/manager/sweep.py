@@ -201,6 +201,10 @@ class Sweeps:
         """The partitions that are led here and loaded."""
         return [each for each in self._there() if each.role == "active"]
 
+    def groups(self) -> list[str]:
+        """Returns the groups of these partitions, sorted."""
+        return sorted(group for partition in self.active() for group in partition.groups())
+
     def expire(self, timeout: float | None) -> int:
         """Deletes what has expired; see OffsetManager.expire."""
         if self.coordinator is not None:
