@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -74,6 +75,7 @@ class Write(Completion[None]):
         waiting: commits that wait for the same positions.
         is_counted: whether it was counted as a failure.
         is_dropped: whether it says nothing about the positions any more.
+        has_answer: whether it was ZooKeeper that ended it, where it has not failed.
     """
 
     def __init__(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -85,6 +87,7 @@ class Write(Completion[None]):
         self.waiting: list[Write] = []
         self.is_counted = False
         self.is_dropped = False
+        self.has_answer = True
 
 
 class _Late:
@@ -124,7 +127,7 @@ class ZooKeeperQueue:
         # By group and position; a write stands there once for each of its positions.
         self._waiting: dict[str, dict[TopicPartition, Write]] = {}
         self._flying: dict[str, dict[TopicPartition, Write]] = {}
-        self._late: dict[str, _Late] = {}
+        self._late: OrderedDict[str, _Late] = OrderedDict()
         self._late_count = 0
         self._is_away = self._is_sending_late = self._is_probe_ordered = False
 
@@ -240,7 +243,7 @@ class ZooKeeperQueue:
                 del left[0]
         except BaseException as failure:
             # Others would wait for its positions for ever.
-            for write in left:
+            for write in (each for each in left if not each.landed.done()):
                 self._end(write, StorageError(f"{type(failure).__name__} while it was sent: {failure}"))
             raise
 
@@ -265,7 +268,7 @@ class ZooKeeperQueue:
         with self._lock:
             freed = self._land(write)
             if failure is None:
-                self._is_away = False
+                self._is_away = self._is_away and not write.has_answer
                 self._note_success(write)
                 answered = [write, *write.waiting]
             elif isinstance(failure, UnknownOutcomeError) and not (was_late or self._is_away or write.is_dropped):
@@ -311,8 +314,14 @@ class ZooKeeperQueue:
     # ------------------------------------------------------------------------------------------------------------- away
 
     def _go_away(self) -> list[Write]:
+        """Begins an outage, or goes on with it; returns the commits that wait no longer."""
+        was_away, self._is_away = self._is_away, True
+        answered = [] if was_away else self._give_up_waiting()
+        self._order_probe()
+        return answered
+
+    def _give_up_waiting(self) -> list[Write]:
         """Keeps for later all that waits; returns the commits, which wait for it no longer."""
-        self._is_away = True
         answered = list({id(each): each for of_group in self._waiting.values() for each in of_group.values()}.values())
         self._waiting.clear()
         for write in answered.copy():
@@ -322,7 +331,6 @@ class ZooKeeperQueue:
             answered += late.waiting
             self._count_failures(late.waiting)
             late.waiting = []
-        self._order_probe()
         return answered
 
     def _order_probe(self) -> None:
@@ -416,7 +424,7 @@ class ZooKeeperQueue:
                     self._order_probe()
                 return None
             write = Write(group, {})
-            write.is_counted = True
+            write.is_counted, write.has_answer = True, False
             write.waiting, late.waiting = late.waiting, []
             self._withdraw_late(group, free)
             self._fly(write, free)
@@ -438,7 +446,9 @@ class ZooKeeperQueue:
                 pending = self._zookeeper.commit_async(write.group, part, monotonic=monotonic)
                 yield [pending]
                 pending.result(0)
+                write.has_answer = True
             except _OF_ONE_POSITION as failure:
+                write.has_answer = write.has_answer or isinstance(failure, RewindError)
                 if len(part) > 1:
                     parts += [{key: offset} for key, offset in part.items()]
                 else:
