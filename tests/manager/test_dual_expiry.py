@@ -98,6 +98,20 @@ def test_a_group_that_cannot_be_made_level_keeps_no_other_from_it(tmp_path, monk
         assert (manager.log.fetch("bad")[KEYS[0]].offset, manager.log.fetch(GROUP)) == (7, {})
 
 
+def test_sweeps_without_an_answer_leave_the_others_their_threads(tmp_path, monkeypatch):
+    is_over = threading.Event()
+    with leading(tmp_path) as manager:
+        manager.commit(GROUP, {KEYS[0]: 5})
+        for storage in (manager.zookeeper, manager.log):
+            monkeypatch.setattr(storage, "on_topic_deleted", lambda *_, **__: int(is_over.wait(PATIENCE)) - 1)
+        waiting = [manager.on_topic_deleted_async(["other"]) for _ in range(20)]
+        manager.commit(GROUP, {KEYS[0]: 3})
+        assert fetched(manager) == {KEYS[0]: 3}
+        assert not any(each.done() for each in waiting)
+        is_over.set()
+        assert [each.result(PATIENCE) for each in waiting] == [0] * 20
+
+
 def test_it_expires_unasked(tmp_path, monkeypatch):
     expired = threading.Event()
     expire = DualManager.expire
