@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,49 +19,55 @@ _log = logging.getLogger(__name__)
 
 
 class Doorbell:
-    """Wakes the thread that sends requests, once for each; it never has the caller wait.
+    """Wakes the thread that sends requests, at least once for each; it never has the caller wait.
 
     kazoo takes both ends of a socket pair for that, and writes a byte for each request.  The pair holds 278 of them:
     with no server connected nobody reads, and the caller of the next request would wait until there is one.  Here the
-    requests are counted, and one byte stands for all of them.  It takes the place of both ends.
+    bytes that do not fit are put off, and written as others are read.  It takes the place of both ends, without a lock:
+    those who ask would wait for each other.
     """
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
-        self._lock = threading.Lock()
-        self._count = 0
-        self._is_closed = False
+        self._writing.setblocking(False)
+        self._reading.setblocking(False)
+        #: What was put off, of one byte each.
+        self._rest: deque[bytes] = deque()
 
     def fileno(self) -> int:
         """Returns what to wait on: it is readable while a request was not taken."""
         return self._reading.fileno()
 
     def send(self, data: bytes) -> int:
-        """Counts a request.  Raises OSError where it is closed."""
-        with self._lock:
-            if self._is_closed:
-                raise OSError("the client is closed")
-            self._count += 1
-            if self._count == 1:
-                self._writing.send(b"\0")
+        """Rings for a request.  Raises OSError where it is closed."""
+        try:
+            return self._writing.send(data)
+        except BlockingIOError:
+            self._rest.append(data)
+        # All may have been read before it was put off, and nobody would look for it then.  One byte more than there are
+        # requests does no harm; without room for it, there is something to read.
+        with contextlib.suppress(BlockingIOError):
+            self._writing.send(data)
         return len(data)
 
-    def recv(self, _: int) -> bytes:
-        """Takes a request; returns nothing where there is none."""
-        with self._lock:
-            if self._count == 0:
-                return b""
-            self._count -= 1
-            if self._count == 0:
-                self._reading.recv(1)
-        return b"\0"
+    def recv(self, size: int) -> bytes:
+        """Takes a request; returns nothing where there is none.  For one thread."""
+        try:
+            found = self._reading.recv(size)
+        except BlockingIOError:
+            return b""
+        if self._rest:
+            data = self._rest.popleft()
+            try:
+                self._writing.send(data)
+            except BlockingIOError:
+                self._rest.append(data)
+        return found
 
     def close(self) -> None:
         """Frees it.  A second call does nothing."""
-        with self._lock:
-            self._is_closed = True
-            self._reading.close()
-            self._writing.close()
+        self._reading.close()
+        self._writing.close()
 
 
 class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -164,7 +171,14 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, reading: Sequence[Any], writing: Sequence[Any], failing: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Waits for sockets.  One whose TLS has deciphered more than was read is ready, and the system cannot know."""
-        ready = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
-        found = wait_for_sockets(reading, writing, failing, 0 if ready else timeout)
-        return [*ready, *(each for each in found[0] if each not in ready)], found[1], found[2]
+        """Waits for sockets; returns those to read from and those to write to.
+
+        One whose TLS has deciphered more than was read is ready, which the system cannot know.
+        """
+        deciphered = [] if self._tls is None else [each for each in reading if _is_deciphered(each)]
+        readable, writable, _ = wait_for_sockets(reading, writing, failing, 0 if deciphered else timeout)
+        return [each for each in reading if each in readable or each in deciphered], writable, []
+
+
+def _is_deciphered(each: Any) -> bool:
+    return isinstance(each, ssl.SSLSocket) and each.pending() > 0
