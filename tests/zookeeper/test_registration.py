@@ -56,6 +56,20 @@ def test_a_broker_registers_itself_with_three_lines(hosts, other):
     assert cluster.broker_ids() == []
 
 
+def test_a_close_ends_the_connection_also_where_the_registration_cannot_be_ended(hosts, monkeypatch):
+    broker = register_broker(properties_of(hosts))
+    close = broker.registration.close
+
+    def failing() -> None:
+        close()
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(broker.registration, "close", failing)
+    with pytest.raises(RuntimeError, match="no"):
+        broker.close()
+    assert broker.connection.is_closed
+
+
 def test_a_taken_id_is_an_error_that_names_its_holder(connection, other):
     with BrokerRegistration(connection, record_of()) as first:
         with pytest.raises(errors.BrokerIdTakenError, match="taken by kafka-1:9092") as caught:

@@ -63,8 +63,9 @@ def register_broker(
     Makes the root of ``zookeeper.connect`` where it is not there, as Kafka does.
 
     Args:
-        properties: ``zookeeper.connect`` and its timeouts, ``broker.id``, ``advertised.listeners`` or ``listeners``,
-            ``listener.security.protocol.map``, ``broker.rack``; those of other names are the broker's own business.
+        properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``, ``advertised.listeners`` or
+            ``listeners``, ``listener.security.protocol.map``, ``broker.rack``; those of other names are the broker's
+            own business.
         on_failure: called once where the id is lost to another broker later; see BrokerRegistration.
 
     Raises:
