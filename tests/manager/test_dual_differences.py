@@ -1,4 +1,4 @@
-"""What the dual manager knows about differences: bounded, true beside commits, and complete by `catch_up_all`."""
+"""The differences that the dual manager knows: bounded, true beside commits, and complete by `catch_up_all`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_differences_beyond_the_bound_are_counted():
     assert [each.partition for each in differences.listed()] == [0, 1, 2]
     assert differences.counters().unlisted == 2
     differences.note_equal(GROUP, {keys[0]: 2})
-    differences.note_behind("other", {keys[4]: 9})
+    differences.note_lagging("other", {keys[4]: 9})
     assert [each[:3] for each in differences.listed()] == [("g", "t", 1), ("g", "t", 2), ("other", "t", 4)]
     differences.forget_topics(["t"])
     assert (differences.listed(), differences._listed_count, differences._known_count) == ([], 0, 0)

@@ -382,7 +382,7 @@ def test_a_deleted_topic_is_not_brought_again():
 
 
 class Model:
-    """What fetches may answer: the present positions, and what they are if the call that fails was made."""
+    """The positions that fetches may answer: those of now, and those after a call that may have been made."""
 
     def __init__(self, start: dict[Any, int]) -> None:
         self.now = start

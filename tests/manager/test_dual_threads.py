@@ -86,7 +86,7 @@ def test_each_consumer_finds_what_it_committed():
                 each.result()
         while site.timers:
             site.pass_time()
-        # What no commit follows is brought by hand.
+        # No commit follows some differences; they are brought to ZooKeeper by hand.
         assert manager.catch_up_all().is_equal
         wanted = {each.key: each.offset for each in consumers if each.offset is not None}
         assert site.stored() == (wanted, wanted)

@@ -130,7 +130,7 @@ def test_the_way_back_to_zookeeper_with_two_brokers_a_restart_and_a_bad_node(hos
             new = one if one.partition_for(f"new-{at}") != 2 else two
             new.log.commit(f"new-{at}", {KEYS[0]: at})
     with leading_some(tmp_path / "one", hosts, {0, 1}) as one, leading_some(tmp_path / "two", hosts, {2}) as two:
-        # What was seen before the restart is not known any more.
+        # The differences that were seen before the restart are not known any more.
         assert one.differences() == two.differences() == []
         bad = next(group for group in groups if one.partition_for(group) != 2)
         node = f"/consumers/{bad}/offsets/orders/1"

@@ -13,7 +13,7 @@ UNANSWERED_MAX = 3
 
 
 class CaughtUp(NamedTuple):
-    """What came of catching up with many groups.
+    """The result of catching up with many groups.
 
     Attributes:
         raised: how many positions were raised.

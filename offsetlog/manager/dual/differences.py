@@ -70,8 +70,8 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 class Differences:
     """Positions that were last seen to differ, and what ZooKeeper was last seen to have.  Safe from any thread.
 
-    Both are bounded.  What ZooKeeper has of groups that were not asked for of late is forgotten, and then has to be
-    asked for again; differences beyond the bound are counted only.
+    Both are bounded.  The positions in ZooKeeper of groups that were not asked for of late are forgotten, and it has to
+    be asked again; differences beyond the bound are counted only.
 
     Args:
         known_max: so many positions of ZooKeeper are kept, or those of the last call where it has more.
@@ -130,7 +130,7 @@ class Differences:
                         self._counters.zookeeper_larger += 1
             self._know(group, seen)
 
-    def note_behind(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
+    def note_lagging(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
         """Notes a commit that only the log took, as far as anybody knows.
 
         Args:
@@ -145,12 +145,12 @@ class Differences:
                 self._set_difference(group, key, offset, known.get(key))
 
     def note_equal(
-        self, group: str, offsets: Mapping[TopicPartition, int | None], behind: Collection[TopicPartition] = ()
+        self, group: str, offsets: Mapping[TopicPartition, int | None], lagging: Collection[TopicPartition] = ()
     ) -> None:
-        """Notes what both storages have now; only ZooKeeper of those that are behind, of which the log has more."""
+        """Notes what both storages have now; only ZooKeeper of those that lag, of which the log has more."""
         with self._lock:
             for key, offset in offsets.items():
-                if key not in behind:
+                if key not in lagging:
                     self._set_difference(group, key, offset, offset)
                 elif (before := self._differing.get(group, {}).get(key)) is not None:
                     self._set_difference(group, key, before.log, offset)

@@ -1,4 +1,4 @@
-"""What the dual manager needs of each of its storages."""
+"""The storages of a dual manager."""
 
 from __future__ import annotations
 

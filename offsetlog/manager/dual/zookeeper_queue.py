@@ -1,4 +1,4 @@
-"""What the log has taken and ZooKeeper has not: of each position the newest offset, on its way or waiting.
+"""The queue to ZooKeeper of positions that the log has taken: the newest of each, on its way or waiting.
 
 A commit that goes forward has been made once the log has it.  ZooKeeper follows, and a commit that is slow there keeps
 none from the log:
@@ -159,7 +159,7 @@ class ZooKeeperQueue:
     def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Has ZooKeeper take what the log may have taken, if it has."""
         with self._lock:
-            self._differences.note_behind(group, offsets, is_failure=False)
+            self._differences.note_lagging(group, offsets, is_failure=False)
             answered = self._keep_late(group, offsets)
         self._answer(answered)
         self._send_late()
@@ -220,7 +220,7 @@ class ZooKeeperQueue:
             # Where something newer is late, that is the difference.
             late = self._late_keys(write.group) if write.keys else ()
             offsets = {key: offset for key, offset in write.offsets.items() if key not in late}
-            self._differences.note_behind(write.group, offsets, is_failure=False)
+            self._differences.note_lagging(write.group, offsets, is_failure=False)
         self._count_failures([write, *write.waiting])
 
     def _count_failures(self, writes: Iterable[Write]) -> None:
@@ -273,7 +273,7 @@ class ZooKeeperQueue:
                 answered = [write, *write.waiting]
             elif isinstance(failure, UnknownOutcomeError) and not (was_late or self._is_away or write.is_dropped):
                 # Made or not: what is late finds out, and its commit waits for that.
-                self._differences.note_behind(write.group, write.offsets, is_failure=False)
+                self._differences.note_lagging(write.group, write.offsets, is_failure=False)
                 answered = self._keep_late(write.group, write.offsets, [write])
             else:
                 answered = [write, *write.waiting, *self._fail(write, failure, was_late=was_late)]
@@ -303,7 +303,7 @@ class ZooKeeperQueue:
         """Notes a write that ZooKeeper did not take; returns others that have no more to wait for."""
         self._note_failure(write)
         if is_outage(failure):
-            # What was sent for a commit is no proof that nobody answers, where its connection broke.
+            # A commit that was sent, and whose connection broke, is no proof that nobody answers.
             is_proof = was_late or not isinstance(failure, UnknownOutcomeError)
             kept = [] if write.is_dropped else self._keep_late(write.group, write.offsets)
             return [*kept, *(self._go_away() if is_proof else [])]
@@ -459,7 +459,7 @@ class ZooKeeperQueue:
         if isinstance(failure, RewindError) and failure.actual is not None and not write.is_dropped:
             self._differences.note_seen(write.group, key, offset, failure.actual)
         elif not write.is_dropped:
-            self._differences.note_behind(write.group, {key: offset}, is_failure=False)
+            self._differences.note_lagging(write.group, {key: offset}, is_failure=False)
 
     # ------------------------------------------------------------------------------------------- what must not come now
 
