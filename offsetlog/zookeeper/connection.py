@@ -301,8 +301,11 @@ class ZooKeeperConnection:
             threading.Thread(target=self._replace, args=(client,), name="offsetlog-zookeeper", daemon=True).start()
 
     def _replace(self, ended: Any) -> None:
+        is_closing = self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX))
+        # Nobody has answered what was asked for in the moment in which the thread ended.
+        ended._notify_pending(self._kazoo.protocol.states.KeeperState.CLOSED)
         _discard(ended)
-        if self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX)):
+        if is_closing:
             return
         with self._lock:
             if self._client is ended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 
+import kazoo.exceptions
 import pytest
 
 from offsetlog import errors
@@ -154,19 +155,20 @@ def test_a_session_that_expired_begins_again_without_its_nodes(ensemble, hosts, 
     assert connection.children("/") == ["kept"]
 
 
-@pytest.mark.parametrize("writes", [True, False], ids=["of a write", "of a read"])
-def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, root, writes):
+class Confusing(CuttingProxy):
     """An answer to another request than the one that waits: kazoo ends its thread, and would connect no more."""
 
-    class Confusing(CuttingProxy):
-        wanted = False
+    wanted = False
 
-        def _passed_on(self, piece: bytes) -> bytes:
-            if not self.wanted:
-                return piece
-            self.wanted = False
-            return piece[:7] + bytes([piece[7] ^ 1]) + piece[8:]
+    def _passed_on(self, piece: bytes) -> bytes:
+        if not self.wanted:
+            return piece
+        self.wanted = False
+        return piece[:7] + bytes([piece[7] ^ 1]) + piece[8:]
 
+
+@pytest.mark.parametrize("writes", [True, False], ids=["of a write", "of a read"])
+def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, root, writes):
     with Confusing(ensemble.ports[0]) as proxy:
         settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", request_timeout=PATIENCE)
         with ZooKeeperConnection(settings) as connection:
@@ -181,6 +183,29 @@ def test_a_client_whose_thread_ends_for_good_is_followed_by_another(ensemble, ro
             connection.set_data("/a", b"2")
             assert connection.session_id != session
         assert connection.is_closed
+
+
+def test_a_request_that_is_handed_over_as_the_thread_ends_is_answered(ensemble, root, monkeypatch):
+    late, answered = [], threading.Event()
+    thread_ended = ZooKeeperConnection._thread_ended
+
+    def hand_over_then_end(connection: ZooKeeperConnection, handler: object) -> None:
+        client = connection._client
+        if client is not None and client.handler is handler and not late:
+            late.append(client.handler.async_result())
+            late[0].rawlink(lambda _: answered.set())
+            client._queue.append((None, late[0]))
+        thread_ended(connection, handler)
+
+    monkeypatch.setattr(ZooKeeperConnection, "_thread_ended", hand_over_then_end)
+    with Confusing(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", request_timeout=PATIENCE)
+        with ZooKeeperConnection(settings) as connection:
+            proxy.wanted = True
+            with pytest.raises(errors.ZooKeeperUnavailableError):
+                connection.get("/")
+            assert answered.wait(PATIENCE)
+            assert isinstance(late[0].exception, kazoo.exceptions.ConnectionLoss)
 
 
 @pytest.mark.parametrize("code", [-1, -2, -5, -7, -112, -118])
