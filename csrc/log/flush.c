@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "log/log_impl.h"
-#include "log/segment_checksum.h"
 
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
                        ol_error *error) {
@@ -168,21 +167,6 @@ static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
 
-/* A segment of which an open did not read all (log/settled.c) has been closed. */
-static void learn_checksum(ol_log *log, ol_segment *segment) {
-    uint32_t checksum = 0;
-    ol_error ignored;
-    if (segment->has_checksum || ol_segment_checksum_file(log->fs, segment->path,
-                                                          atomic_load(&segment->size), &checksum,
-                                                          &ignored) != OL_OK) {
-        return;
-    }
-    pthread_mutex_lock(&log->list.lock);
-    segment->checksum = checksum;
-    segment->has_checksum = true;
-    pthread_mutex_unlock(&log->list.lock);
-}
-
 /* What was rolled is on disk.  A manifest that cannot be stored, since the disk is full perhaps, is
  * no failure of the flush: the notes of the rolls stay. */
 static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, bool rolled,
@@ -243,7 +227,6 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     atomic_store_explicit(&log->shared.flushed, end, memory_order_release);
     log->flush.last = bound;
     status = ol_log_store_bound(log, &bound, false, error);
-    for (size_t i = 0; i < count; i++) learn_checksum(log, rolled[i]);
     mark_flushed(log, rolled, count, true);
     bool is_listed = true;
     if (status == OL_OK) status = update_manifest(log, &bound, count > 0, &is_listed, error);

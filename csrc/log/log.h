@@ -31,6 +31,7 @@
 #include "fs/fs.h"
 #include "base/status.h"
 #include "log/files/transaction_index.h"
+#include "log/mark.h"
 
 typedef struct ol_log ol_log;
 
@@ -97,8 +98,9 @@ typedef struct ol_log_options {
                                            not ours has none; OL_CLEANED_UNKNOWN where the file or
                                            the record of it is damaged */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
-    int64_t state_offset;               /* the caller has a state of what lies below, and will not
-                                           read it (log/settled.c); 0 or -1: none */
+    const ol_log_mark *mark;            /* of a state that the caller has: it will not read what
+                                           lies below (log/settled.c); NULL: none.  Only read
+                                           while the log is opened */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */
     const uint8_t *known_topic_id;      /* that of the other partitions of the topic, or NULL: it
@@ -165,15 +167,6 @@ int ol_log_close(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Frees the log without writing a byte: after a failure, or in a forked child (where it only drops
  * the handles). */
 void ol_log_abandon(ol_log *log);
-
-/* [writer] The caller has taken a state of everything below the log end: the producers are stored
- * for it, so that an open that goes on from that state (ol_log_options.state_offset) need not look
- * for them in older batches.  Nothing is stored where they are many.  OL_IO, OL_DISK_FULL,
- * OL_FAILED, OL_READ_ONLY: then such an open takes longer, nothing more. */
-int ol_log_store_beside_state(ol_log *log, ol_error *error) OL_NODISCARD;
-/* [writer] The state that was taken at `offset` is the one that an open goes on from; what was
- * stored for the one before is removed. */
-void ol_log_settle_beside_state(ol_log *log, int64_t offset);
 
 int64_t ol_log_start(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */

@@ -113,9 +113,6 @@ struct ol_log {
         int64_t highest_id;
         int64_t snapshot_offset;        /* of the newest producer snapshot, -1 none */
         bool snapshot_unflushed;        /* it was stored by a roll, which waits for no disk */
-        int64_t beside_state;           /* of the one that was stored with the caller's newest
-                                           state (log/settled.c), -1 none */
-        int64_t beside_next;            /* the same for a state that may become it */
     } producers;
 
     /* The `ol.flushed` header of batches.  The writer's. */
@@ -372,9 +369,8 @@ typedef struct ol_found_segment {
                                            has it */
     bool has_checksum;
     bool checked;
-    int64_t from;                       /* log/settled.c: checked from here on, 0: all of it */
-    int64_t from_offset;                /* the base offset of the batch there */
-    int64_t settled_below;              /* the offset at or above it up to which all is on disk */
+    int64_t from;                       /* log/settled.c: checked from here on, where the caller's
+                                           mark is; 0: all of it */
     bool rebuild_indexes;               /* both; those of the batches at and after `from` */
     bool rebuild_times;                 /* only the time index, which old brokers did not have */
     bool rebuild_transactions;
@@ -400,6 +396,7 @@ typedef struct ol_opening {
     int64_t cleaned;                    /* he cleaned below here; -1 nowhere, or unknown */
     int64_t recovery_point;             /* as far as it is believed, -1 none */
     int64_t log_start;                  /* likewise, 0 none */
+    bool is_settled;                    /* the checks began at options->mark */
     ol_manifest doubts;                 /* only those: of this open and earlier ones */
     int64_t end;                        /* found by the checks */
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
@@ -414,10 +411,6 @@ int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
  * settled, and sets `from` of the one where the checks begin within.  Anything doubtful leaves that
  * at 0.  OL_IO, OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
-
-/* log/rebuild.c: no younger producers than those of this offset help to find again the aborted
- * transactions of a segment. */
-int64_t ol_log_rebuilt_from(const ol_found_segment *found);
 
 /* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt
  * (docs/durability.md), and if writable copies torn bytes aside and cuts them. */
@@ -462,6 +455,7 @@ int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t
 /* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and rebuilds
  * the indexes that are marked for it. */
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
+                  const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;
 /* Removes producer snapshots above `offset`, and with `strays` those that match no segment but the
  * newest above all. */

@@ -484,11 +484,12 @@ static int open_segments(ol_opening *opening, ol_error *error) {
     if (status == OL_OK && log->writable) status = check_indexes(opening, error);
     for (size_t i = opening->found_count; i-- > 0;) {
         const ol_found_segment *found = &opening->found[i];
-        if (found->rebuild_transactions) snapshot_max = ol_log_rebuilt_from(found);
+        if (found->rebuild_transactions && found->from == 0) snapshot_max = found->base_offset;
     }
     if (snapshot_max > opening->end) snapshot_max = opening->end;
     if (status == OL_OK && (opening->found_count > 0 || log->writable)) {
-        status = ol_log_replay(log, opening->found, opening->found_count, snapshot_max,
+        const ol_log_mark *mark = opening->is_settled ? opening->options->mark : NULL;
+        status = ol_log_replay(log, opening->found, opening->found_count, snapshot_max, mark,
                                opening->names, opening->name_count, error);
     }
     if (status == OL_OK) status = make_segments(opening, error);
@@ -549,7 +550,6 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     log->process = getpid();
     log->extension.step_bytes = options->config.extend_bytes_min;
     log->producers.snapshot_offset = -1;
-    log->producers.beside_state = log->producers.beside_next = -1;
     log->producers.highest_id = -1;
     log->tail.newest_epoch = -1;
     log->note.written = -1;

@@ -52,17 +52,14 @@ static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, 
 typedef struct replay {
     ol_log *log;
     int64_t producers_from;     /* the snapshot already covers batches below */
+    const ol_log_mark *mark;    /* where the checks began, or NULL */
 } replay;
 
-int64_t ol_log_rebuilt_from(const ol_found_segment *found) {
-    return found->from > 0 ? found->settled_below : found->base_offset;
-}
-
-/* The aborted transactions of batches from here on are found again. */
-static int64_t aborts_from(const replay *state, const ol_found_segment *found) {
-    if (found->from == 0) return found->base_offset;
-    return found->from_offset > state->producers_from ? found->from_offset
-                                                      : state->producers_from;
+/* The producers of the mark: no snapshot of them is needed. */
+static int load_marked(ol_log *log, const ol_log_mark *mark, ol_error *error) {
+    log->producers.snapshot_offset = -1;
+    return ol_producers_decode(&log->producers.map,
+                               ol_slice_of(mark->producers, mark->producers_size), error);
 }
 
 static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *batch,
@@ -80,21 +77,33 @@ static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *b
     return status;
 }
 
-/* What the indexes have of the batches that were not checked stays. */
+/* Of the batches that were not checked the indexes keep what they have. */
 static int keep_settled(const replay *state, const ol_found_segment *found, ol_segment *segment,
                         ol_error *error) {
-    int status = ol_index_truncate(&segment->offset_index, found->from_offset, found->from, error);
-    if (status == OL_OK) {
-        status = ol_index_truncate(&segment->time_index, found->from_offset, found->from, error);
+    int64_t offset = state->mark->offset;
+    int status = OL_OK;
+    if (found->rebuild_indexes) {
+        status = ol_index_truncate(&segment->offset_index, offset, found->from, error);
+    }
+    if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
+        status = ol_index_truncate(&segment->time_index, offset, found->from, error);
     }
     if (status == OL_OK && found->rebuild_transactions) {
-        status = ol_transaction_index_truncate(&segment->transaction_index,
-                                               aborts_from(state, found), error);
+        status = ol_transaction_index_truncate(&segment->transaction_index, offset, error);
     }
-    segment->max_timestamp = segment->time_index.last_timestamp;
-    segment->max_timestamp_offset = segment->time_index.last_offset;
-    /* The batch at `from` had an entry, and gets it again. */
+    segment->max_timestamp = state->mark->max_timestamp;
+    segment->max_timestamp_offset = state->mark->max_timestamp_offset;
+    /* Its last entries may be missing. */
     segment->bytes_since_index = state->log->config.index_interval_bytes + 1;
+    return status;
+}
+
+static int empty_rebuilt(const ol_found_segment *found, ol_segment *segment, ol_error *error) {
+    int status = OL_OK;
+    if (found->rebuild_indexes) status = ol_index_reset(&segment->offset_index, error);
+    if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
+        status = ol_index_reset(&segment->time_index, error);
+    }
     return status;
 }
 
@@ -111,13 +120,10 @@ static int open_rebuilt(const replay *state, const ol_found_segment *found, ol_s
     status = found->rebuild_transactions && is_whole
                  ? ol_segment_open_indexes_emptied(segment, size_max, error)
                  : ol_segment_open_indexes(segment, size_max, error);
-    if (status == OL_OK && found->rebuild_indexes && is_whole) {
-        status = ol_index_reset(&segment->offset_index, error);
+    if (status == OL_OK) {
+        status = is_whole ? empty_rebuilt(found, segment, error)
+                          : keep_settled(state, found, segment, error);
     }
-    if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times) && is_whole) {
-        status = ol_index_reset(&segment->time_index, error);
-    }
-    if (status == OL_OK && !is_whole) status = keep_settled(state, found, segment, error);
     if (status != OL_OK) {
         ol_segment_release(segment);
         return status;
@@ -130,17 +136,14 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
                         ol_error *error) {
     ol_log *log = state->log;
     ol_file_scan scan;
-    bool is_settled = state->producers_from >= found->from_offset;
-    int status = ol_file_scan_open(&scan, log->fs, found->path, is_settled ? found->from : 0,
-                                   found->size, error);
+    int status = ol_file_scan_open(&scan, log->fs, found->path, found->from, found->size, error);
     if (status != OL_OK) return status;
-    int64_t aborted_from = aborts_from(state, found);
     for (;;) {
         ol_batch batch;
         int64_t position = scan.position;
         status = ol_file_scan_next(&scan, &batch, error);
         if (status != OL_OK) break;
-        if (rebuilt != NULL && position >= found->from) {
+        if (rebuilt != NULL) {
             /* If the offset index stays, the time index gets one entry, at the end. */
             ol_segment_record_batch(rebuilt, position, batch.size, batch.last_offset,
                                     batch.max_timestamp,
@@ -149,8 +152,8 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
                                     NULL);
         }
         if (batch.base_offset >= state->producers_from && batch.producer_id >= 0) {
-            bool is_new = found->rebuild_transactions && batch.base_offset >= aborted_from;
-            status = replay_producer(state, is_new ? rebuilt : NULL, &batch, error);
+            status = replay_producer(state, found->rebuild_transactions ? rebuilt : NULL, &batch,
+                                     error);
             if (status != OL_OK) break;
         }
     }
@@ -192,13 +195,21 @@ static int replay_segment(replay *state, const ol_found_segment *found, ol_error
 }
 
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
-                  char *const *names, size_t name_count, ol_error *error) {
-    replay state = {.log = log};
+                  const ol_log_mark *mark, char *const *names, size_t name_count,
+                  ol_error *error) {
+    replay state = {.log = log, .mark = mark};
     for (size_t i = 0; i < count; i++) {
-        int64_t from = ol_log_rebuilt_from(&found[i]);
-        if (found[i].rebuild_transactions && from < snapshot_max) snapshot_max = from;
+        if (found[i].rebuild_transactions && found[i].base_offset < snapshot_max) {
+            snapshot_max = found[i].base_offset;
+        }
     }
-    int status = load_snapshot(log, snapshot_max, names, name_count, &state.producers_from, error);
+    int status;
+    if (mark != NULL) {
+        state.producers_from = mark->offset;
+        status = load_marked(log, mark, error);
+    } else {
+        status = load_snapshot(log, snapshot_max, names, name_count, &state.producers_from, error);
+    }
     if (status != OL_OK) return status;
     log->producers.highest_id = -1;
     for (size_t i = 0; i < log->producers.map.slot_count; i++) {

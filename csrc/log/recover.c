@@ -139,8 +139,8 @@ static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int
 /* The first batch to be checked comes next. */
 static void begin_segment(ol_found_segment *segment, bad_place *bad) {
     segment->checked = true;
-    segment->checksum = 0;
     if (segment->from == 0) {
+        segment->checksum = 0;
         segment->first_timestamp = -1;
         segment->max_timestamp = -1;
         segment->max_timestamp_offset = segment->base_offset;
@@ -179,7 +179,7 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
         bad->position = scan.position;
     }
     segment->size = bad->position;
-    segment->has_checksum = segment->checked && segment->from == 0;
+    segment->has_checksum = segment->checked;
     segment->next_offset = bad->at.end;
     bad->at.offset = bad->at.end;
     if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
@@ -565,7 +565,7 @@ static int check_all(ol_opening *opening, ol_error *error) {
     int status = ol_settled_skip(opening, &first, error);
     if (status != OL_OK) return status;
     const ol_found_segment *begin = &opening->found[first];
-    int64_t begin_offset = begin->from > 0 ? begin->from_offset : begin->base_offset;
+    int64_t begin_offset = begin->from > 0 ? opening->options->mark->offset : begin->base_offset;
     ol_bad_offsets at = {.end = begin_offset, .before = begin_offset};
     for (size_t i = first; i < opening->found_count; i++) {
         at.offset = at.end;
@@ -613,7 +613,8 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
 static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset,
                          int64_t *position, ol_error *error) {
     ol_file_scan scan;
-    *position = segment->from_offset <= offset ? segment->from : 0;
+    /* What was not checked was flushed. */
+    *position = segment->from;
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, *position, segment->size,
                                    error);
     if (status != OL_OK) return status;

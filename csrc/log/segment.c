@@ -401,22 +401,22 @@ int ol_segment_flush(ol_segment *segment, ol_error *error) {
 }
 
 int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *error) {
-    ol_error ignored;
-    int status = OL_OK;
+    ol_transaction_index *aborted = &segment->transaction_index;
+    ol_file *file = NULL;
     pthread_mutex_lock(&segment->lock);
     /* Entries that cannot be written stay in memory. */
-    int written = ol_index_write(&segment->offset_index, &ignored);
-    if (written == OL_OK) written = ol_index_write(&segment->time_index, &ignored);
-    if (written == OL_CRASHED) {
-        *error = ignored;
-        status = written;
-    } else if (segment->transaction_index.is_dirty) {
-        status = ol_transaction_index_flush(&segment->transaction_index, error);
-        *is_named = segment->transaction_index.is_new;
-        segment->transaction_index.is_new = false;
-    }
+    int status = ol_index_write(&segment->offset_index, error);
+    if (status != OL_CRASHED) status = ol_index_write(&segment->time_index, error);
+    /* While there are entries their file stays open until the segment is flushed and closed, which
+     * whoever calls this excludes. */
+    if (aborted->is_dirty && aborted->count > 0) file = aborted->file;
+    aborted->is_dirty = aborted->is_dirty && file == NULL;
+    *is_named = file != NULL && aborted->is_new;
+    if (file != NULL) aborted->is_new = false;
     pthread_mutex_unlock(&segment->lock);
-    return status;
+    if (status == OL_CRASHED) return status;
+    /* Without the lock: the writer takes it for each entry. */
+    return file != NULL ? segment->fs->flush(file, error) : OL_OK;
 }
 
 int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,

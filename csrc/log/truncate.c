@@ -252,7 +252,8 @@ static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
     }
     int64_t highest = log->producers.highest_id;
     if (status == OL_OK) {
-        status = ol_log_replay(log, found, log->list.count, end, names, name_count, error);
+        status = ol_log_replay(log, found, log->list.count, end, NULL, names, name_count,
+                               error);
     }
     if (highest > log->producers.highest_id) log->producers.highest_id = highest;
     ol_directory_free_names(names, name_count);

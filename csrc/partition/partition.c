@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "partition/partition_impl.h"
+#include "snapshot/snapshot.h"
 
 void ol_partition_options_init(ol_partition_options *options) {
     memset(options, 0, sizeof *options);
@@ -72,6 +73,23 @@ static void initialise_positions(ol_partition *partition) {
     }
 }
 
+/* A snapshot that cannot be read gives no mark, and the load says why. */
+static int open_log(ol_partition *partition, ol_log_recovery *recovery, ol_error *error) {
+    ol_log_options *options = &partition->options.log;
+    ol_log_mark mark = {0};
+    char path[OL_PATH_MAX];
+    ol_error ignored;
+    if (partition->options.goes_on_from_snapshot &&
+        ol_path_join(path, sizeof path, options->directory, OL_SNAPSHOT_FILE, &ignored) == OL_OK &&
+        ol_snapshot_file_mark(options->fs, path, &mark, &ignored) == OL_OK) {
+        options->mark = &mark;
+    }
+    int status = ol_log_open(options, &partition->log, recovery, error);
+    options->mark = NULL;
+    ol_log_mark_free(&mark);
+    return status;
+}
+
 int ol_partition_open(const ol_partition_options *options, ol_partition **opened,
                       ol_log_recovery *recovery, ol_error *error) {
     if (options->batch_bytes_max < OL_BATCH_OVERHEAD ||
@@ -98,9 +116,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     initialise_locks(partition);
     ol_in_flight_init(&partition->inflight);
     int status = ol_state_create(&partition->state, error);
-    if (status == OL_OK) {
-        status = ol_log_open(&partition->options.log, &partition->log, recovery, error);
-    }
+    if (status == OL_OK) status = open_log(partition, recovery, error);
     if (status != OL_OK) {
         free_partition(partition);
         return status;

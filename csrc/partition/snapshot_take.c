@@ -117,14 +117,6 @@ static int finish_copy(ol_partition *partition, ol_table_copy *copy, ol_snapshot
                                        partition->applied, partition->clock.newest, error);
     }
     pthread_mutex_unlock(&partition->table);
-    if (status == OL_OK) {
-        ol_error why;           /* an open that goes on from it takes longer, nothing more */
-        int stored = ol_log_store_beside_state(partition->log, &why);
-        if (stored == OL_CRASHED) {
-            status = stored;
-            *error = why;
-        }
-    }
     pthread_mutex_unlock(&partition->writer);
     return status;
 }
@@ -203,12 +195,7 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
     }
     if (status == OL_OK) partition->snapshot.offset = facts.offset;
     pthread_mutex_unlock(&partition->snapshot.lock);
-    if (status == OL_OK) {
-        pthread_mutex_lock(&partition->writer);
-        ol_log_settle_beside_state(partition->log, facts.offset);
-        pthread_mutex_unlock(&partition->writer);
-        return fs->flush_directory(fs, partition->options.log.directory, error);
-    }
+    if (status == OL_OK) return fs->flush_directory(fs, partition->options.log.directory, error);
     ol_error ignored;
     (void)!fs->remove(fs, temporary, &ignored);
     return status;

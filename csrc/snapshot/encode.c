@@ -8,7 +8,8 @@
 #define FACTS_MAGIC UINT64_C(0x4f4c534e41503031)        /* "OLSNAP01" */
 
 enum {
-    FACTS_FIXED_SIZE = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 8 + 1 + 16 + 4 + 4 + 4 + 4,
+    MARK_FIXED_SIZE = 8 * 6 + 4 * 4,
+    FACTS_FIXED_SIZE = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 8 + 1 + 16 + 4 + 4 + 4 + 4 + MARK_FIXED_SIZE,
     WITNESS_SIZE = 8 * 3 + 4 * 3 + 2 + 1,
     EPOCH_SIZE = 12,
     OWN_SIZE = 8,
@@ -53,13 +54,27 @@ static uint8_t *put_witness(uint8_t *p, const ol_snapshot_witness *witness) {
     return put_u8(p + 2, (uint8_t)witness->magic);
 }
 
+static uint8_t *put_mark(uint8_t *p, const ol_log_mark *mark) {
+    p = put_i64(p, mark->offset);
+    p = put_i64(p, mark->segment_base);
+    p = put_i64(p, mark->position);
+    p = put_i64(p, mark->first_timestamp);
+    p = put_i64(p, mark->max_timestamp);
+    p = put_i64(p, mark->max_timestamp_offset);
+    p = put_u32(p, mark->checksum);
+    p = put_u32(p, mark->aborted_count);
+    p = put_u32(p, mark->aborted_crc);
+    return put_u32(p, mark->producers_size);
+}
+
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) {
         return ol_fail(error, OL_LIMIT, "%zu transactions of ours are open", snapshot->own.count);
     }
     size_t witness_count = ol_snapshot_witness_count(snapshot);
     size_t size = FACTS_FIXED_SIZE + witness_count * WITNESS_SIZE +
-                  snapshot->epoch_count * EPOCH_SIZE + snapshot->own.count * OWN_SIZE;
+                  snapshot->epoch_count * EPOCH_SIZE + snapshot->own.count * OWN_SIZE +
+                  snapshot->mark.producers_size;
     int status = make_blob(snapshot, OL_SNAPSHOT_FACTS, size, error);
     if (status != OL_OK) return status;
     uint8_t *p = snapshot->blobs[OL_SNAPSHOT_FACTS];
@@ -78,6 +93,7 @@ static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     p = put_u32(p, (uint32_t)witness_count);
     p = put_u32(p, (uint32_t)snapshot->epoch_count);
     p = put_u32(p, (uint32_t)snapshot->own.count);
+    p = put_mark(p, &snapshot->mark);
     for (size_t i = 0; i < witness_count; i++) {
         p = put_witness(p, ol_snapshot_witness_at(snapshot, i));
     }
@@ -86,6 +102,10 @@ static int put_facts(ol_snapshot *snapshot, ol_error *error) {
         p = put_i64(p, snapshot->epochs[i].start_offset);
     }
     for (size_t i = 0; i < snapshot->own.count; i++) p = put_i64(p, snapshot->own.ids[i]);
+    if (snapshot->mark.producers_size > 0) {
+        memcpy(p, snapshot->mark.producers, snapshot->mark.producers_size);
+        p += snapshot->mark.producers_size;
+    }
     OL_ASSERT(p == snapshot->blobs[OL_SNAPSHOT_FACTS] + size);
     return OL_OK;
 }
@@ -209,6 +229,34 @@ static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t co
     return true;
 }
 
+static void take_mark(ol_log_mark *mark, const uint8_t **p) {
+    mark->offset = take_i64(p);
+    mark->segment_base = take_i64(p);
+    mark->position = take_i64(p);
+    mark->first_timestamp = take_i64(p);
+    mark->max_timestamp = take_i64(p);
+    mark->max_timestamp_offset = take_i64(p);
+    mark->checksum = take_u32(p);
+    mark->aborted_count = take_u32(p);
+    mark->aborted_crc = take_u32(p);
+    mark->producers_size = take_u32(p);
+}
+
+static int take_producers(ol_log_mark *mark, const uint8_t *producers, ol_error *error) {
+    if (mark->offset == 0) return OL_OK;
+    mark->producers = malloc(mark->producers_size + 1);
+    if (mark->producers == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for producers");
+    memcpy(mark->producers, producers, mark->producers_size);
+    return OL_OK;
+}
+
+static bool is_mark_possible(const ol_snapshot *snapshot) {
+    const ol_log_mark *mark = &snapshot->mark;
+    return mark->producers_size <= OL_LOG_MARK_PRODUCERS_SIZE_MAX &&
+           (mark->offset == 0 || mark->offset == snapshot->offset) && mark->segment_base >= 0 &&
+           mark->position >= 0;
+}
+
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) {
     const uint8_t *p = bytes.data;
     if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) {
@@ -232,19 +280,24 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
     snapshot->number = (int32_t)take_u32(&p);
     uint32_t witness_count = take_u32(&p);
     uint32_t epoch_count = take_u32(&p), own_count = take_u32(&p);
+    take_mark(&snapshot->mark, &p);
     if (bytes.size - FACTS_FIXED_SIZE != (uint64_t)witness_count * WITNESS_SIZE +
                                              (uint64_t)epoch_count * EPOCH_SIZE +
-                                             (uint64_t)own_count * OWN_SIZE) {
+                                             (uint64_t)own_count * OWN_SIZE +
+                                             snapshot->mark.producers_size) {
         return ol_fail(error, OL_CORRUPT, "the facts have an odd size");
     }
-    if (snapshot->offset < 0 || snapshot->log_start < 0 || snapshot->log_start > snapshot->offset ||
+    if (!is_mark_possible(snapshot) || snapshot->offset < 0 || snapshot->log_start < 0 ||
+        snapshot->log_start > snapshot->offset ||
         snapshot->state.value_version_max < -1 ||
         snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX ||
         own_count > OL_SNAPSHOT_OWN_MAX || witness_count > OL_SNAPSHOT_WITNESSES ||
         !take_witnesses(snapshot, &p, witness_count)) {
         return ol_fail(error, OL_CORRUPT, "the facts cannot be");
     }
-    return take_lists(snapshot, p, epoch_count, own_count, error);
+    int status = take_lists(snapshot, p, epoch_count, own_count, error);
+    const uint8_t *producers = bytes.data + bytes.size - snapshot->mark.producers_size;
+    return status == OL_OK ? take_producers(&snapshot->mark, producers, error) : status;
 }
 
 static ol_pending_entry take_entry(const uint8_t **p) {

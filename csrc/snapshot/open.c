@@ -228,7 +228,8 @@ static int read_facts(opening *open, ol_error *error) {
     return ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);
 }
 
-int ol_snapshot_file_offset(ol_fs *fs, const char *path, int64_t *offset, ol_error *error) {
+int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark, ol_error *error) {
+    *mark = (ol_log_mark){0};
     opening open = {.fs = fs};
     int status = fs->open(fs, path, OL_OPEN_READ, &open.file, error);
     if (status != OL_OK) return status;
@@ -236,7 +237,10 @@ int ol_snapshot_file_offset(ol_fs *fs, const char *path, int64_t *offset, ol_err
     if (status == OL_OK) {
         status = read_facts(&open, error);
         free(open.blobs[OL_SNAPSHOT_FACTS]);
-        *offset = open.snapshot->offset;
+        if (status == OL_OK) {
+            *mark = open.snapshot->mark;
+            open.snapshot->mark = (ol_log_mark){0};
+        }
         ol_snapshot_destroy(open.snapshot);
     }
     fs->close(open.file);

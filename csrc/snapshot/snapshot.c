@@ -30,6 +30,7 @@ void ol_snapshot_destroy(ol_snapshot *snapshot) {
     }
     for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS; i++) free(snapshot->blobs[i]);
     free(snapshot->epochs);
+    ol_log_mark_free(&snapshot->mark);
     free(snapshot);
 }
 
@@ -208,6 +209,7 @@ static int run_replay(replay *run, const ol_snapshot_source *source, int64_t up_
 int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to,
                         const atomic_bool *stop, ol_error *error) {
     OL_ASSERT(!snapshot->borrowed);
+    ol_log_mark_free(&snapshot->mark);
     start_facts(snapshot, source);
     int64_t start = snapshot->log_start, from = snapshot->offset, base = active_base(source->log);
     uint64_t segments = closed_segments(source->log, from, base);
@@ -230,6 +232,14 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
 
 /* ----------------------------------------------------------------------------- a borrowed state */
 
+/* While nobody appends. */
+static int take_mark(ol_snapshot *snapshot, ol_log *log, ol_error *error) {
+    if (!ol_log_is_writable(log)) return OL_OK;
+    int status = ol_log_take_mark(log, &snapshot->mark, error);
+    if (snapshot->mark.offset != snapshot->offset) ol_log_mark_free(&snapshot->mark);
+    return status;
+}
+
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) {
@@ -243,6 +253,7 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
     start_facts(created, source);
     int status = ol_snapshot_find_witnesses(created, source->log, error);
     if (status == OL_OK) status = take_epochs(created, source->log, error);
+    if (status == OL_OK) status = take_mark(created, source->log, error);
     if (status != OL_OK) {
         ol_snapshot_destroy(created);
         return status;
@@ -270,6 +281,7 @@ int ol_snapshot_keep_rest(ol_snapshot *snapshot, const ol_snapshot_source *sourc
     for (size_t i = 0; i < own->count && status == OL_OK; i++) {
         status = ol_own_transactions_open(&snapshot->own, own->ids[i], error);
     }
+    if (status == OL_OK) status = take_mark(snapshot, source->log, error);
     return status == OL_OK ? ol_snapshot_put_state(snapshot, state, error) : status;
 }
 

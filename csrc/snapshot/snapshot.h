@@ -41,7 +41,7 @@ typedef struct ol_snapshot ol_snapshot;
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
 
 enum {
-    OL_SNAPSHOT_VERSION = 3,
+    OL_SNAPSHOT_VERSION = 4,
     OL_SNAPSHOT_OWN_SECTIONS = 4,
     OL_SNAPSHOT_SECTIONS = OL_SNAPSHOT_OWN_SECTIONS + OL_TABLE_SECTIONS,
     OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,   /* of a checksum; a section's covers those of its blocks */
@@ -123,10 +123,11 @@ uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
                      ol_error *error) OL_NODISCARD;
 
-/* The offset of the snapshot in a file, of which only the facts are read; whether it can be used is
- * not known by that.  Fails as ol_snapshot_open. */
-int ol_snapshot_file_offset(ol_fs *fs, const char *path, int64_t *offset,
-                            ol_error *error) OL_NODISCARD;
+/* The mark of the log that the snapshot in a file has, of which only the facts are read; whether
+ * the snapshot can be used is not known by that.  *mark is to be freed, and has offset 0 where
+ * there is none.  Fails as ol_snapshot_open. */
+int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark,
+                          ol_error *error) OL_NODISCARD;
 
 /* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log
  * partition, the topic id, the leader epochs and the log start agree; S is not below `cleaned_to`,

@@ -38,6 +38,7 @@ struct ol_snapshot {
     ol_own_transactions own;
     ol_snapshot_witness witnesses[OL_SNAPSHOT_WITNESSES];   /* a ring */
     uint64_t batches_seen;      /* that became witnesses */
+    ol_log_mark mark;           /* of the log at `offset`, if there is one */
     ol_leader_epoch *epochs;    /* that begin below `offset` */
     size_t epoch_count;
     uint64_t term;              /* of the source when it was begun or advanced */

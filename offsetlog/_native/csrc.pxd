@@ -373,7 +373,6 @@ cdef extern from "log/log.h" nogil:
         bint replicated
         int64_t recovery_point
         int64_t log_start_offset
-        int64_t state_offset
         bint recovery_point_changed
         bint log_start_changed
         bint witnessed
@@ -623,6 +622,7 @@ cdef extern from "partition/partition.h" nogil:
         int64_t watermark
         uint64_t term
         int32_t leader_epoch
+        c_bool goes_on_from_snapshot
         c_bool write_value_v4
         int64_t (*clock_ms)(void *context) noexcept nogil
         void *clock_context
@@ -903,7 +903,6 @@ cdef extern from "snapshot/snapshot.h" nogil:
     void ol_snapshot_put_directory(const ol_snapshot_section *sections, uint8_t *bytes) noexcept
     int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section *sections, ol_error *error) noexcept
     int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) noexcept
-    int ol_snapshot_file_offset(ol_fs *fs, const char *path, int64_t *offset, ol_error *error) noexcept
     void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
     const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) noexcept
     void ol_snapshot_digest(const ol_snapshot *snapshot, bint physical, ol_digest *digest) noexcept

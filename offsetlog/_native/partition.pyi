@@ -30,7 +30,7 @@ class Partition:
         clean: bool = False,
         recovery_point: int = -1,
         log_start_offset: int = -1,
-        state_offset: int = -1,
+        goes_on_from_snapshot: bool = False,
         witness: object = None,
         accept_loss: bool = False,
         topic_id: bytes | None = None,

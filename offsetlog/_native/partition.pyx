@@ -133,13 +133,13 @@ cdef class Partition:
 
     def __init__(self, directory, int number, FileSystem fs not None, Decompressor decompressor, config, *, bint writable,
                  bint create=False, bint clean=False, int64_t recovery_point=-1, int64_t log_start_offset=-1,
-                 int64_t state_offset=-1, witness=None, bint accept_loss=False, bytes topic_id=None, bint replicated=False, int64_t watermark=-1,
+                 bint goes_on_from_snapshot=False, witness=None, bint accept_loss=False, bytes topic_id=None, bint replicated=False, int64_t watermark=-1,
                  uint64_t term=0, bint refuse_while_loading=False, ManualClock clock=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
         With `accept_loss` what is missing is taken for lost, and `recovery` says what.  `replicated`: the host moves W, which
-        begins at `watermark`; see Replica.  `state_offset`: a snapshot has what lies below, which an open then need not
-        check again.  `term` is where terms begin.  `clock` takes the place of the system's.
+        begins at `watermark`; see Replica.  `goes_on_from_snapshot`: it will be loaded from its snapshot, and what
+        that has need not be checked again.  `term` is where terms begin.  `clock` takes the place of the system's.
         Raises StorageError, CorruptionError, MissingFileError.
         """
         if self.directory is not None:
@@ -172,7 +172,6 @@ cdef class Partition:
         options.log.clean = clean
         options.log.recovery_point = recovery_point
         options.log.log_start_offset = log_start_offset
-        options.log.state_offset = state_offset
         if witness is not None:
             options.log.witnessed = witness.witnessed
             options.log.changed_checkpoints = witness.changed_checkpoints
@@ -187,6 +186,7 @@ cdef class Partition:
         # A batch never spans segments.
         options.batch_bytes_max = min(config.batch_bytes_max, config.segment_bytes)
         options.replicated = replicated
+        options.goes_on_from_snapshot = goes_on_from_snapshot
         options.watermark = watermark
         options.term = term
         options.refuse_while_loading = refuse_while_loading

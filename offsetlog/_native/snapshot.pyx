@@ -49,7 +49,6 @@ from offsetlog._native.csrc cimport (
     ol_snapshot_destroy,
     ol_snapshot_digest,
     ol_snapshot_facts,
-    ol_snapshot_file_offset,
     ol_snapshot_open,
     ol_snapshot_put_directory,
     ol_snapshot_report,
@@ -395,21 +394,6 @@ def open_file(FileSystem fs not None, path, unsigned threads=1):
     with nogil:
         check(ol_snapshot_open(fs.fs, text, threads, &handle, &error), &error)
     return _owning(handle)
-
-
-def offset_in(FileSystem fs not None, path):
-    """Returns the offset of the snapshot in a file, which may be of no use all the same; only its facts are read.
-
-    Raises:
-        As `open_file`.
-    """
-    cdef bytes name = os.fsencode(path)
-    cdef const char *text = name
-    cdef int64_t offset = -1
-    cdef ol_error error
-    with nogil:
-        check(ol_snapshot_file_offset(fs.fs, text, &offset, &error), &error)
-    return offset
 
 
 def remove(Partition partition not None):

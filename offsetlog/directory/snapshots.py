@@ -23,7 +23,6 @@ from offsetlog.directory.evidence import untaken
 from offsetlog.directory.log_bounds import checkpoint_bounds
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import (
-    CapacityError,
     ClosedError,
     CorruptionError,
     InternalError,
@@ -140,14 +139,6 @@ def load(
             _keep_aside(partition, fs)
         elif not keep:
             _discard(partition)
-
-
-def offset_of(path: Path, fs: FileSystem) -> int:
-    """Returns the offset of the snapshot in the directory of a log partition; -1 where none can be read."""
-    try:
-        return native.offset_in(fs, path / FILE_NAME)
-    except (CorruptionError, StorageError, CapacityError):
-        return -1
 
 
 def name_keys(partition: Partition, fs: FileSystem) -> None:

@@ -121,17 +121,12 @@ class PartitionOpener:
             clean=self._directory.was_clean,
             recovery_point=self._witnesses.offset_in(RECOVERY_POINTS, number),
             log_start_offset=self._witnesses.offset_in(LOG_STARTS, number),
-            state_offset=-1 if create else self._state_offset(number),
+            # If it cannot, the load reads and checks all of the log.
+            goes_on_from_snapshot=self._use_snapshots,
             witness=None if create else self._witnesses.of(number),
             topic_id=self.settled_topic_id() if create else None,
             watermark=self._witnesses.offset_in(HIGH_WATERMARKS, number),
         )
-
-    def _state_offset(self, number: int) -> int:
-        # The load goes on from there; if it cannot, it reads and checks all of the log.
-        if not self._writable or not self._use_snapshots:
-            return -1
-        return snapshots.offset_of(self._directory.partition_path(number), self._directory.fs)
 
     def open_log_again(self, number: int, *, watermark: int, term: int) -> Partition:
         """Opens the log of a replica that failed, or that the disk could not read, as after a crash.

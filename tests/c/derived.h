@@ -26,6 +26,8 @@ OL_UNUSED static void derived_equal(ol_log *a, ol_log *b) {
     const ol_transaction_index *x = &a->tail.active->transaction_index, *y = &b->tail.active->transaction_index;
     OL_CHECK_INT(x->count, y->count);
     OL_CHECK(x->count == 0 || memcmp(x->entries, y->entries, x->count * sizeof *x->entries) == 0);
+    OL_CHECK(a->tail.active->has_checksum && b->tail.active->has_checksum);
+    OL_CHECK_INT(a->tail.active->checksum, b->tail.active->checksum);
     OL_CHECK_INT(a->tail.active->first_timestamp, b->tail.active->first_timestamp);
     OL_CHECK_INT(a->tail.active->max_timestamp, b->tail.active->max_timestamp);
     OL_CHECK_INT(a->tail.active->max_timestamp_offset, b->tail.active->max_timestamp_offset);
@@ -54,12 +56,11 @@ OL_UNUSED static void derived_true(ol_log *log) {
         if (found_offset == batch.last_offset) OL_CHECK_INT(found, position);
         OL_CHECK(found <= position && found >= before);
         before = found;
-        int64_t last, last_offset;
-        if (ol_time_index_last_below(&active->time_index, batch.last_offset + 1, &last, &last_offset, &error) != OL_OK) continue;
-        OL_CHECK(last <= timestamp && last_offset <= batch.last_offset);
-        if (last_offset == batch.last_offset) OL_CHECK_INT(last, timestamp);
     }
     OL_CHECK_INT(scan.position, log->tail.size);
+    int64_t last, last_offset;
+    OL_CHECK_OK(ol_time_index_lookup(&active->time_index, INT64_MAX, &last, &last_offset, &error), &error);
+    OL_CHECK(last <= timestamp);
     OL_CHECK_INT(active->max_timestamp, timestamp);
     OL_CHECK_INT(active->max_timestamp_offset, offset);
     ol_file_scan_close(&scan);

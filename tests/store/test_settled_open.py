@@ -35,23 +35,39 @@ def _take_snapshot(store: OffsetStore, path: Path, is_copied: bool = True) -> No
     assert report.written
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["copied", "replayed"])
-def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As a process leaves it that is killed some commits after a snapshot."""
-    made = tmp_path_factory.mktemp("killed")
+def _killed(made: Path, is_copied: bool) -> Path:
+    # As a process leaves it that is killed some commits after a snapshot.
     with offsetlog.open(made / "data", 1, "process", config=CONFIG, maintenance=OFF) as store:
         _commit(store, 0, COMMITS)
-        _take_snapshot(store, made / "data", request.param)
+        _take_snapshot(store, made / "data", is_copied)
         _commit(store, COMMITS, 10)
         shutil.copytree(made / "data", made / "copy")
     return made / "copy"
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its snapshot is a copy of the state in memory."""
+    return _killed(tmp_path_factory.mktemp("copied"), True)
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its snapshot was made by reading the log, and has no mark."""
+    return _killed(tmp_path_factory.mktemp("replayed"), False)
+
+
+@pytest.fixture(params=["copied", "replayed"])
+def killed(request: pytest.FixtureRequest) -> Path:
+    """Either of them."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
     with offsetlog.open(tmp_path / "data", 1, config=CONFIG, maintenance=OFF) as store:
         _commit(store, 0, COMMITS)
-        store.snapshot()
+        _take_snapshot(store, tmp_path / "data")
     return tmp_path / "data"
 
 
@@ -75,8 +91,8 @@ def _check_positions(store: OffsetStore, end: int) -> None:
         assert store.fetch_one(f"group-{number % GROUPS}", "topic", 0).offset == number
 
 
-def test_a_killed_store_is_opened_without_reading_what_its_snapshot_has(killed: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copytree(killed, tmp_path / "data"))
+def test_a_killed_store_is_opened_without_reading_what_its_snapshot_has(copied: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(copied, tmp_path / "data"))
     _flip(_log(path), 1000)
     with _opened(path) as store:
         assert store.problems() == []
@@ -84,6 +100,15 @@ def test_a_killed_store_is_opened_without_reading_what_its_snapshot_has(killed: 
         _check_positions(store, COMMITS + 10)
         _commit(store, COMMITS + 10, 1)
     assert verify(path).problems
+
+
+@pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
+def test_a_snapshot_without_a_mark_has_all_read(replayed: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(replayed, tmp_path / "data"))
+    _flip(_log(path), 1000)
+    with _opened(path) as store:
+        [problem] = store.problems()
+        assert isinstance(problem, errors.CorruptionError)
 
 
 def test_a_closed_store_likewise(closed: Path) -> None:
@@ -154,13 +179,3 @@ def test_a_store_that_was_opened_so_many_times_is_the_same(killed: Path, tmp_pat
     with _opened(path) as store:
         assert store.digest() == digest
     assert verify(path).problems == []
-
-
-def test_the_producers_of_the_last_snapshot_alone_are_kept(tmp_path: Path) -> None:
-    with offsetlog.open(tmp_path / "data", 1, "process", config=CONFIG, maintenance=OFF) as store:
-        for number in range(3):
-            _commit(store, number * 10, 10)
-            _take_snapshot(store, tmp_path / "data")
-        _commit(store, 30, 1)
-        [folder] = (tmp_path / "data").glob("__consumer_offsets-*")
-        assert [each.name for each in folder.glob("*.snapshot")] == [f"{30:020d}.snapshot"]

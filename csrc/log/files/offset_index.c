@@ -266,12 +266,13 @@ int ol_index_reset(ol_index *index, ol_error *error) {
     return cut(index, 0, error);
 }
 
-/* How many entries name what lies below `offset` and `log_size`.  Offsets and positions both grow,
- * so the others are at the end. */
-static int count_below(const ol_index *index, int64_t offset, int64_t log_size, size_t *count,
-                       ol_error *error) {
+int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_error *error) {
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
+    if (index->mode != OL_INDEX_APPEND) {
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    }
     size_t low = 0, high = index->count;
+    /* Offsets and positions both grow, so the entries that go are at the end. */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int status = read_entry(index, middle, bytes, error);
@@ -282,17 +283,7 @@ static int count_below(const ol_index *index, int64_t offset, int64_t log_size, 
         if (goes) high = middle;
         else low = middle + 1;
     }
-    *count = low;
-    return OL_OK;
-}
-
-int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_error *error) {
-    size_t kept = 0;
-    if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
-    }
-    int status = count_below(index, offset, log_size, &kept, error);
-    return status != OL_OK || kept == index->count ? status : cut(index, kept, error);
+    return low == index->count ? OL_OK : cut(index, low, error);
 }
 
 /* ------------------------------------------------------------ lookups */
@@ -330,24 +321,6 @@ int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offse
     bool usable = found && entry.offset >= index->base_offset && entry.position >= 0;
     *offset = usable ? entry.offset : index->base_offset;
     *position = usable ? entry.position : 0;
-    return OL_OK;
-}
-
-int ol_time_index_last_below(const ol_index *index, int64_t offset, int64_t *timestamp,
-                             int64_t *found_offset, ol_error *error) {
-    uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
-    size_t count = 0;
-    OL_ASSERT(index->kind == OL_INDEX_TIME);
-    int status = count_below(index, offset, INT64_MAX, &count, error);
-    if (status == OL_OK && count == 0) {
-        status = ol_fail(error, OL_CORRUPT, "the time index has nothing below offset %lld",
-                         (long long)offset);
-    }
-    if (status == OL_OK) status = read_entry(index, count - 1, bytes, error);
-    if (status != OL_OK) return status;
-    index_entry entry = decode_entry(OL_INDEX_TIME, index->base_offset, bytes);
-    *timestamp = entry.key;
-    *found_offset = entry.offset;
     return OL_OK;
 }
 

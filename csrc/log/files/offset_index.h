@@ -122,11 +122,6 @@ int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offse
 int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll,
                          ol_error *error) OL_NODISCARD;
 
-/* The last entry of a time index that names an offset below `offset`: the greatest timestamp up to
- * there.  OL_CORRUPT where there is none, OL_IO. */
-int ol_time_index_last_below(const ol_index *index, int64_t offset, int64_t *timestamp,
-                             int64_t *found_offset, ol_error *error) OL_NODISCARD;
-
 /* The greatest entry at or below `target`: every record up to that entry's batch has a timestamp <=
  * *timestamp.  (-1, base offset) when there is none. */
 int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timestamp, int64_t *offset,

@@ -21,14 +21,15 @@ typedef struct model {
     int64_t cutting;            /* a truncation to here did not return; -1 none */
     int64_t recovery_point;     /* what the owner's checkpoint says */
     size_t published;           /* batches that a killed process must leave */
-    int64_t state;              /* a state was taken of everything below, and what it needs flushed; -1 none */
+    ol_log_mark mark;           /* a state was taken there, and is on disk */
     int64_t settled_bytes_min;
     bool created;               /* the first open returned: manifest and sidecar have to be there */
 } model;
 
 static void model_clear(model *m) {
     for (size_t i = 0; i < m->count; i++) free(m->bytes[i]);
-    *m = (model){.cutting = -1, .recovery_point = -1, .state = -1};
+    ol_log_mark_free(&m->mark);
+    *m = (model){.cutting = -1, .recovery_point = -1};
 }
 
 static void model_cut(model *m, int64_t offset) {
@@ -42,7 +43,7 @@ static ol_log_options options_of(const char *partition, const model *m) {
     options.config.segment_bytes = 24 << 10;
     options.recovery_point = m->recovery_point;
     options.witnessed = m->created;
-    options.state_offset = m->state;
+    options.mark = &m->mark;
     options.config.settled_bytes_min = m->settled_bytes_min;
     return options;
 }
@@ -128,7 +129,7 @@ static int run_open(run *r, bool clean, ol_error *error) {
     r->options.witnessed = true;
     r->options.recovery_point = clean ? r->m->nexts[r->m->count - 1] : r->m->recovery_point;
     if (clean && r->m->count == 0) r->options.recovery_point = 0;
-    r->options.state_offset = r->m->state;
+    r->options.mark = &r->m->mark;
     int status = ol_log_open(&r->options, &r->log, &recovery, error);
     if (status != OL_OK) {
         r->log = NULL;
@@ -150,7 +151,7 @@ static int run_truncate(run *r, ol_error *error) {
     if (m->recovery_point > offset) m->recovery_point = offset;
     if (m->acknowledged > offset) m->acknowledged = offset;
     /* Who truncates a log drops younger states before. */
-    if (m->state > offset) m->state = -1;
+    if (m->mark.offset > offset) ol_log_mark_free(&m->mark);
     m->cutting = offset;
     ol_log_reader *reader = NULL;
     ol_log_piece piece;
@@ -193,15 +194,14 @@ static int run_step(run *r, ol_error *error) {
     if (draw < 66) {
         status = run_append(r, error);
     } else if (draw < 76) {
-        int64_t end = ol_log_end(r->log);
-        bool takes_state = ol_test_below(2) == 0;
-        if (takes_state) status = ol_log_store_beside_state(r->log, error);
-        if (status == OL_OK) status = ol_log_flush(r->log, &flushed, error);
+        ol_log_mark mark = {0};
+        if (ol_test_below(2)) OL_CHECK_OK(ol_log_take_mark(r->log, &mark, error), error);
+        status = ol_log_flush(r->log, &flushed, error);
         if (status == OL_OK) r->m->acknowledged = flushed;
-        if (status == OL_OK && takes_state) {
-            r->m->state = end;
-            ol_log_settle_beside_state(r->log, end);
-        }
+        /* As a snapshot, it takes the place of the one before once what it covers is on disk. */
+        ol_log_mark *superseded = status == OL_OK && mark.offset > 0 ? &r->m->mark : &mark;
+        ol_log_mark_free(superseded);
+        if (superseded != &mark) r->m->mark = mark;
         if (status == OL_OK && ol_test_below(3) == 0) r->m->recovery_point = flushed;
     } else if (draw < 84) {
         (void)ol_log_prepare(r->log);
@@ -257,7 +257,7 @@ static void check_derived(ol_log *log, const char *partition, const ol_log_optio
     fixture_copy_directory(partition, copy);
     ol_log_options whole = *options;
     whole.directory = copy;
-    whole.state_offset = -1;
+    whole.mark = NULL;
     ol_log *other = fixture_open(&whole, NULL);
     derived_equal(log, other);
     ol_log_abandon(other);
@@ -368,7 +368,7 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
     ol_error error;
     ol_fs *fs = NULL;
     /* Within the small segments of these workloads checks begin wherever they may, or at their starts. */
-    model m = {.cutting = -1, .recovery_point = -1, .state = -1, .settled_bytes_min = seed % 4 < 2 ? 1 : 1 << 20};
+    model m = {.cutting = -1, .recovery_point = -1, .settled_bytes_min = seed % 4 < 2 ? 1 : 1 << 20};
     fixture_join(root, directory, "root");
     fixture_join(partition, root, "p-0");
     fixture_join(target, directory, "target");

@@ -30,13 +30,24 @@ static void prepare(place *p) {
     p->options.config.settled_bytes_min = 1024;
 }
 
-/* `flushed` of the batches are on disk; the process was killed, or closed the log. */
-static void leave(place *p, int flushed, bool clean) {
+static ol_log_mark mark;         /* that of the state */
+
+static void take_mark(ol_log *log) {
+    ol_error error;
+    ol_log_mark_free(&mark);
+    OL_CHECK_OK(ol_log_take_mark(log, &mark, &error), &error);
+    OL_CHECK_INT(mark.offset, ol_log_end(log));
+}
+
+/* `state` batches are below the mark, `flushed` of all are on disk; the process was killed, or closed the log. */
+static void leave_marked(place *p, int state, int flushed, bool clean) {
     prepare(p);
     ol_log *log = fixture_open(&p->options, NULL);
-    append_timed(log, flushed);
-    flush(log);
-    append_timed(log, BATCHES - flushed);
+    for (int i = 0; i <= BATCHES; i++) {
+        if (i == state) take_mark(log);
+        if (i == flushed) flush(log);
+        if (i < BATCHES) append_timed(log, 1);
+    }
     if (clean) {
         fixture_close(log);
     } else {
@@ -47,11 +58,13 @@ static void leave(place *p, int flushed, bool clean) {
     if (clean) p->options.recovery_point = BATCHES;
 }
 
+static void leave(place *p, int flushed, bool clean) { leave_marked(p, flushed, flushed, clean); }
+
 static void damage(place *p, int batch) { flip_byte(p->path, FIRST_LOG, position_of(batch) + 80); }
 
 /* Whether the next open, with a state of what lies below `state`, meets the damage. */
-static bool meets(place *p, int64_t state, ol_log_recovery *recovery) {
-    p->options.state_offset = state;
+static bool meets(place *p, bool has_state, ol_log_recovery *recovery) {
+    p->options.mark = has_state ? &mark : NULL;
     ol_log *log = fixture_open(&p->options, recovery);
     bool met = recovery->corrupt || recovery->torn_bytes > 0;
     if (!met) {
@@ -69,7 +82,7 @@ OL_TEST(an_open_with_a_state_reads_only_what_lies_above_it) {
         place p;
         leave(&p, BATCHES, clean);
         damage(&p, EARLY);
-        OL_CHECK(!meets(&p, BATCHES, &recovery));
+        OL_CHECK(!meets(&p, true, &recovery));
         OL_CHECK(accusation(&recovery) == NULL);
         fixture_remove(p.root);
     }
@@ -81,7 +94,7 @@ OL_TEST(an_open_without_a_state_reads_all) {
         place p;
         leave(&p, BATCHES, clean);
         damage(&p, EARLY);
-        OL_CHECK(meets(&p, -1, &recovery));
+        OL_CHECK(meets(&p, false, &recovery));
         OL_CHECK(recovery.corrupt);
         fixture_remove(p.root);
     }
@@ -91,9 +104,9 @@ OL_TEST(damage_above_the_state_is_found_though_it_was_flushed) {
     ol_log_recovery recovery;
     for (int clean = 0; clean < 2; clean++) {
         place p;
-        leave(&p, BATCHES, clean);
+        leave_marked(&p, BATCHES / 2, BATCHES, clean);
         damage(&p, BATCHES / 2 + 1);
-        OL_CHECK(meets(&p, BATCHES / 2, &recovery));
+        OL_CHECK(meets(&p, true, &recovery));
         OL_CHECK(recovery.corrupt);
         OL_CHECK_INT(recovery.corruption.position, position_of(BATCHES / 2 + 1));
         fixture_remove(p.root);
@@ -103,9 +116,9 @@ OL_TEST(damage_above_the_state_is_found_though_it_was_flushed) {
 OL_TEST(damage_above_the_flushed_bound_is_torn_whatever_the_state_says) {
     place p;
     ol_log_recovery recovery;
-    leave(&p, BATCHES / 2, false);
+    leave_marked(&p, BATCHES, BATCHES / 2, false);
     damage(&p, BATCHES / 2 + 1);
-    OL_CHECK(meets(&p, INT64_MAX, &recovery));
+    OL_CHECK(meets(&p, true, &recovery));
     OL_CHECK(!recovery.corrupt);
     OL_CHECK_INT(recovery.torn_position, position_of(BATCHES / 2 + 1));
     fixture_remove(p.root);
@@ -134,10 +147,6 @@ static void no_sidecar(place *p) { take_away(p, OL_FLUSH_SIDECAR_FILE); }
 static void no_manifest(place *p) { take_away(p, OL_MANIFEST_FILE); }
 static void zeros_in_the_index(place *p) { zero(p, FIRST_INDEX, 16, 16); }
 static void zeros_in_the_times(place *p) { zero(p, FIRST_TIMES, 24, 24); }
-/* Each entry leads one byte too far. */
-static void another_place(place *p) {
-    for (int64_t at = 7; at < fixture_size(p->path, FIRST_INDEX); at += 8) flip_byte(p->path, FIRST_INDEX, at);
-}
 static void aborted_of_nothing(place *p) {
     char path[OL_PATH_MAX];
     fixture_join(path, p->path, FIRST_ABORTED);
@@ -163,7 +172,6 @@ OL_TEST(whatever_is_doubtful_makes_an_open_read_all) {
         {"no manifest", no_manifest},
         {"zeros in the index", zeros_in_the_index},
         {"zeros in the time index", zeros_in_the_times},
-        {"an index that leads elsewhere", another_place},
         {"a transaction index that is none", aborted_of_nothing},
         {"an epoch that the manifest does not know", later_epoch},
         {"a replica", of_a_replica},
@@ -176,7 +184,7 @@ OL_TEST(whatever_is_doubtful_makes_an_open_read_all) {
         leave(&p, BATCHES, false);
         damage(&p, EARLY);
         doubts[i].bring(&p);
-        if (!meets(&p, BATCHES, &recovery)) {
+        if (!meets(&p, true, &recovery)) {
             fprintf(stderr, "%s: the open did not read all\n", doubts[i].name);
             exit(1);
         }
@@ -184,57 +192,62 @@ OL_TEST(whatever_is_doubtful_makes_an_open_read_all) {
     }
 }
 
-/* The time index on disk ends before the offset index where a process ended that kept its last entries in memory. */
-OL_TEST(checks_begin_where_both_indexes_know_the_batches) {
-    place p;
-    ol_log_recovery recovery;
-    leave(&p, BATCHES, false);
-    char path[OL_PATH_MAX];
-    fixture_join(path, p.path, FIRST_TIMES);
-    OL_CHECK(truncate(path, 12 * 4) == 0);
-    damage(&p, BATCHES / 2);
-    OL_CHECK(meets(&p, BATCHES, &recovery));
-    fixture_remove(p.root);
-}
-
 /* ------------------------------------------------------------------------------------------------ segments */
 
-/* Three segments and the begin of a fourth, all flushed; killed. */
-static void leave_segments(place *p) {
+/* Three segments and the begin of a fourth, all flushed; killed.  The mark lies in the third, or at the end. */
+static void leave_segments(place *p, bool at_the_end) {
     prepare(p);
     ol_log *log = fixture_open(&p->options, NULL);
+    while (log->list.count < 3) append_timed(log, 10);
+    append_timed(log, 100);
+    take_mark(log);
     while (log->list.count < 4) append_timed(log, 10);
     append_timed(log, 100);
+    if (at_the_end) take_mark(log);
     flush(log);
-    p->options.state_offset = ol_log_end(log);
+    p->options.mark = &mark;
     p->options.witnessed = true;
     ol_log_abandon(log);
 }
 
 OL_TEST(closed_segments_below_a_state_are_not_read) {
+    for (int at_the_end = 0; at_the_end < 2; at_the_end++) {
+        place p;
+        ol_log_recovery recovery;
+        leave_segments(&p, at_the_end);
+        damage(&p, EARLY);
+        ol_log *log = fixture_open(&p.options, &recovery);
+        OL_CHECK(accusation(&recovery) == NULL);
+        derived_true(log);
+        for (size_t i = 2; i < 4; i++) OL_CHECK(log->list.segments[i]->has_checksum);
+        ol_log_abandon(log);
+        p.options.mark = NULL;
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK(recovery.corrupt);
+        ol_log_abandon(log);
+        fixture_remove(p.root);
+    }
+}
+
+/* A cleaner took batches before the mark from its segment, which has been closed since. */
+OL_TEST(a_segment_in_which_the_batch_after_the_mark_lies_elsewhere_is_read_whole) {
     place p;
     ol_log_recovery recovery;
-    leave_segments(&p);
+    leave_segments(&p, false);
     damage(&p, EARLY);
+    mark.position -= position_of(1);
     ol_log *log = fixture_open(&p.options, &recovery);
-    OL_CHECK(accusation(&recovery) == NULL);
-    OL_CHECK_INT(ol_log_end(log), p.options.state_offset);
-    derived_true(log);
-    ol_log_abandon(log);
-    p.options.state_offset = -1;
-    log = fixture_open(&p.options, &recovery);
     OL_CHECK(recovery.corrupt);
     ol_log_abandon(log);
     fixture_remove(p.root);
 }
 
-OL_TEST(a_segment_that_was_not_read_whole_gets_its_checksum_when_it_is_closed) {
+OL_TEST(a_segment_that_was_not_read_whole_keeps_its_checksum) {
     place p;
     ol_error error;
     leave(&p, BATCHES, false);
-    p.options.state_offset = BATCHES;
+    p.options.mark = &mark;
     ol_log *log = fixture_open(&p.options, NULL);
-    OL_CHECK(!log->tail.active->has_checksum);
     while (log->list.count < 2) append_timed(log, 10);
     flush(log);
     ol_log_abandon(log);
@@ -263,18 +276,8 @@ static void append_of(ol_log *log, int64_t producer_id) {
     fixture_append(log, batch);
 }
 
-static int64_t take_state(ol_log *log) {
-    ol_error error;
-    OL_CHECK_OK(ol_log_store_beside_state(log, &error), &error);
-    flush(log);
-    int64_t offset = ol_log_end(log);
-    ol_log_settle_beside_state(log, offset);
-    return offset;
-}
-
-/* One transaction is aborted below the state, one lies across it, one begins above it. */
-static void leave_transactions(place *p, bool beside) {
-    ol_error error;
+/* One transaction is aborted below the mark, one lies across it, one begins above it. */
+static void leave_transactions(place *p) {
     prepare(p);
     ol_log *log = fixture_open(&p->options, NULL);
     append_timed(log, 50);
@@ -282,18 +285,15 @@ static void leave_transactions(place *p, bool beside) {
     append_of(log, 8);
     fixture_append_marker(log, 7, OL_CONTROL_ABORT);
     append_timed(log, 50);
-    if (beside) {
-        p->options.state_offset = take_state(log);
-    } else {
-        p->options.state_offset = flush(log);
-    }
+    take_mark(log);
+    flush(log);
     append_of(log, 9);
     fixture_append_marker(log, 8, OL_CONTROL_ABORT);
     append_timed(log, 10);
-    OL_CHECK_OK(ol_log_flush(log, &(int64_t){0}, &error), &error);
+    flush(log);
     ol_log_abandon(log);
     p->options.witnessed = true;
-    flip_byte(p->path, FIRST_LOG, position_of(EARLY) + 80);
+    p->options.mark = &mark;
 }
 
 static void check_transactions(place *p) {
@@ -314,49 +314,84 @@ static void check_transactions(place *p) {
     ol_log_abandon(log);
 }
 
-OL_TEST(producers_beside_the_state_and_those_of_older_batches_give_the_same_transactions) {
-    for (int beside = 0; beside < 2; beside++) {
+OL_TEST(the_producers_of_the_mark_give_the_transactions_that_lie_across_it) {
+    place p;
+    leave_transactions(&p);
+    damage(&p, EARLY);          /* which is not read */
+    check_transactions(&p);
+    check_transactions(&p);     /* what the first open wrote is right as well */
+    fixture_remove(p.root);
+}
+
+/* Of a producer, of which no walk may take a wrong number for right. */
+OL_TEST(damage_in_the_batch_of_a_producer_below_the_mark_changes_no_transaction) {
+    place p;
+    leave_transactions(&p);
+    flip_byte(p.path, FIRST_LOG, position_of(50) + 48);
+    check_transactions(&p);
+    fixture_remove(p.root);
+}
+
+static void no_aborted(place *p) { take_away(p, FIRST_ABORTED); }
+static void cut_aborted(place *p) {
+    char path[OL_PATH_MAX];
+    fixture_join(path, p->path, FIRST_ABORTED);
+    OL_CHECK(truncate(path, 0) == 0);
+}
+static void other_aborted(place *p) { flip_byte(p->path, FIRST_ABORTED, 9); }
+
+OL_TEST(a_transaction_index_that_is_not_that_of_the_mark_is_made_from_the_batches) {
+    void (*const harms[])(place *p) = {no_aborted, cut_aborted, other_aborted};
+    for (size_t i = 0; i < sizeof harms / sizeof *harms; i++) {
         place p;
-        leave_transactions(&p, beside);
+        leave_transactions(&p);
+        harms[i](&p);
         check_transactions(&p);
-        check_transactions(&p);     /* what the first open wrote is right as well */
         fixture_remove(p.root);
     }
 }
 
-OL_TEST(producers_of_the_state_before_are_removed_when_the_next_one_is_settled) {
+OL_TEST(indexes_that_need_not_be_written_again_stay_as_they_are) {
     place p;
-    ol_error error;
-    prepare(&p);
+    leave(&p, BATCHES / 2, true);
+    int64_t index = fixture_size(p.path, FIRST_INDEX), times = fixture_size(p.path, FIRST_TIMES);
+    p.options.mark = &mark;
     ol_log *log = fixture_open(&p.options, NULL);
-    append_timed(log, 20);
-    take_state(log);
-    append_timed(log, 20);
-    OL_CHECK_OK(ol_log_store_beside_state(log, &error), &error);
-    OL_CHECK(fixture_exists(p.path, "00000000000000000020.snapshot"));
-    OL_CHECK(fixture_exists(p.path, "00000000000000000040.snapshot"));
-    /* That state came to nothing. */
-    append_timed(log, 10);
-    take_state(log);
-    OL_CHECK(!fixture_exists(p.path, "00000000000000000020.snapshot"));
-    OL_CHECK(!fixture_exists(p.path, "00000000000000000040.snapshot"));
-    OL_CHECK(fixture_exists(p.path, "00000000000000000050.snapshot"));
+    derived_true(log);
     fixture_close(log);
+    OL_CHECK_INT(fixture_size(p.path, FIRST_INDEX), index);
+    OL_CHECK_INT(fixture_size(p.path, FIRST_TIMES), times);
     fixture_remove(p.root);
 }
 
-OL_TEST(producers_of_a_segment_are_not_removed_with_those_of_a_state) {
+OL_TEST(a_timestamp_that_lies_ahead_does_not_matter) {
+    place p;
+    ol_log_recovery recovery;
+    prepare(&p);
+    ol_log *log = fixture_open(&p.options, NULL);
+    fixture_batch ahead = fixture_plain(VALUE_SIZE, 1);
+    ahead.timestamp += 1000000;
+    fixture_append(log, ahead);
+    append_timed(log, BATCHES - 1);
+    take_mark(log);
+    flush(log);
+    ol_log_abandon(log);
+    p.options.witnessed = true;
+    damage(&p, EARLY);
+    OL_CHECK(!meets(&p, true, &recovery));
+    fixture_remove(p.root);
+}
+
+OL_TEST(no_mark_is_taken_of_too_many_producers) {
     place p;
     ol_error error;
     prepare(&p);
+    p.options.config.segment_bytes = 8 << 20;
     ol_log *log = fixture_open(&p.options, NULL);
-    append_timed(log, 20);
-    take_state(log);
-    OL_CHECK_OK(ol_log_roll_active(log, &error), &error);
-    append_timed(log, 20);
-    take_state(log);
-    OL_CHECK(fixture_exists(p.path, "00000000000000000020.snapshot"));
-    OL_CHECK(fixture_exists(p.path, "00000000000000000040.snapshot"));
+    for (int64_t id = 0; id < 5000; id++) append_of(log, id);
+    ol_log_mark_free(&mark);
+    OL_CHECK_OK(ol_log_take_mark(log, &mark, &error), &error);
+    OL_CHECK_INT(mark.offset, 0);
     fixture_close(log);
     fixture_remove(p.root);
 }

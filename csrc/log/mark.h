@@ -1,0 +1,36 @@
+/* log/mark: facts about a log at one of its offsets, taken while nobody appends, which a caller
+ * keeps with a state of everything below: an open that goes on from that state need not read what
+ * lies below (log/settled.c).
+ *
+ * Plain memory without a lock; `producers` is malloc'ed and belongs to the mark. */
+#ifndef OL_LOG_MARK_H
+#define OL_LOG_MARK_H
+
+#include "base/base.h"
+#include "base/status.h"
+
+typedef struct ol_log ol_log;
+
+typedef struct ol_log_mark {
+    int64_t offset;             /* the log end then; 0: there is no mark */
+    int64_t segment_base;       /* of the active segment */
+    int64_t position;           /* its size */
+    int64_t first_timestamp;    /* of its batches, as ol_segment has them */
+    int64_t max_timestamp;
+    int64_t max_timestamp_offset;
+    uint32_t checksum;          /* log/segment_checksum.h */
+    uint32_t aborted_count;     /* entries of its transaction index */
+    uint32_t aborted_crc;       /* CRC-32C of them, as they lie in the file */
+    uint32_t producers_size;
+    uint8_t *producers;         /* as a producer snapshot has them (log/files/producers.h) */
+} ol_log_mark;
+
+enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
+
+/* [writer] The mark of the log end.  There is none (offset 0) where producers or aborted
+ * transactions are too many to be kept, and in a segment that nobody has read whole.
+ * OL_NO_MEMORY. */
+int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
+void ol_log_mark_free(ol_log_mark *mark);
+
+#endif
