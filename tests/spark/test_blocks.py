@@ -8,6 +8,8 @@ import pickle
 import random
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -169,6 +171,15 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return received
 
 
+def greeted(connection: socket.socket) -> int:
+    """Takes a worker's first words, and returns its descriptor of the slots."""
+    magic, version, process, descriptor, slots, slot_bytes = struct.unpack("=iiiiii", exactly(connection, 24))
+    assert (magic, version, process) == (0x4F4C4257, block_worker.PROTOCOL, os.getpid())
+    assert (slots, slot_bytes) == (blocks.SLOTS, block_worker.SLOT_BYTES)
+    assert os.fstat(descriptor).st_size == slots * slot_bytes
+    return int(descriptor)
+
+
 def request(schema: Any, task: object, **filters: str) -> bytes:
     columns = from_arrow_schema(schema).json()
     words = [columns.encode(), pickle.dumps(task)]
@@ -197,9 +208,9 @@ def answers(connection: socket.socket, memory: int, schema: Any) -> Iterator[lis
 def test_a_process_reads_one_task_after_the_other(
     log: Path, connection: socket.socket, slot_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    descriptor = greeted(connection)
     # A block that has no room in a slot comes through the connection.
     monkeypatch.setattr(block_worker, "SLOT_BYTES", slot_bytes)
-    _, descriptor = struct.unpack("=ii", exactly(connection, 8))
     for view in ("commits", "offsets"):
         read = parse({"path": str(log), "view": view})
         schema = columns_of(view)
@@ -211,7 +222,7 @@ def test_a_process_reads_one_task_after_the_other(
 
 
 def test_a_failure_is_a_traceback_and_the_next_task_is_read(log: Path, connection: socket.socket) -> None:
-    _, descriptor = struct.unpack("=ii", exactly(connection, 8))
+    descriptor = greeted(connection)
     schema = pa.schema([columns_of("commits").field("offset")])
     (task,) = BatchReader(parse({"path": str(log)}), schema).partitions()
     connection.sendall(request(columns_of("offsets"), replace(task, read=parse({"path": str(log), "view": "groups"}))))
@@ -231,7 +242,7 @@ def test_a_task_reads_as_its_options_and_filters_say(tmp_path: Path, connection:
     with offsetlog.open(tmp_path / "log", 3, durability="process") as store:
         for number in range(300):
             store.commit(f"group-{number % 7}", {TopicPartition("orders", number % 2): number})
-    _, descriptor = struct.unpack("=ii", exactly(connection, 8))
+    descriptor = greeted(connection)
     schema = columns_of("commits")
     reader = BatchReader(parse({"path": str(tmp_path / "log")}), schema)
     (task,) = reader.partitions()
@@ -256,7 +267,7 @@ def test_nothing_is_read_ahead_of_the_slots_and_a_closed_connection_ends_it(
     log: Path, connection: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("offsetlog.spark.scan.runs.ROWS", 100)
-    exactly(connection, 8)
+    greeted(connection)
     schema = pa.schema([columns_of("commits").field("offset")])
     (task,) = BatchReader(parse({"path": str(log)}), schema).partitions()
     connection.sendall(request(schema, task))
@@ -266,3 +277,28 @@ def test_nothing_is_read_ahead_of_the_slots_and_a_closed_connection_ends_it(
     connection.settimeout(0.2)
     with pytest.raises(TimeoutError):
         connection.recv(1)
+
+
+def test_a_process_ends_with_its_connection_whatever_it_does(tmp_path: Path) -> None:
+    """A task that finds no row writes nothing, and the JVM may have started a wrapper, which it kills instead."""
+    program = (
+        "import sys, threading\n"
+        "from offsetlog.spark.scan import block_worker\n"
+        "block_worker._batches = lambda request: threading.Event().wait()\n"
+        "block_worker.main(sys.argv[1])\n"
+    )
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(path)
+        server.listen(1)
+        worker = subprocess.Popen([sys.executable, "-c", program, path])
+        try:
+            server.settimeout(60)
+            connection, _ = server.accept()
+            with connection:
+                exactly(connection, 24)
+                connection.sendall(struct.pack("=ii", 4, 0))
+            assert worker.wait(60) == 0
+        finally:
+            worker.kill()
+            worker.wait()

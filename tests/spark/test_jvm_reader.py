@@ -240,6 +240,102 @@ def test_a_process_that_dies_fails_its_task(spark: SparkSession, commits: DataFr
     assert commits.count() == ROWS
 
 
+WRAPPER = """#!{python}
+import os, socket, struct, sys, time
+if "offsetlog.spark.scan.block_worker" not in sys.argv:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+from offsetlog.spark.scan import block_worker
+{change}
+block_worker.main(sys.argv[-1])
+"""
+
+
+@pytest.fixture
+def altered(spark: SparkSession, log: Path, tmp_path: Path) -> Iterator[Callable[[str], DataFrame]]:
+    """All commits, by processes in which a statement has run before: as if the package were of another release."""
+    context = spark.sparkContext
+    python = context.pythonExec
+
+    def reading(change: str) -> DataFrame:
+        wrapper = tmp_path / "python"
+        wrapper.write_text(WRAPPER.format(python=sys.executable, change=change))
+        wrapper.chmod(0o700)
+        context.pythonExec = str(wrapper)
+        register(spark)
+        return spark.read.format("offsetlog").load(str(log)).coalesce(1)
+
+    yield reading
+    context.pythonExec = python
+    register(spark)
+
+
+def test_a_package_of_another_release_is_refused(altered: Callable[[str], DataFrame]) -> None:
+    advice = "install the same release of offsetlog as jar .* and as package of PYSPARK_PYTHON on every executor"
+    with pytest.raises(Exception, match=rf"has version 99 of the protocol, and the jar has version 1: .*{advice}"):
+        altered("block_worker.PROTOCOL = 99").count()
+    # The hello of releases that named no version: a process id and a descriptor.
+    older = (
+        "connection = socket.socket(socket.AF_UNIX)\n"
+        "connection.connect(sys.argv[-1])\n"
+        "connection.sendall(struct.pack('=ii', os.getpid(), os.memfd_create('x')))\n"
+        "connection.recv(1)\n"
+        "sys.exit()"
+    )
+    with pytest.raises(Exception, match=rf"has version 0 of the protocol, .*{advice}"):
+        altered(older).count()
+    with pytest.raises(Exception, match=rf"its Python process says 3 slots of 8388608: .*{advice}"):
+        altered(
+            "class Hello:\n"
+            "    pack = staticmethod(lambda *words: struct.pack('=6i', *words[:4], 3, words[5]))\n"
+            "block_worker._HELLO = Hello"
+        ).count()
+
+
+@pytest.mark.parametrize("other", ["[*found, b'12345678']", "[*found, b'']", "[2 * bytes(each) for each in found]"])
+def test_a_block_that_has_more_than_its_columns_is_refused(other: str, altered: Callable[[str], DataFrame]) -> None:
+    change = (
+        "buffers_of = block_worker.buffers_of\n"
+        "def more(piece):\n"
+        "    found = buffers_of(piece)\n"
+        f"    return {other}\n"
+        "block_worker.buffers_of = more"
+    )
+    with pytest.raises(Exception, match=r"a block is not what was expected: .*install the same release"):
+        altered(change).select("offset").collect()
+
+
+def test_slots_are_as_large_as_the_process_says(altered: Callable[[str], DataFrame]) -> None:
+    # Blocks of a few rows, so that the second slot is used.
+    change = "from offsetlog.spark.scan import runs\nblock_worker.SLOT_BYTES, runs.ROWS = 3 * 2**20, 1000"
+    assert altered(change).agg(fn.count("*"), fn.sum("offset")).first() == (ROWS, ROWS * (ROWS - 1) // 2)
+
+
+def selectors(spark: SparkSession) -> int:
+    """How many selectors the JVM has open, one for each connection to a process."""
+    count = 0
+    for each in Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/fd").iterdir():
+        try:
+            count += os.readlink(each).startswith("anon_inode:[eventpoll]")
+        except OSError:
+            continue
+    return count
+
+
+def test_a_start_that_fails_leaves_nothing_open(spark: SparkSession, altered: Callable[[str], DataFrame]) -> None:
+    rows = altered("block_worker.PROTOCOL = 99")
+
+    def fails() -> None:
+        with pytest.raises(Exception, match="version 99"):
+            rows.count()
+
+    fails()
+    before = selectors(spark)
+    for _ in range(8):
+        fails()
+    assert selectors(spark) < before + 8
+    eventually(lambda: not workers(spark), "a process of the reader is left")
+
+
 def test_spark_finds_it_without_being_told(log: Path) -> None:
     program = (
         "from pyspark.sql import SparkSession\n"

@@ -5,13 +5,16 @@ its own: what it reads and refuses is what the Python source reads and refuses, 
 
 The protocol; numbers have 32 bits, in the order of the machine:
 
-* This process begins with its process id and its descriptor of the memory that both map (`blocks`).
+* This process begins with MAGIC and PROTOCOL, and a jar that has another version refuses it; then come its process id
+  and its descriptor of the memory that both map (`blocks`), how many slots that has, and how many bytes each.
 * A request: its size, how many strings it has, and each of them after its size: the columns as Spark's JSON, a
   pickled `plan.Task`, and what the query's filters leave of single columns, names and values in turn: a text, or
   numbers with commas between them.
 * An answer, for each block and at the end: what it is (BLOCK, END, FAILURE), how many rows, how many buffers, how many
   bytes, and in which slot these are, or -1 where they follow.  A failure is followed by a traceback.
 * The JVM sends one byte for each slot that is free again.
+
+A change in this text or in that of `blocks` needs another PROTOCOL, here and in `Slots.java`.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ import json
 import mmap
 import os
 import pickle
+import select
 import socket
 import struct
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,6 +50,10 @@ from offsetlog.spark.scan.narrowing import with_values
 from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import asked_schema
 
+#: No process id, with which the hello began before it had a version.
+MAGIC = int.from_bytes(b"OLBW", "big")
+PROTOCOL = 1
+
 BLOCK, END, FAILURE = 1, 2, 3
 #: A task is a few names and numbers for each segment of a log.
 REQUEST_BYTES_MAX = 2**30
@@ -52,6 +61,7 @@ REQUEST_BYTES_MAX = 2**30
 #: Columns of numbers among those that are filtered by.
 _NUMBERS = frozenset({"partition", "log_partition"})
 
+_HELLO = struct.Struct("=iiiiii")
 _HEAD = struct.Struct("=iiiii")
 
 
@@ -70,7 +80,7 @@ class BlockWorker:
         self._memory = memoryview(mmap.mmap(self._file, SLOTS * SLOT_BYTES))
         self._sent = 0
         self._busy = 0
-        connection.sendall(struct.pack("=ii", os.getpid(), self._file))
+        connection.sendall(_HELLO.pack(MAGIC, PROTOCOL, os.getpid(), self._file, SLOTS, SLOT_BYTES))
 
     def serve(self) -> None:
         """Returns when the other side has closed the connection; GoneError where it did so within a task."""
@@ -162,10 +172,28 @@ def _parsed(request: bytes) -> tuple[StructType, Task, list[tuple[str, str]]]:
     return columns, pickle.loads(task), list(zip(texts[::2], texts[1::2], strict=True))
 
 
+def end_with(connection: socket.socket) -> None:
+    """Ends this process as soon as the other side has closed the connection, whatever this process does then.
+
+    The JVM kills the process that it started, which may be a wrapper around this one; and a task that finds no row
+    writes nothing, so it would not notice.  Returns at once.
+    """
+    watched = select.poll()
+    watched.register(connection, select.POLLRDHUP)
+
+    def watch() -> None:
+        watched.poll()
+        # The rest of the task is of no use to anybody, nor is the cleaning up.
+        os._exit(0)
+
+    threading.Thread(target=watch, name="offsetlog-connection", daemon=True).start()
+
+
 def main(path: str) -> None:
-    """Connects to a socket and serves it."""
+    """Connects to a socket and serves it, until the other side closes it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
+        end_with(connection)
         try:
             BlockWorker(connection).serve()
         except ConnectionError:

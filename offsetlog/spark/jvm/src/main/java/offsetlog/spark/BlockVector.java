@@ -1,5 +1,6 @@
 package offsetlog.spark;
 
+import java.nio.ByteBuffer;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -13,12 +14,16 @@ abstract class BlockVector extends ColumnVector {
     /** The address of the bitmap of values that are there; 0 where all are. */
     protected long valid;
 
+    /** The memory at all addresses of this column: it stays mapped as long as somebody may read the column. */
+    private ByteBuffer block;
+
     BlockVector(DataType type) {
         super(type);
     }
 
     /** Takes this column's part of the next block, {@code rows} long. */
     final void read(BlockParts parts, int rows) {
+        block = parts.block();
         valid = parts.next((rows + 7L) / 8, true);
         readValues(parts, rows);
     }

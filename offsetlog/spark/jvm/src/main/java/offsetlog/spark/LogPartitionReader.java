@@ -23,7 +23,6 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
     private static final int END = 2;
     private static final int FAILURE = 3;
     private static final int HEAD_BYTES = 20;
-    private static final int SLOT_BYTES = 8 << 20;
 
     private final WorkerCommand command;
     private final BooleanSupplier isUnwanted;
@@ -44,16 +43,25 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
             columns[i] = BlockVectors.of(schema.fields()[i].dataType());
         }
         batch = new ColumnarBatch(columns.clone());
+        ByteBuffer request = request(schema, filters, task);
         try {
             worker = WorkerPool.take(command, isUnwanted);
+            send(request);
         } catch (IOException failure) {
             throw new LogReadException(failure.getMessage(), failure);
         }
+    }
+
+    /** Sends the request; where that fails, nobody else will close the process. */
+    private void send(ByteBuffer request) throws IOException {
+        boolean isSent = false;
         try {
-            worker.write(request(schema, filters, task), isUnwanted);
-        } catch (IOException failure) {
-            worker.close();
-            throw new LogReadException(failure.getMessage(), failure);
+            worker.write(request, isUnwanted);
+            isSent = true;
+        } finally {
+            if (!isSent) {
+                worker.close();
+            }
         }
     }
 
@@ -108,7 +116,7 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
             worker.read(memory, isUnwanted);
             return memory.flip();
         }
-        return worker.slots.slice(slot * SLOT_BYTES, size).order(ByteOrder.nativeOrder());
+        return worker.slots.block(slot, size);
     }
 
     private void releaseSlot() throws IOException {
@@ -119,15 +127,11 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
     }
 
     private void show(ByteBuffer body, int rows, int buffers) {
-        if (body == null || rows < 0 || buffers < 0 || body.limit() < 8L * buffers) {
-            throw new LogReadException(BlockParts.OTHER_VERSION, null);
-        }
-        long[] sizes = new long[buffers];
-        body.asLongBuffer().get(sizes);
-        BlockParts parts = new BlockParts(Memory.addressOf(body), body.limit(), sizes);
+        BlockParts parts = new BlockParts(body, buffers);
         for (BlockVector column : columns) {
             column.read(parts, rows);
         }
+        parts.end();
         batch.setNumRows(rows);
     }
 

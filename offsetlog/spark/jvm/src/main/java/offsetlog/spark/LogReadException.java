@@ -9,9 +9,20 @@ import scala.collection.immutable.Map;
 final class LogReadException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MESSAGE = "An exception was thrown from the Python worker";
+    private static final String OTHER_RELEASE = ": the jar and the Python package are of different releases; install the"
+            + " same release of offsetlog as jar (spark.jars) and as package of PYSPARK_PYTHON on every executor";
 
     LogReadException(String message, Throwable cause) {
         super(message, cause);
+    }
+
+    /**
+     * Returns the failure of a jar and a package that do not fit.
+     *
+     * @param reason how that shows
+     */
+    static LogReadException ofOtherRelease(String reason) {
+        return new LogReadException(reason + OTHER_RELEASE, null);
     }
 
     /** Returns the failure that Spark reports for the traceback of a Python process, as it does for the Python source. */

@@ -5,16 +5,13 @@ import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.MappedByteBuffer;
 import java.nio.channels.ClosedChannelException;
-import java.nio.channels.FileChannel;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
@@ -32,8 +29,7 @@ final class Worker implements AutoCloseable {
 
     /** Memory for blocks that have no room in a slot; it is kept for the next task. */
     final Memory memory = new Memory();
-    /** The slots, which the process writes to and both have mapped. */
-    final MappedByteBuffer slots;
+    final Slots slots;
 
     private final Process process;
     private final WorkerErrors errors;
@@ -47,35 +43,46 @@ final class Worker implements AutoCloseable {
         this.channel = channel;
         channel.configureBlocking(false);
         selector = Selector.open();
-        channel.register(selector, SelectionKey.OP_READ);
-        ByteBuffer hello = ByteBuffer.allocate(8).order(ByteOrder.nativeOrder());
-        read(hello, isUnwanted);
-        // The memory has no name, so that none is left whatever ends first.
-        Path file = Path.of("/proc", Integer.toString(hello.getInt(0)), "fd", Integer.toString(hello.getInt(4)));
-        try (FileChannel memory = FileChannel.open(file, StandardOpenOption.READ)) {
-            slots = memory.map(FileChannel.MapMode.READ_ONLY, 0, memory.size());
+        try {
+            channel.register(selector, SelectionKey.OP_READ);
+            Slots.checkVersion(said(Slots.VERSION_BYTES, isUnwanted));
+            slots = Slots.map(said(Slots.PLACE_BYTES, isUnwanted));
+        } catch (Throwable failure) {
+            selector.close();
+            throw failure;
         }
+    }
+
+    private ByteBuffer said(int size, BooleanSupplier isUnwanted) throws IOException {
+        ByteBuffer bytes = ByteBuffer.allocate(size).order(ByteOrder.nativeOrder());
+        read(bytes, isUnwanted);
+        return bytes;
     }
 
     /**
      * Starts a process and waits until it has connected.
      *
      * @param isUnwanted is asked while that takes time; may throw, too
-     * @throws IOException it cannot be started, or ended before it connected
+     * @throws IOException it cannot be started, or ended before it connected; nothing of it is left, whatever is thrown
+     * @throws LogReadException it is of another release than this jar
      */
     static Worker start(WorkerCommand command, BooleanSupplier isUnwanted) throws IOException {
         Path directory = socketDirectory();
         Path socket = directory.resolve("socket");
         Process process = null;
+        SocketChannel channel = null;
         try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
             server.bind(UnixDomainSocketAddress.of(socket));
             process = command.processFor(socket.toString()).start();
             WorkerErrors errors = WorkerErrors.follow(process);
-            SocketChannel channel = accept(server, process, errors, isUnwanted);
+            channel = accept(server, process, errors, isUnwanted);
             return new Worker(process, errors, channel, isUnwanted);
-        } catch (IOException | RuntimeException failure) {
+        } catch (Throwable failure) {
             if (process != null) {
                 process.destroyForcibly();
+            }
+            if (channel != null) {
+                channel.close();
             }
             throw failure;
         } finally {
