@@ -174,8 +174,10 @@ static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error
                        size);
     }
     if (used + size <= array->data_capacity) return OL_OK;
-    size_t capacity = used + size > 2 * array->data_capacity ? used + size
-                                                             : 2 * array->data_capacity;
+    /* The fast path asks only for capacity, so that the capacity holds the limit, too. */
+    size_t twice = 2 * array->data_capacity;
+    if (twice > OL_RECORD_BLOCK_BYTES_MAX) twice = OL_RECORD_BLOCK_BYTES_MAX;
+    size_t capacity = used + size > twice ? used + size : twice;
     uint8_t *moved = realloc(array->data, capacity);
     if (moved == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of strings", capacity);

@@ -640,4 +640,25 @@ OL_TEST(strings_of_a_block_are_right_or_made_right) {
     ol_record_block_free(&rows);
 }
 
+/* A block says where its strings end: so the column is full without a gibibyte of strings. */
+OL_TEST(a_column_has_no_more_bytes_than_its_limit) {
+    static const ol_column column = OL_COLUMN_METADATA;
+    ol_record_block rows;
+    ol_error error;
+    OL_CHECK_OK(ol_record_block_create(&rows, &column, 1, 8, &error), &error);
+    ol_row_array *array = &rows.arrays[column];
+    array->ends[1] = (int32_t)(OL_RECORD_BLOCK_BYTES_MAX - 20);
+    ol_record_block_end(&rows);
+    OL_CHECK_OK(ol_record_block_put_string(&rows, column, text("12345678"), &error), &error);
+    ol_record_block_end(&rows);
+    OL_CHECK_OK(ol_record_block_put_string(&rows, column, text("1234567"), &error), &error);
+    ol_record_block_end(&rows);
+    OL_CHECK_INT(ol_record_block_put_string(&rows, column, text("123456"), &error), OL_LIMIT);
+    OL_CHECK_OK(ol_record_block_put_string(&rows, column, text("12345"), &error), &error);
+    ol_record_block_end(&rows);
+    OL_CHECK_INT(array->ends[4], OL_RECORD_BLOCK_BYTES_MAX);
+    OL_CHECK(ol_slice_equal(string_at(array, 3), text("12345")));
+    ol_record_block_free(&rows);
+}
+
 OL_TEST_MAIN()
