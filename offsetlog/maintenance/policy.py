@@ -408,11 +408,17 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
 
 
 def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
-    """Returns how many bytes can be written, to whichever logs, before a snapshot may be due; at least 0."""
-    sizes = [tail.bytes for tail in tails]
+    """Returns how many bytes can be written, to whichever logs, before a snapshot may be due; at least 0.
+
+    The tails have to be too long together, and one of them worth its snapshot.
+    """
+    tails = list(tails)
     if config.snapshot_tail_bytes is not None:
-        return max(0, config.snapshot_tail_bytes - max(sizes, default=0))
-    return max(0, config.snapshot_replay_ms * REPLAYED_BYTES_PER_SECOND // 1000 - sum(sizes))
+        return max(0, config.snapshot_tail_bytes - max((tail.bytes for tail in tails), default=0))
+    allowed = config.snapshot_replay_ms * REPLAYED_BYTES_PER_SECOND // 1000
+    until_long = allowed - sum(tail.bytes for tail in tails)
+    until_worth = min((-(-tail.snapshot_bytes // SNAPSHOT_TIMES_MAX) - tail.bytes for tail in tails), default=0)
+    return max(0, until_long, until_worth)
 
 
 def check_again_ms(left: int, grown: int, elapsed_ms: float, longest_ms: int) -> int:

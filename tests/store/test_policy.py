@@ -308,10 +308,27 @@ def test_what_snapshots_leave_is_replayed_in_time(seed):
     assert all(tail.bytes <= min(chosen) for tail in tails if chosen and tail.number in worth - due)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_no_snapshot_is_due_before_as_much_is_written_as_was_said(seed):
+    draw = random.Random(seed)
+    logs = range(draw.randrange(1, 9))
+    tails = [Tail(number, draw.randrange(12_000_000), draw.randrange(72_000_000)) for number in logs]
+    left = policy.bytes_until_due(tails, CONFIG)
+    assert (left == 0) == bool(policy.snapshots_due(tails, CONFIG)) or sum(tail.bytes for tail in tails) == REPLAYED
+    for number in range(len(tails)):
+        grown = [tail._replace(bytes=tail.bytes + (left - 1 if tail.number == number else 0)) for tail in tails]
+        assert left == 0 or not policy.snapshots_due(grown, CONFIG), f"seed {seed}"
+
+
 def test_how_much_can_be_written_before_a_snapshot_may_be_due():
     assert policy.bytes_until_due([], CONFIG) == REPLAYED
     assert policy.bytes_until_due([Tail(0, 10, 0), Tail(1, 20, 0)], CONFIG) == REPLAYED - 30
     assert policy.bytes_until_due([Tail(0, REPLAYED + 1, 0)], CONFIG) == 0
+    # The tails are too long together, and none is worth its snapshot yet: of one that has 100 MB, half.
+    large = [Tail(0, REPLAYED, 100_000_000), Tail(1, 10, 5_000)]
+    assert policy.bytes_until_due(large, CONFIG) == 2_490
+    assert policy.bytes_until_due([*large, Tail(2, 7, 15)], CONFIG) == 1
+    assert policy.bytes_until_due([*large, Tail(2, 7, 14)], CONFIG) == 0
     by_log = MaintenanceConfig(snapshot_tail_bytes=5000)
     assert policy.bytes_until_due([Tail(0, 100, 0), Tail(1, 4000, 0)], by_log) == 1000
     assert policy.bytes_until_due([Tail(0, 5000, 0)], by_log) == 0
