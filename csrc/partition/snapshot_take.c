@@ -60,6 +60,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
 
 enum {
     AT_ONCE_SIZE_MAX = 8 << 20,         /* bytes that are copied under the locks: a millisecond */
+    LAST_SIZE_MAX = 4 * AT_ONCE_SIZE_MAX,   /* with what has come since they were measured */
     PAUSE_NS = 50000,                   /* between two steps, for whoever waits for the lock */
 };
 
@@ -73,16 +74,20 @@ static int check_copyable(const ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
+/* What is copied at once, but for the table.  Under writer or table. */
+static size_t size_of_rest(const ol_partition *partition) {
+    return ol_pending_memory_usage(partition->state.pending) +
+           ol_group_records_memory_usage(partition->state.group_records);
+}
+
 static int measure(ol_partition *partition, ol_table *target, ol_table_copy *copy,
                    ol_error *error) {
-    const ol_state *state = &partition->state;
     pthread_mutex_lock(&partition->table);
     int status = check_copyable(partition, error);
     size_t size = 0;
     if (status == OL_OK) {
-        size = ol_table_copy_measure(state->table, target, copy) +
-               ol_pending_memory_usage(state->pending) +
-               ol_group_records_memory_usage(state->group_records);
+        size = ol_table_copy_measure(partition->state.table, target, copy) +
+               size_of_rest(partition);
     }
     pthread_mutex_unlock(&partition->table);
     if (status == OL_OK && size > AT_ONCE_SIZE_MAX) {
@@ -105,11 +110,19 @@ static int copy_cells(ol_partition *partition, ol_table_copy *copy, const atomic
     return OL_OK;
 }
 
+/* Under the locks that finish_copy holds. */
+static int check_left(const ol_partition *partition, const ol_table_copy *copy, ol_error *error) {
+    size_t size = ol_table_copy_left(copy) + size_of_rest(partition);
+    if (size <= LAST_SIZE_MAX) return OL_OK;
+    return ol_fail(error, OL_LIMIT, "%zu bytes came or changed while the state was copied", size);
+}
+
 static int finish_copy(ol_partition *partition, ol_table_copy *copy, ol_snapshot *snapshot,
                        ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     pthread_mutex_lock(&partition->table);
     int status = check_copyable(partition, error);
+    if (status == OL_OK) status = check_left(partition, copy, error);
     if (status == OL_OK) status = ol_table_copy_finish(copy, error);
     if (status == OL_OK) {
         ol_snapshot_source source = source_of(partition);
@@ -128,9 +141,9 @@ static int copy_state(ol_partition *partition, ol_snapshot *snapshot, const atom
     if (status == OL_OK) status = ol_table_copy_prepare(&copy, error);
     if (status == OL_OK) {
         pthread_mutex_lock(&partition->table);
-        ol_table_copy_begin(&copy);
+        status = ol_table_copy_begin(&copy, error);
         pthread_mutex_unlock(&partition->table);
-        status = copy_cells(partition, &copy, stop, error);
+        if (status == OL_OK) status = copy_cells(partition, &copy, stop, error);
         if (status == OL_OK) status = finish_copy(partition, &copy, snapshot, error);
     }
     pthread_mutex_lock(&partition->table);

@@ -52,6 +52,7 @@ uint64_t ol_snapshot_term(const ol_snapshot *snapshot) { return snapshot->term; 
 const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) { return &snapshot->state; }
 
 void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest) {
+    OL_ASSERT(!snapshot->copied);
     ol_state_digest(&snapshot->state, physical, digest);
 }
 
@@ -208,7 +209,7 @@ static int run_replay(replay *run, const ol_snapshot_source *source, int64_t up_
 
 int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to,
                         const atomic_bool *stop, ol_error *error) {
-    OL_ASSERT(!snapshot->borrowed);
+    OL_ASSERT(!snapshot->borrowed && !snapshot->copied);
     ol_log_mark_free(&snapshot->mark);
     start_facts(snapshot, source);
     int64_t start = snapshot->log_start, from = snapshot->offset, base = active_base(source->log);
@@ -263,6 +264,8 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
 }
 
 /* ---------------------------------------------------------------- a state that goes on changing */
+
+bool ol_snapshot_is_copied(const ol_snapshot *snapshot) { return snapshot->copied; }
 
 ol_table *ol_snapshot_copied_table(ol_snapshot *snapshot) { return snapshot->state.table; }
 

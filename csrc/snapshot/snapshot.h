@@ -97,13 +97,14 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
  * while nothing changes, ol_snapshot_keep_rest takes everything else; then, without any lock,
  * ol_snapshot_find_log reads what the snapshot says about its log.  `own` as for a borrowed one.
  * OL_NO_MEMORY; the second also OL_IO, and OL_WOULD_BLOCK if the log changed meanwhile.  Such a
- * snapshot can be sealed and reported, and has no digest. */
+ * snapshot can be sealed and reported; it has no digest, is not advanced and not swapped. */
 ol_table *ol_snapshot_copied_table(ol_snapshot *snapshot);
 int ol_snapshot_keep_rest(ol_snapshot *snapshot, const ol_snapshot_source *source,
                           const ol_state *state, const ol_own_transactions *own, int64_t offset,
                           int64_t max_timestamp, ol_error *error) OL_NODISCARD;
 int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source,
                          ol_error *error) OL_NODISCARD;
+bool ol_snapshot_is_copied(const ol_snapshot *snapshot);
 
 /* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads
  * for the checksums.  OL_NO_MEMORY; OL_LIMIT: more transactions of ours are open than a file

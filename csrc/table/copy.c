@@ -53,12 +53,14 @@ int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) {
     return OL_OK;
 }
 
-void ol_table_copy_begin(ol_table_copy *copy) {
+int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) {
     ol_table *source = copy->source;
-    OL_ASSERT(source->marks == NULL && source->cells.page_count >= copy->page_count);
+    if (source->marks != NULL) return ol_fail(error, OL_WOULD_BLOCK, "the table is being copied");
+    OL_ASSERT(source->cells.page_count >= copy->page_count);
     source->marks = copy->marks;
     source->copied_pages = source->marked_count = 0;
     copy->begun = true;
+    return OL_OK;
 }
 
 OL_NOINLINE void ol_table_mark_page(ol_table *table, const ol_cell *cell) {
@@ -107,6 +109,15 @@ bool ol_table_copy_step(ol_table_copy *copy) {
     copy_marked(copy, STEP_PAGES);
     copy->copied_again += STEP_PAGES;
     return true;
+}
+
+size_t ol_table_copy_left(const ol_table_copy *copy) {
+    const ol_table *source = copy->source;
+    ol_table_section arenas[OL_TABLE_SECTIONS];
+    ol_table_sections(copy->source, arenas);
+    size_t left = (size_t)source->marked_count * CELL_PAGE_SIZE;
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++) left += arenas[i].arena->used;
+    return left - (size_t)source->copied_pages * CELL_PAGE_SIZE;
 }
 
 static int copy_arena(const ol_arena *source, ol_arena *target, size_t from, ol_error *error) {

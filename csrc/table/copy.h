@@ -13,7 +13,7 @@
  *
  * Ownership: the target is an empty table of the caller, and the copy when finish succeeds; else it
  * can only be destroyed.  The struct owns the marks.  The table must not be destroyed between begin
- * and the end.  One copy of a table at a time.
+ * and the end.  One copy of a table at a time: begin refuses another.
  */
 #ifndef OL_TABLE_COPY_H
 #define OL_TABLE_COPY_H
@@ -33,10 +33,14 @@ typedef struct ol_table_copy {
 /* Returns how many bytes the last step will copy at least, under the lock. */
 size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *copy);
 
+/* Returns how many bytes the last step would copy now, under the lock. */
+size_t ol_table_copy_left(const ol_table_copy *copy);
+
 /* OL_NO_MEMORY: there is nothing to cancel. */
 int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-void ol_table_copy_begin(ol_table_copy *copy);
+/* OL_WOULD_BLOCK: the table is being copied by somebody else. */
+int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
 /* Copies at most 256 KiB; false: nothing is left that is worth another step. */
 bool ol_table_copy_step(ol_table_copy *copy);

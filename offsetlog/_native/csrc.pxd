@@ -904,6 +904,7 @@ cdef extern from "snapshot/snapshot.h" nogil:
     int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section *sections, ol_error *error) noexcept
     int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) noexcept
     void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
+    bint ol_snapshot_is_copied(const ol_snapshot *snapshot) noexcept
     const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) noexcept
     void ol_snapshot_digest(const ol_snapshot *snapshot, bint physical, ol_digest *digest) noexcept
     void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept

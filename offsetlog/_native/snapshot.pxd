@@ -11,3 +11,4 @@ cdef class Snapshot:
     cdef Partition lender
 
     cdef int need(self) except -1
+    cdef int need_state(self) except -1

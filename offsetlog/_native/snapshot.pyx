@@ -49,6 +49,7 @@ from offsetlog._native.csrc cimport (
     ol_snapshot_destroy,
     ol_snapshot_digest,
     ol_snapshot_facts,
+    ol_snapshot_is_copied,
     ol_snapshot_open,
     ol_snapshot_put_directory,
     ol_snapshot_report,
@@ -138,6 +139,13 @@ cdef class Snapshot:
             raise InternalError("the snapshot was used up")
         return 0
 
+    cdef int need_state(self) except -1:
+        # A copy keeps as bytes of its file what is not in the table.
+        self.need()
+        if ol_snapshot_is_copied(self.handle):
+            raise InternalError("a copied snapshot can only be sealed and published; open its file to use it")
+        return 0
+
     def facts(self):
         """Returns offset, log_start, max_timestamp, and how many positions, pending values and group records it has."""
         cdef ol_snapshot_facts facts
@@ -153,9 +161,13 @@ cdef class Snapshot:
         }
 
     def digest(self, bint physical=False):
-        """Returns the sums (positions, group records, pending), as Partition.digest."""
+        """Returns the sums (positions, group records, pending), as Partition.digest.
+
+        Raises:
+            InternalError: the snapshot is a copy.
+        """
         cdef ol_digest digest
-        self.need()
+        self.need_state()
         with nogil:
             ol_snapshot_digest(self.handle, physical, &digest)
         return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)
@@ -195,6 +207,7 @@ cdef class Snapshot:
         Raises:
             CorruptionError: the log is damaged, or, behind what came from a file, has a gap.
             ClosedError: `stop` was set.  StorageError, CapacityError.
+            InternalError: the snapshot is a copy.
 
         Returns:
             False when the log was cleaned or truncated meanwhile: the snapshot is of no use then, try again.
@@ -202,7 +215,7 @@ cdef class Snapshot:
         cdef ol_error error
         cdef const atomic_flag_value *asked = NULL
         cdef int status
-        self.need()
+        self.need_state()
         if stop is not None:
             asked = &stop.asked
         partition.enter()
@@ -237,10 +250,11 @@ cdef class Snapshot:
 
         Raises:
             StorageError, CapacityError: the partition has failed.
+            InternalError: the snapshot is a copy.
         """
         cdef ol_error error
         cdef ol_snapshot *handle
-        self.need()
+        self.need_state()
         partition.enter()
         try:
             handle = self.handle
@@ -359,7 +373,7 @@ def copy(Partition partition not None, StopFlag stop=None):
 
     Returns:
         None where it has to be made from the log: the partition is not active, is a replica or has problems, its table
-        would keep commits waiting for more than about a millisecond, or its log is being cleaned or cut.
+        would keep commits waiting for more than some milliseconds, it is being copied, or its log is being cleaned or cut.
 
     Raises:
         ClosedError: `stop` was set, or the partition is closed.  StorageError, CapacityError.

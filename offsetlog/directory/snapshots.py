@@ -80,10 +80,11 @@ class SnapshotReport:
         offset: everything below this log offset is in it.
         written: False when the snapshot that was there already is of this offset.
         since: the offset of the earlier snapshot that it was made from; None when the whole log was
-            read, or the state in memory copied.
+            read, or the state in memory taken.
         positions: committed positions in it.
         size: bytes of the file.
         seconds: how long it took.
+        copied: whether the state in memory was copied, and nothing of the log read.
     """
 
     partition: int
@@ -93,6 +94,7 @@ class SnapshotReport:
     positions: int
     size: int
     seconds: float
+    copied: bool = False
 
 
 # ------------------------------------------------------------------------------------------ loading
@@ -299,16 +301,24 @@ def write(
         made["positions"],
         size,
         time.monotonic() - begun,
+        copied is not None,
     )
     LOGGER.info(
-        "%s: a snapshot of offset %d: %d positions, %d bytes, %.3f s",
+        "%s: a snapshot of offset %d, made from %s: %d positions, %d bytes, %.3f s",
         partition.path,
         report.offset,
+        _source_of(report),
         report.positions,
         report.size,
         report.seconds,
     )
     return report
+
+
+def _source_of(report: SnapshotReport) -> str:
+    if report.copied:
+        return "the state in memory"
+    return "the whole log" if report.since is None else f"the log from offset {report.since} on"
 
 
 def _positions_of(partition: Partition, fs: FileSystem) -> int:

@@ -317,7 +317,7 @@ class Maintenance:
         # One that has to read its log whole never keeps the other logs waiting for a cleaning.
         report = self._cleaner.snapshot(partition, live=True, waits=False)
         if report is not None:
-            self._record.count(snapshots=report.written)
+            self._record.count(snapshots=report.written, snapshots_copied=report.copied)
 
     def expire(self, partitions: list[Partition]) -> None:
         """Writes tombstones for what has expired, where the clock can be believed."""

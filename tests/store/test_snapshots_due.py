@@ -10,6 +10,7 @@ import pytest
 
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition
 from offsetlog._native import snapshot as native_snapshot
+from offsetlog.errors import InternalError
 from offsetlog.maintenance import policy, scheduler
 from offsetlog.maintenance.policy import Tail
 
@@ -38,6 +39,42 @@ def test_a_snapshot_does_not_wait_for_the_next_inspection(path, monkeypatch):
         until(lambda: store.maintenance.status().counters.get("snapshots", 0) >= 1)
         assert store.maintenance.status().counters.get("rounds", 0) == 0
         assert snapshot_offset(store) > 0
+
+
+def test_reports_and_counters_say_which_snapshots_were_copied(path, caplog):
+    caplog.set_level("INFO", "offsetlog.snapshot")
+    with opened(path, MaintenanceConfig(enabled=False)) as store:
+        feed(store, 500)
+        (partition,) = store._core.attached()
+        (report,) = store.snapshot()
+        assert (report.written, report.copied, report.since) == (True, False, None)
+        assert "made from the whole log: " in caplog.messages[-1]
+        feed(store, 500)
+        (report,) = store.snapshot()
+        assert (report.copied, report.since) == (False, snapshot_offset(store) - 500)
+        assert f"made from the log from offset {report.since} on: " in caplog.messages[-1]
+        feed(store, 500)
+        found = store.maintenance._cleaner.snapshot(partition, live=True)
+        assert found is not None
+        assert (found.written, found.copied, found.since) == (True, True, None)
+        assert "made from the state in memory: " in caplog.messages[-1]
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=1 << 30, snapshot_tail_bytes=4096)
+    with opened(path, config) as store:
+        feed(store, 500)
+        until(lambda: store.maintenance.status().counters.get("snapshots", 0) >= 1)
+        counters = store.maintenance.status().counters
+        assert counters["snapshots_copied"] == counters["snapshots"]
+
+
+def test_a_copy_refuses_what_only_a_whole_state_answers(path):
+    with opened(path, MaintenanceConfig(enabled=False)) as store:
+        feed(store, 500)
+        (partition,) = store._core.attached()
+        copied = native_snapshot.copy(partition)
+        for call in (copied.digest, lambda: copied.advance(partition, 500), lambda: copied.load(partition)):
+            with pytest.raises(InternalError, match="a copied snapshot can only be sealed and published"):
+                call()
+        assert copied.facts()["positions"] > 0
 
 
 def rows(keys: range, turn: int, units: int) -> pa.RecordBatch:

@@ -1,6 +1,7 @@
 /* partition/snapshot_take: a snapshot that is copied from the state in memory while commits go on is what a replay of the log up to
  * its offset gives. */
 #include <pthread.h>
+#include <time.h>
 
 #include "snapshot_fixture.h"
 
@@ -148,16 +149,19 @@ OL_TEST(what_cannot_be_copied_is_refused) {
     remove_fixture();
 }
 
-OL_TEST(too_many_records_of_groups_are_not_copied_at_once) {
+static ol_partition_options options_of_large_records(void) {
     ol_partition_options options = snapshot_options(fresh_directory());
     options.batch_bytes_max = 256 << 10;
-    options.log.config.segment_bytes = 32 << 20;
-    ol_partition *partition = open_partition(&options, true);
-    ol_snapshot *snapshot;
+    options.log.config.segment_bytes = 64 << 20;
+    return options;
+}
+
+/* 200 KiB each. */
+static void commit_large_records(ol_partition *partition, int count) {
     ol_commit_result result;
     ol_error error;
     static uint8_t value[200 << 10];
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < count; i++) {
         uint8_t key[32];
         char name[24];
         int size = snprintf(name, sizeof name, "group-%d", i);
@@ -170,7 +174,103 @@ OL_TEST(too_many_records_of_groups_are_not_copied_at_once) {
                         .value = ol_slice_of(value, sizeof value)};
         OL_CHECK_OK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), &error);
     }
+}
+
+OL_TEST(too_many_records_of_groups_are_not_copied_at_once) {
+    ol_partition_options options = options_of_large_records();
+    ol_partition *partition = open_partition(&options, true);
+    ol_snapshot *snapshot;
+    ol_error error;
+    commit_large_records(partition, 50);
     OL_CHECK_INT(ol_partition_snapshot_copy(partition, NULL, &snapshot, &error), OL_LIMIT);
+    close_partition(partition);
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------- what happens between two steps of a copy */
+
+/* Done in the first pause of a copy, on its thread. */
+static _Thread_local void (*in_pause)(void *context);
+static _Thread_local void *pause_context;
+
+/* The engine's call: a copy pauses between two steps, without a lock. */
+int nanosleep(const struct timespec *time, struct timespec *left) {
+    void (*done)(void *) = in_pause;
+    in_pause = NULL;
+    if (done != NULL) done(pause_context);
+    return clock_nanosleep(CLOCK_REALTIME, 0, time, left);
+}
+
+static int copy_with_pause(ol_partition *partition, void (*done)(void *), void *context, const atomic_bool *stop,
+                           ol_snapshot **snapshot) {
+    ol_error error;
+    in_pause = done;
+    pause_context = context;
+    int status = ol_partition_snapshot_copy(partition, stop, snapshot, &error);
+    OL_CHECK(in_pause == NULL);
+    return status;
+}
+
+static void commit_some_records(void *partition) { commit_large_records(partition, 100); }
+
+static void commit_too_many_records(void *partition) { commit_large_records(partition, 200); }
+
+OL_TEST(a_copy_is_given_up_where_too_much_has_come_meanwhile) {
+    ol_partition_options options = options_of_large_records();
+    ol_partition *partition = open_partition(&options, true);
+    ol_snapshot *snapshot;
+    commit_many(partition);
+    OL_CHECK_INT(copy_with_pause(partition, commit_too_many_records, partition, NULL, &snapshot), OL_LIMIT);
+    close_partition(partition);
+    remove_fixture();
+    /* Less than that is taken at once, though it is more than a copy may begin with. */
+    options = options_of_large_records();
+    partition = open_partition(&options, true);
+    commit_many(partition);
+    OL_CHECK_INT(copy_with_pause(partition, commit_some_records, partition, NULL, &snapshot), OL_OK);
+    ol_snapshot_facts facts;
+    ol_snapshot_report(snapshot, &facts);
+    OL_CHECK_INT(facts.group_records, 100);
+    OL_CHECK_INT(facts.offset, MANY + 100);
+    ol_snapshot_destroy(snapshot);
+    close_partition(partition);
+    remove_fixture();
+}
+
+static void copy_once_more(void *partition) {
+    ol_snapshot *snapshot;
+    ol_error error;
+    OL_CHECK_INT(ol_partition_snapshot_copy(partition, NULL, &snapshot, &error), OL_WOULD_BLOCK);
+    commit_one(partition, "many", "many", 7, 7);
+}
+
+OL_TEST(a_second_copy_beside_one_is_refused) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    ol_snapshot *snapshot;
+    container file;
+    commit_many(partition);
+    OL_CHECK_INT(copy_with_pause(partition, copy_once_more, partition, NULL, &snapshot), OL_OK);
+    ol_snapshot *read = stored(snapshot, options.log.directory, &file);
+    check_against_log(partition, read);
+    ol_snapshot_destroy(read);
+    ol_snapshot_destroy(snapshot);
+    free_container(&file);
+    ol_snapshot_destroy(copy_of(partition));                 /* nobody copies it any more */
+    close_partition(partition);
+    remove_fixture();
+}
+
+static void set_stop(void *stop) { atomic_store((atomic_bool *)stop, true); }
+
+OL_TEST(a_copy_is_stopped_between_two_steps) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    ol_snapshot *snapshot;
+    atomic_bool stop = false;
+    commit_many(partition);
+    OL_CHECK_INT(copy_with_pause(partition, set_stop, &stop, &stop, &snapshot), OL_CLOSED);
+    ol_snapshot_destroy(copy_of(partition));
     close_partition(partition);
     remove_fixture();
 }

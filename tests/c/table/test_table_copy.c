@@ -49,7 +49,7 @@ OL_TEST(a_copy_is_the_table_of_the_moment_at_which_it_is_finished) {
         change(&model, 20, weight);
         ol_table *target = begin(model.table, &copy);
         change(&model, (int)ol_test_below(20), weight);      /* it grows, or moves, before the first step */
-        ol_table_copy_begin(&copy);
+        OL_CHECK_OK(ol_table_copy_begin(&copy, &error), &error);
         /* Not every copy is finished only when no step is left. */
         int steps = (int)ol_test_below(12);
         while (steps-- > 0 && ol_table_copy_step(&copy)) change(&model, (int)ol_test_below(30), weight);
@@ -86,7 +86,7 @@ OL_TEST(what_changes_between_steps_is_copied_again) {
     put_many(table, 0, MANY, 1);
     for (int each_step = 0; each_step <= MANY; each_step = each_step * 7 + 100) {
         ol_table *target = begin(table, &copy);
-        ol_table_copy_begin(&copy);
+        OL_CHECK_OK(ol_table_copy_begin(&copy, &error), &error);
         int steps = 0, at = 0;
         while (ol_table_copy_step(&copy)) {
             put_many(table, at, each_step, 1000 + steps);
@@ -109,7 +109,7 @@ OL_TEST(a_copy_can_be_left) {
     put_many(table, 0, MANY, 1);
     for (int calls = 0; calls < 3; calls++) {
         ol_table *target = begin(table, &copy);
-        ol_table_copy_begin(&copy);
+        OL_CHECK_OK(ol_table_copy_begin(&copy, &error), &error);
         for (int i = 0; i < calls; i++) (void)ol_table_copy_step(&copy);
         ol_table_copy_cancel(&copy);
         ol_table_copy_cancel(&copy);
@@ -126,6 +126,56 @@ OL_TEST(a_copy_can_be_left) {
     ol_table_copy_cancel(&copy);
     ol_table_destroy(target);
     ol_table_verify(table);
+    ol_table_destroy(table);
+}
+
+OL_TEST(a_second_copy_of_a_table_is_refused_and_disturbs_nothing) {
+    ol_error error;
+    ol_table *table;
+    ol_table_copy copy, other;
+    OL_CHECK_OK(ol_table_create(&table, &error), &error);
+    put_many(table, 0, MANY, 1);
+    ol_table *target = begin(table, &copy), *other_target = begin(table, &other);
+    OL_CHECK_OK(ol_table_copy_begin(&copy, &error), &error);
+    OL_CHECK(ol_table_copy_step(&copy));
+    put_many(table, 0, 1000, 5);
+    OL_CHECK_INT(ol_table_copy_begin(&other, &error), OL_WOULD_BLOCK);
+    ol_table_copy_cancel(&other);
+    OL_CHECK_OK(ol_table_copy_finish(&copy, &error), &error);
+    check_same(table, target);
+    ol_table_destroy(target);
+    ol_table_destroy(other_target);
+    ol_table_destroy(table);
+}
+
+static size_t all_bytes(ol_table *table) {
+    ol_table_section sections[OL_TABLE_SECTIONS];
+    size_t sum = 0;
+    ol_table_sections(table, sections);
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++) sum += sections[i].arena->used;
+    return sum;
+}
+
+OL_TEST(what_is_left_to_copy_is_counted) {
+    enum { STEP = 256 << 10, PAGE = 4096 };
+    ol_error error;
+    ol_table *table;
+    ol_table_copy copy;
+    OL_CHECK_OK(ol_table_create(&table, &error), &error);
+    put_many(table, 0, MANY, 1);
+    ol_table *target = begin(table, &copy);
+    OL_CHECK_OK(ol_table_copy_begin(&copy, &error), &error);
+    OL_CHECK_INT(ol_table_copy_left(&copy), all_bytes(table));
+    OL_CHECK(ol_table_copy_step(&copy));
+    OL_CHECK_INT(ol_table_copy_left(&copy), all_bytes(table) - STEP);
+    put_many(table, 0, 1, 7);                                /* a page that was copied, once or twice */
+    put_many(table, 0, 1, 8);
+    OL_CHECK_INT(ol_table_copy_left(&copy), all_bytes(table) - STEP + PAGE);
+    put_many(table, MANY - 1, 1, 9);                         /* and one that was not */
+    OL_CHECK_INT(ol_table_copy_left(&copy), all_bytes(table) - STEP + PAGE);
+    OL_CHECK_OK(ol_table_copy_finish(&copy, &error), &error);
+    check_same(table, target);
+    ol_table_destroy(target);
     ol_table_destroy(table);
 }
 
