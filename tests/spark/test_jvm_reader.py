@@ -255,6 +255,8 @@ def altered(spark: SparkSession, log: Path, tmp_path: Path) -> Iterator[Callable
     """All commits, by processes in which a statement has run before: as if the package were of another release."""
     context = spark.sparkContext
     python = context.pythonExec
+    idle = "offsetlog.worker.idle.seconds"
+    spark._jvm.java.lang.System.setProperty(idle, "0")
 
     def reading(change: str) -> DataFrame:
         wrapper = tmp_path / "python"
@@ -267,6 +269,8 @@ def altered(spark: SparkSession, log: Path, tmp_path: Path) -> Iterator[Callable
     yield reading
     context.pythonExec = python
     register(spark)
+    eventually(lambda: not workers(spark), "a process of the reader is left")
+    spark._jvm.java.lang.System.clearProperty(idle)
 
 
 def test_a_package_of_another_release_is_refused(altered: Callable[[str], DataFrame]) -> None:
@@ -333,7 +337,7 @@ def test_a_start_that_fails_leaves_nothing_open(spark: SparkSession, altered: Ca
     for _ in range(8):
         fails()
     assert selectors(spark) < before + 8
-    eventually(lambda: not workers(spark), "a process of the reader is left")
+    # The fixture waits until no process is left.
 
 
 def test_spark_finds_it_without_being_told(log: Path) -> None:
