@@ -351,6 +351,40 @@ OL_TEST(a_transaction_index_that_is_not_that_of_the_mark_is_made_from_the_batche
     }
 }
 
+static ol_log *flushed_log;
+static int flushes;
+
+static int flush_unlocked(ol_file *file, ol_error *error) {
+    pthread_mutex_t *lock = &flushed_log->tail.active->lock;
+    OL_CHECK(pthread_mutex_trylock(lock) == 0);
+    pthread_mutex_unlock(lock);
+    flushes++;
+    return ol_fs_posix()->flush(file, error);
+}
+
+/* The writer takes the lock of its segment for each entry of an index. */
+OL_TEST(the_transaction_index_is_flushed_once_for_each_change_and_nobody_waits_for_it) {
+    place p;
+    ol_error error;
+    prepare(&p);
+    ol_fs fs = *ol_fs_posix();
+    p.options.fs = &fs;
+    p.options.config.append = OL_APPEND_MAPPED;
+    ol_log *log = flushed_log = fixture_open(&p.options, NULL);
+    append_of(log, 7);
+    fixture_append_marker(log, 7, OL_CONTROL_ABORT);
+    fs.flush = flush_unlocked;
+    flushes = 0;
+    OL_CHECK_OK(ol_log_flush(log, &(int64_t){0}, &error), &error);
+    OL_CHECK_INT(flushes, 1);
+    append_timed(log, 10);
+    OL_CHECK_OK(ol_log_flush(log, &(int64_t){0}, &error), &error);
+    OL_CHECK_INT(flushes, 1);
+    fs.flush = ol_fs_posix()->flush;
+    fixture_close(log);
+    fixture_remove(p.root);
+}
+
 OL_TEST(indexes_that_need_not_be_written_again_stay_as_they_are) {
     place p;
     leave(&p, BATCHES / 2, true);
