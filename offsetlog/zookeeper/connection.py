@@ -48,6 +48,9 @@ REPLACE_SECONDS = 0.5
 #: It doubles with each refusal of the credentials in a row, up to this.
 REPLACE_SECONDS_MAX = 30.0
 
+#: Between two questions whether the credentials are taken, where the first fails.
+ASK_SECONDS = 0.05
+
 #: Given to the threads of a client to end, once its connection is broken; they end later by themselves.
 END_SECONDS = 1.0
 
@@ -164,6 +167,15 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
     return Node(found[0], _stat_of(found[1]))
 
 
+class _Secret(str):
+    """A credential; kazoo writes the repr of each request into its log."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 def _discard(client: Any) -> None:
     """Ends the session of a client, and frees what it holds."""
     try:
@@ -263,6 +275,9 @@ class ZooKeeperConnection:
             answer = client.sync_async("/")
             if answer.wait(max(0.0, deadline - time.monotonic())) and answer.exception is None:
                 return True
+            # The wait of an event that is set never ends for want of time; and what fails at once is not asked at once.
+            if time.monotonic() >= deadline or self._closing.wait(ASK_SECONDS):
+                break
         return False
 
     def _unreachable(self, client: Any) -> ZooKeeperUnavailableError:
@@ -284,7 +299,7 @@ class ZooKeeperConnection:
                 handler=handler,
                 timeout=settings.session_timeout,
                 connection_retry=retry,
-                auth_data=list(settings.auth) or None,
+                auth_data=[(scheme, _Secret(credential)) for scheme, credential in settings.auth] or None,
                 use_ssl=self._tls is not None,
             )
         except ValueError as failure:

@@ -14,6 +14,8 @@ K = TypeVar("K")
 
 #: So many reads under way are made by this many requests, so that the ensemble always has one to answer.
 REQUESTS = 4
+#: Reads in one request, at most: with the longest names their bytes stay far below what servers take.
+TOGETHER_MAX = 64
 
 
 class _Asked(NamedTuple, Generic[K]):
@@ -33,11 +35,14 @@ class _Asked(NamedTuple, Generic[K]):
         except ZooKeeperUnavailableError:
             raise
         except ZooKeeperError as failure:
-            return [failure]
+            return [failure] * self._asked()  # the request as a whole
         return cast("list[Found | ZooKeeperError]", found) if self._is_many() else [cast("Found", found)]
 
     def _is_many(self) -> bool:
-        return sum(read is not None for _, read in self.questions) > 1
+        return self._asked() > 1
+
+    def _asked(self) -> int:
+        return sum(read is not None for _, read in self.questions)
 
 
 class ManyReads:
@@ -53,7 +58,7 @@ class ManyReads:
 
     def __init__(self, connection: ZooKeeperConnection, in_flight: int) -> None:
         self._connection = connection
-        self._together = max(1, in_flight // REQUESTS) if connection.reads_many() else 1
+        self._together = max(1, min(TOGETHER_MAX, in_flight // REQUESTS)) if connection.reads_many() else 1
         self._requests = max(1, in_flight // self._together)
 
     def answers(self, questions: Iterable[tuple[K, Read | None]]) -> Iterator[tuple[K, Found | ZooKeeperError | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -503,3 +504,48 @@ def test_a_crash_at_every_write_leaves_what_was_answered():
             raise
         crashes += sum(each.is_over for each in crashed)
     assert crashes > 100
+
+
+def test_a_write_whose_answer_is_lost_beside_a_rewind_does_not_come_after_it():
+    """It ends between a look at what waits and one at what is on its way, were these two."""
+    site = Site({KEYS[0]: 90}, {KEYS[0]: 90})
+    with site.start() as manager:
+        manager.fetch(GROUP, KEYS)
+        zookeeper, queue = manager.zookeeper, manager._queue
+        zookeeper.is_held = True
+        manager.commit_async(GROUP, {KEYS[0]: 100})
+        late_may_go, ended = threading.Event(), threading.Event()
+        send_late, withdraw = queue._send_late, queue._withdraw
+
+        def hold_late(**named: Any) -> Any:
+            if threading.current_thread().name == "answers":
+                ended.set()
+                assert late_may_go.wait(PATIENCE)
+            return send_late(**named)
+
+        def lose_the_answer() -> None:
+            zookeeper.loses, zookeeper.makes = 1, True
+            zookeeper.answer(1)
+
+        def withdraw_then_end(*given: Any) -> Any:
+            found = withdraw(*given)
+            if not answers.is_alive() and not ended.is_set():
+                answers.start()
+                assert ended.wait(PATIENCE)
+            return found
+
+        def commit_after_the_late_write(*given: Any, **named: Any) -> Any:
+            # ZooKeeper went back already, and the log still has what a late write brings there.
+            late_may_go.set()
+            answers.join(PATIENCE)
+            return commit(*given, **named)
+
+        answers = threading.Thread(target=lose_the_answer, name="answers", daemon=True)
+        queue._send_late, queue._withdraw = hold_late, withdraw_then_end
+        commit, manager.log.commit = manager.log.commit, commit_after_the_late_write
+        rewind = manager.commit_async(GROUP, {KEYS[0]: 50})
+        zookeeper.is_held = False
+        rewind.result(PATIENCE)
+        zookeeper.answer()
+        assert manager.fetch(GROUP)[KEYS[0]].offset == 50
+    assert site.stored() == ({KEYS[0]: 50},) * 2

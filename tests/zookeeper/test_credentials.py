@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnecti
 
 from .managers import PATIENCE, leading
 from .proxy import CuttingProxy
+from .silent_server import SilentServer
 from .threads import Threads, in_patience
 
 KEY = TopicPartition("orders", 0)
@@ -166,3 +168,29 @@ def test_no_password_stands_in_an_error_or_in_what_is_printed():
         with pytest.raises(errors.ConfigError, match=r"zookeeper\.auth\.digest must be as user:password") as caught:
             from_properties({"zookeeper.connect": "h", "zookeeper.auth.digest": wrong})
         assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_never_takes_or_refuses_the_credentials_ends_the_start():
+    with SilentServer(grants_sessions=True) as server:
+        settings = ConnectionSettings(hosts=server.hosts, connection_timeout=0.5, auth=(("digest", "user:secret"),))
+        connection, failures = ZooKeeperConnection(settings), []
+
+        def start() -> None:
+            try:
+                connection.start()
+            except errors.ZooKeeperUnavailableError as failure:
+                failures.append(failure)
+
+        starting = threading.Thread(target=start, daemon=True)
+        starting.start()
+        starting.join(PATIENCE)
+        assert len(failures) == 1
+
+
+def test_credentials_are_in_no_log(ensemble, caplog):
+    caplog.set_level(logging.DEBUG)
+    settings = ConnectionSettings(hosts=ensemble.hosts, auth=(("digest", "user:in-no-log"),))
+    with ZooKeeperConnection(settings) as connection:
+        connection.exists("/")
+    assert "Auth(" in caplog.text
+    assert "in-no-log" not in caplog.text

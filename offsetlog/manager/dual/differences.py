@@ -174,6 +174,8 @@ class Differences:
             self._differing.pop(group, None)
 
     def _know(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        if not offsets:
+            return  # anybody may ask for groups that are nowhere
         known = self._in_zookeeper.setdefault(group, {})
         self._in_zookeeper.move_to_end(group)
         before = len(known)

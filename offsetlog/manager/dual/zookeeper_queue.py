@@ -478,11 +478,12 @@ class ZooKeeperQueue:
             ZooKeeperUnavailableError: ZooKeeper does not answer; nothing was written.
         """
         deadline = time.monotonic() + timeout
-        withdrawn = dict.fromkeys(self._withdraw(group, keys))
+        withdrawn: dict[TopicPartition, None] = {}
         try:
-            while flying := self._flying_of(group, keys):
+            # In one step with the look at what is on its way: a write that ends between the two would be late, and
+            # come while something is taken back.
+            while flying := self._withdraw(group, keys, withdrawn):
                 self._wait(flying, deadline, timeout)
-                withdrawn |= dict.fromkeys(self._withdraw(group, keys))
             yield
         except DifferenceError:
             raise  # ZooKeeper went back, and the log may follow
@@ -506,21 +507,29 @@ class ZooKeeperQueue:
         except OffsetLogError:  # it is led here no more
             return ()
 
-    def _withdraw(self, group: str, keys: Collection[TopicPartition] | None) -> list[TopicPartition]:
+    def _withdraw(
+        self, group: str, keys: Collection[TopicPartition] | None, withdrawn: dict[TopicPartition, None]
+    ) -> list[Write]:
+        """Takes what waits or is late out of the queue, into `withdrawn`; returns what is on its way."""
         with self._lock:
             late, answered = self._withdraw_late(group, keys)
             waiting = self._waiting.get(group, {})
-            withdrawn = [key for key in waiting if keys is None or key in keys]
-            emptied, rest = self._taken_out(withdrawn, waiting)
+            taken = [key for key in waiting if keys is None or key in keys]
+            withdrawn |= dict.fromkeys([*late, *taken])
+            emptied, rest = self._taken_out(taken, waiting)
             ready = self._ready(group, rest)
+            flying = self._on_its_way(group, keys)
         self._answer([*answered, *emptied])
         self._send(ready)
-        return [*late, *withdrawn]
+        return flying
 
     def _flying_of(self, group: str, keys: Collection[TopicPartition] | None) -> list[Write]:
         with self._lock:
-            flying = self._flying.get(group, {})
-            return list({id(each): each for key, each in flying.items() if keys is None or key in keys}.values())
+            return self._on_its_way(group, keys)
+
+    def _on_its_way(self, group: str, keys: Collection[TopicPartition] | None) -> list[Write]:
+        flying = self._flying.get(group, {})
+        return list({id(each): each for key, each in flying.items() if keys is None or key in keys}.values())
 
     @staticmethod
     def _wait(writes: Iterable[Write], deadline: float, timeout: float) -> None:
@@ -555,7 +564,7 @@ class ZooKeeperQueue:
                 for group in groups
             }
         for group, keys in gone.items():
-            self._withdraw(group, keys)
+            self._withdraw(group, keys, {})
 
     def _late_keys(self, group: str) -> Collection[TopicPartition]:
         late = self._late.get(group)
