@@ -430,23 +430,61 @@ def file_offset(Partition partition not None):
         partition.leave()
 
 
-def tail(Partition partition not None):
-    """Returns how many bytes of log a load would read now, about; how many a snapshot would have, about, -1 where
-    nothing is loaded; and the bytes of the log.  Raises ClosedError."""
+cdef struct _Tail:
+    int64_t tail_bytes
+    int64_t snapshot_bytes
+    int64_t log_bytes
+
+
+cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
     cdef const ol_state *state
     cdef ol_error error
-    cdef int64_t snapshot_bytes = -1
-    partition.enter()
+    found.snapshot_bytes = -1
+    if ol_partition_lock_applied(partition, &state, &error) == OL_OK:
+        # It holds the table's arenas as they lie in memory.
+        found.snapshot_bytes = <int64_t>ol_state_memory_usage(state)
+        ol_partition_unlock_state(partition)
+    found.tail_bytes = ol_partition_snapshot_tail_bytes(partition)
+    found.log_bytes = ol_log_size_bytes(ol_partition_log(partition))
+
+
+def tails(list partitions not None):
+    """Measures logs without the GIL, all of them before it is taken again.
+
+    Returns of each how many bytes of log a load would read now, about; how many a snapshot would have, about, -1 where
+    nothing is loaded; and the bytes of the log.  None of one that is closed.
+    """
+    cdef Py_ssize_t count = len(partitions)
+    cdef Py_ssize_t index
+    cdef Partition partition
+    cdef list entered = []
+    cdef ol_partition **handles = <ol_partition **>calloc(count + 1, sizeof(ol_partition *))
+    cdef _Tail *found = <_Tail *>calloc(count + 1, sizeof(_Tail))
     try:
+        if handles == NULL or found == NULL:
+            raise MemoryError
+        for index in range(count):
+            partition = partitions[index]
+            try:
+                partition.enter()
+            except ClosedError:
+                continue
+            entered.append(partition)
+            handles[index] = partition.handle
         with nogil:
-            if ol_partition_lock_applied(partition.handle, &state, &error) == OL_OK:
-                # It holds the table's arenas as they lie in memory.
-                snapshot_bytes = <int64_t>ol_state_memory_usage(state)
-                ol_partition_unlock_state(partition.handle)
-        return (ol_partition_snapshot_tail_bytes(partition.handle), snapshot_bytes,
-                ol_log_size_bytes(ol_partition_log(partition.handle)))
+            for index in range(count):
+                if handles[index] != NULL:
+                    _measure(handles[index], &found[index])
+        return [
+            (found[index].tail_bytes, found[index].snapshot_bytes, found[index].log_bytes)
+            if handles[index] != NULL else None
+            for index in range(count)
+        ]
     finally:
-        partition.leave()
+        for partition in entered:
+            partition.leave()
+        free(handles)
+        free(found)
 
 
 @cython.no_gc_clear  # what is open at the end is closed through its file system

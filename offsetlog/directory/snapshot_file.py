@@ -6,8 +6,10 @@ The engine reads it by itself (csrc/snapshot/open.c); anybody else reads it with
 
 from __future__ import annotations
 
+import functools
 import json
 import struct
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -16,7 +18,11 @@ from offsetlog._native.snapshot import OutputFile, Snapshot
 
 #: A large_binary column of one row has two offsets before its bytes.
 _OFFSETS_SIZE = 16
-_BUFFER_SIZE = 256 << 10
+_BUFFER_SIZE_MAX = 4 << 20
+#: More than Arrow writes after the columns of the state.
+_END_SIZE = 64 << 10
+#: The facts are padded to a multiple of so many bytes, so that nearly all heads of files are of one size.
+_FACTS_UNIT = 256
 
 
 def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
@@ -25,12 +31,10 @@ def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> Non
     # the engine finds it by the end of the file.
     sections = snapshot.seal(threads)
     names = [*(name for name, _, _ in sections), "directory"]
-    facts = {**snapshot.facts(), "version": native.VERSION}
-    schema = pa.schema(
-        [pa.field(name, pa.large_binary(), nullable=False) for name in names],
-        {"offsetlog.snapshot": json.dumps(facts)},
-    )
-    position = _body_start(schema)
+    facts = json.dumps({**snapshot.facts(), "version": native.VERSION})
+    facts = facts.ljust(-(-len(facts) // _FACTS_UNIT) * _FACTS_UNIT)
+    schema = _schema(names, facts)
+    position = _body_start(tuple(names), len(facts))
     columns: list[pa.Array] = []
     positions: list[int] = []
     for _, address, size in sections:
@@ -41,9 +45,10 @@ def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> Non
         # Arrow puts every buffer at a multiple of eight.
         position += _OFFSETS_SIZE + (size + 7) // 8 * 8
     columns.append(_column(pa.py_buffer(snapshot.directory(positions))))
-    # Each write waits for the GIL, up to some milliseconds beside a thread that commits: small ones
-    # are joined.
-    with pa.BufferedOutputStream(pa.PythonFile(output, mode="w"), _BUFFER_SIZE) as sink:
+    # Each write waits for the GIL, up to some milliseconds beside a thread that commits: they are
+    # joined, all those of a small snapshot into one.
+    buffer_size = min(_BUFFER_SIZE_MAX, position + _END_SIZE)
+    with pa.BufferedOutputStream(pa.PythonFile(output, mode="w"), buffer_size) as sink:
         with pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch(columns, schema=schema))
         sink.flush()
@@ -55,9 +60,17 @@ def _column(content: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, content])
 
 
-def _body_start(schema: pa.Schema) -> int:
-    # Arrow begins with the columns after the schema and the head of the batch, whose sizes do not
-    # depend on what is in the columns.
+def _schema(names: Iterable[str], facts: str) -> pa.Schema:
+    fields = [pa.field(name, pa.large_binary(), nullable=False) for name in names]
+    return pa.schema(fields, {"offsetlog.snapshot": facts})
+
+
+@functools.lru_cache(maxsize=8)
+def _body_start(names: tuple[str, ...], facts_size: int) -> int:
+    # Arrow begins with the columns after the schema and the head of the batch, whose sizes depend
+    # neither on what is in the columns nor on the words of the facts.  To ask it takes the GIL four
+    # times, some milliseconds each beside a thread that commits.
+    schema = _schema(names, " " * facts_size)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(

@@ -12,7 +12,6 @@ import warnings
 import weakref
 
 from offsetlog._native.partition import Partition
-from offsetlog._native.snapshot import tail
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_bounds import checkpoint_bounds
@@ -20,7 +19,8 @@ from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.open_partitions import OpenPartitions
-from offsetlog.maintenance.policy import Tail, snapshots_due
+from offsetlog.maintenance.cleaning import tails_of
+from offsetlog.maintenance.policy import snapshots_due
 from offsetlog.maintenance.scheduler import Maintenance
 
 LOGGER = logging.getLogger("offsetlog.snapshot")
@@ -203,7 +203,7 @@ class StoreCloser:
         if self._read_only or not config.enabled:
             return set()
         closed_cleanly = [each for each in partitions if self._is_sound(each)]
-        return snapshots_due([Tail(each.number, *tail(each)) for each in closed_cleanly], config)
+        return snapshots_due(tails_of(closed_cleanly), config)
 
     def _is_sound(self, partition: Partition) -> bool:
         return not partition.read_only and partition.number not in self._partitions.unreadable()

@@ -46,6 +46,12 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
     )
 
 
+def tails_of(partitions: list[Partition]) -> list[Tail]:
+    """Returns the tails of those logs that are not closed, measured in one go without the GIL."""
+    measured = zip(partitions, native_snapshot.tails(partitions), strict=True)
+    return [Tail(each.number, *tail) for each, tail in measured if tail is not None]
+
+
 class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Safe to call from any thread.
 
@@ -390,7 +396,7 @@ class LogCleaner:
         live: bool = False,
     ) -> SnapshotReport | None:
         # In the turn of snapshots.
-        self.snapshot_bytes = Tail(partition.number, *native_snapshot.tail(partition)).snapshot_bytes
+        self.snapshot_bytes = sum(tail.snapshot_bytes for tail in tails_of([partition]))
         try:
             return snapshots.write(
                 partition,

@@ -9,7 +9,6 @@ logs.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
 from offsetlog._native.store_core import StoreCore
 from offsetlog.cancellation import Control, LongCalls
@@ -34,7 +32,7 @@ from offsetlog.errors import (
     ReadOnlyError,
 )
 from offsetlog.maintenance import policy
-from offsetlog.maintenance.cleaning import LogCleaner
+from offsetlog.maintenance.cleaning import LogCleaner, tails_of
 from offsetlog.maintenance.policy import LogFacts, Plan, StuckTransaction, Tail
 from offsetlog.maintenance.retention import Expirer, checked_retention
 from offsetlog.maintenance.status import (
@@ -161,7 +159,7 @@ class Maintenance:
         while not self._stop.wait(wait_ms / 1000):
             try:
                 partitions = self._growing()
-                grown = sum(tail.bytes for tail in self._tails(partitions)) - known
+                grown = sum(tail.bytes for tail in tails_of(partitions)) - known
                 elapsed_ms = (time.monotonic() - checked) * 1000
                 tails = self.renew_snapshots(partitions)
             except ClosedError:
@@ -227,7 +225,7 @@ class Maintenance:
         """
         left = {each.number: each for each in partitions}
         while not self._stop.is_set():
-            tails = self._tails(partitions)
+            tails = tails_of(partitions)
             due = policy.snapshots_due(tails, self.config)
             for number in left.keys() - due:
                 self._record.of(number).troubles.pop("snapshot", None)
@@ -248,14 +246,6 @@ class Maintenance:
             and not self._record.of(tail.number).waits("snapshot")
         ]
         return min(able, key=lambda tail: (-tail.bytes, tail.number), default=None)
-
-    def _tails(self, partitions: list[Partition]) -> list[Tail]:
-        tails = []
-        for partition in partitions:
-            # Else its role changed, or the store is being closed.
-            with contextlib.suppress(ClosedError):
-                tails.append(Tail(partition.number, *native_snapshot.tail(partition)))
-        return tails
 
     def _trying(
         self,

@@ -14,6 +14,7 @@ from offsetlog._native import snapshot as native_snapshot
 from offsetlog.directory import history_floor
 from offsetlog.directory import snapshots as snapshot_files
 from offsetlog.maintenance import scheduler
+from offsetlog.maintenance.cleaning import tails_of
 
 from .test_maintenance import BY_HAND, GROUP, feed, opened, until
 
@@ -52,7 +53,7 @@ def held_swap(monkeypatch) -> Iterator[HeldUp]:
 
 
 def tails(store: OffsetStore) -> list[int]:
-    return [native_snapshot.tail(each)[0] for each in store._core.attached()]
+    return [tail.bytes for tail in tails_of(store._core.attached())]
 
 
 def snapshots(store: OffsetStore) -> int:
@@ -195,7 +196,7 @@ def test_a_log_that_has_to_be_read_whole_keeps_no_other_log_waiting(path, monkey
 
 def tail_of(store: OffsetStore, number: int) -> int:
     (partition,) = (each for each in store._core.attached() if each.number == number)
-    return native_snapshot.tail(partition)[0]
+    return tails_of([partition])[0].bytes
 
 
 def test_a_first_snapshot_below_what_is_cleaned_meanwhile_is_followed_by_another(path, monkeypatch):
@@ -217,3 +218,38 @@ def test_a_first_snapshot_below_what_is_cleaned_meanwhile_is_followed_by_another
         assert not first.is_alive()
         assert not cleaning.is_alive()
         assert native_snapshot.file_offset(partition) == 6000
+
+
+def test_a_small_snapshot_is_written_in_one_go(path, monkeypatch):
+    # Beside a thread that commits each write waits for the GIL; with 50 logs nothing else took as long.
+    written = []
+
+    class Written(native_snapshot.OutputFile):
+        def write(self, data):
+            written.append(len(memoryview(data)))
+            return super().write(data)
+
+    monkeypatch.setattr(snapshot_files, "OutputFile", Written)
+    with opened(path, BY_HAND, partitions=1) as store:
+        # The head of the file is padded, so that the sizes of numbers do not change its own.
+        for times in (1, 5, 50, 500, 5000):
+            feed(store, times, keys=times)
+            (report,) = store.snapshot()
+            assert written.pop() == report.size
+            assert not written
+        digest = store.digest()
+    with opened(path, partitions=1) as store:
+        (partition,) = store._core.attached()
+        assert partition.recovery["snapshot"] is not None
+        assert store.digest() == digest
+
+
+def test_tails_leave_out_what_is_closed(path):
+    with opened(path, BY_HAND) as store:
+        for number in range(20):
+            feed(store, 10, group=f"group-{number}")
+        partitions = store._core.attached()
+        first, second = tails_of(partitions)
+        assert {first.number, second.number} == {0, 1}
+        assert min(first.bytes, first.state_bytes, first.log_bytes) > 0
+    assert tails_of(partitions) == []

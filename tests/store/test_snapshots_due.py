@@ -12,7 +12,7 @@ from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPa
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog.errors import InternalError
 from offsetlog.maintenance import policy, scheduler
-from offsetlog.maintenance.policy import Tail
+from offsetlog.maintenance.cleaning import tails_of
 
 from .expiry_reference import classic_value
 from .test_maintenance import feed, opened, snapshot_offset, until
@@ -100,7 +100,7 @@ def test_no_more_than_two_bytes_of_snapshots_are_written_for_a_byte_of_log(path,
         for turn in range(1, 200):
             begin = turn % 4 * 500
             store.commit_arrow(rows(range(begin, begin + 500), turn, units))
-            tail = Tail(0, *native_snapshot.tail(partition))
+            (tail,) = tails_of([partition])
             if policy.snapshots_due([tail], config):
                 store.snapshot()
                 log, written, count = log + tail.bytes, written + snapshot_size(path), count + 1
@@ -122,7 +122,7 @@ def test_the_size_of_a_snapshot_is_known_before(path, seed):
                 f"g{begin}", {TopicPartition("t", turn): OffsetAndMetadata(1)}, turn, 0
             )
             store.snapshot()
-            known = Tail(0, *native_snapshot.tail(store._open_core.partition(0))).snapshot_bytes
+            known = tails_of([store._open_core.partition(0)])[0].snapshot_bytes
             # A few KB are not of the table; what is free in it need not be in the snapshot.
             assert snapshot_size(path) - (16 << 10) <= known <= 3 * snapshot_size(path)
 
@@ -139,4 +139,4 @@ def test_records_of_groups_count_with_what_they_take(path):
         store.snapshot()
         size = snapshot_size(path)
         assert size > 200 * 1000
-        assert Tail(0, *native_snapshot.tail(store._open_core.partition(0))).snapshot_bytes >= size - (16 << 10)
+        assert tails_of([store._open_core.partition(0)])[0].snapshot_bytes >= size - (16 << 10)
