@@ -61,7 +61,7 @@ typedef struct ol_log_config {
     int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
                                            the first to the second */
     int64_t extend_bytes_max;
-    int64_t settled_bytes_min;          /* of a segment that an open may leave unread
+    int64_t settled_bytes_min;          /* of a log that an open may leave unread
                                            (log/settled.c); less takes no time, and proves more */
     int64_t given_producer_id_max;      /* a greater id is not taken for one that a broker gave,
                                            see ol_log_highest_producer_id; 0: any is */

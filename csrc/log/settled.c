@@ -68,8 +68,7 @@ void ol_log_mark_free(ol_log_mark *mark) {
 static bool is_believed(const ol_opening *opening) {
     const ol_log_options *options = opening->options;
     const ol_log_mark *mark = options->mark;
-    return mark != NULL && mark->offset > 0 && mark->position >= 0 &&
-           mark->position >= opening->log->config.settled_bytes_min && opening->has_manifest &&
+    return mark != NULL && mark->offset > 0 && mark->position >= 0 && opening->has_manifest &&
            ol_completeness_is_sidecar_true(opening) &&
            opening->sidecar.bound.offset >= mark->offset &&
            opening->manifest.epoch == ol_leader_epochs_newest(&opening->log->epochs.cache) &&
@@ -155,6 +154,12 @@ static int check_settled(const ol_opening *opening, const ol_found_segment *segm
     return status == OL_OK ? check_producers(opening->options->mark, error) : status;
 }
 
+static int64_t bytes_below(const ol_opening *opening, size_t first, size_t at) {
+    int64_t bytes = opening->options->mark->position;
+    for (size_t i = first; i < at; i++) bytes += opening->found[i].file_size;
+    return bytes;
+}
+
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) {
     const ol_log_mark *mark = opening->options->mark;
     if (!is_believed(opening)) return OL_OK;
@@ -162,6 +167,7 @@ int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) {
     while (at > *first && opening->found[at].base_offset > mark->segment_base) at--;
     ol_found_segment *segment = &opening->found[at];
     if (segment->base_offset != mark->segment_base) return OL_OK;
+    if (bytes_below(opening, *first, at) < opening->log->config.settled_bytes_min) return OL_OK;
     int status = check_settled(opening, segment, at + 1 == opening->found_count, error);
     bool is_doubtful = status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED ||
                        status == OL_NO_SUCH_FILE || status == OL_LIMIT;

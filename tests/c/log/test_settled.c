@@ -229,6 +229,28 @@ OL_TEST(closed_segments_below_a_state_are_not_read) {
     }
 }
 
+/* As after a roll: in its own segment the mark has next to nothing below it. */
+OL_TEST(closed_segments_count_as_what_need_not_be_read) {
+    place p;
+    ol_log_recovery recovery;
+    prepare(&p);
+    p.options.config.settled_bytes_min = position_of(100);
+    ol_log *log = fixture_open(&p.options, NULL);
+    while (log->list.count < 2) append_timed(log, 1);
+    take_mark(log);
+    OL_CHECK(mark.position < position_of(10));
+    flush(log);
+    ol_log_abandon(log);
+    p.options.mark = &mark;
+    p.options.witnessed = true;
+    damage(&p, EARLY);
+    log = fixture_open(&p.options, &recovery);
+    OL_CHECK(accusation(&recovery) == NULL);
+    derived_true(log);
+    ol_log_abandon(log);
+    fixture_remove(p.root);
+}
+
 /* A cleaner took batches before the mark from its segment, which has been closed since. */
 OL_TEST(a_segment_in_which_the_batch_after_the_mark_lies_elsewhere_is_read_whole) {
     place p;
