@@ -6,6 +6,7 @@ Kafka's stopped, and Kafka's where ours did.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -44,6 +45,12 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
         )
         for base, failure in described["quarantine"]
     )
+
+
+#: So many snapshots are written at the same time.
+SNAPSHOTS_AT_ONCE = 4
+#: At most one of them has more bytes.
+SMALL_SNAPSHOT_BYTES_MAX = 16 << 20
 
 
 def tails_of(partitions: list[Partition]) -> list[Tail]:
@@ -86,10 +93,11 @@ class LogCleaner:
         self._cuts: dict[int, int] = {}
         #: Guards `_cuts` and the checkpoint, which a cut lowers and the end of a run raises.
         self._recording = threading.Lock()
-        #: About how many bytes of memory the second state of the snapshot under way takes.
-        self.snapshot_bytes = 0
+        #: number -> about how many bytes of memory the second state of its snapshot takes.
+        self._second_states: dict[int, int] = {}
         self._cleans = Turns()
-        self._snapshots = Turns()
+        self._snapshots = Turns(SNAPSHOTS_AT_ONCE)
+        self._large_snapshots = Turns()
 
     def _read_checkpoints(self) -> dict[int, int]:
         entries = self._directory.read_checkpoint(CLEANER_POINTS)
@@ -396,8 +404,13 @@ class LogCleaner:
         live: bool = False,
     ) -> SnapshotReport | None:
         # In the turn of snapshots.
-        self.snapshot_bytes = sum(tail.snapshot_bytes for tail in tails_of([partition]))
-        try:
+        number = partition.number
+        size = sum(tail.snapshot_bytes for tail in tails_of([partition]))
+        with contextlib.ExitStack() as turn:
+            if size > SMALL_SNAPSHOT_BYTES_MAX:
+                turn.enter_context(self._large_snapshots.of(number, control))
+            self._second_states[number] = size
+            turn.callback(self._second_states.pop, number)
             return snapshots.write(
                 partition,
                 self._directory,
@@ -407,8 +420,11 @@ class LogCleaner:
                 whole=whole,
                 live=live,
             )
-        finally:
-            self.snapshot_bytes = 0
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """About how many bytes of memory the second states of the snapshots under way take."""
+        return sum(self._second_states.copy().values())
 
     def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
         before, after, kept = (
@@ -447,6 +463,7 @@ class LogCleaner:
         """Stops the cleaning and the snapshot under way and waits for their end; no other begins."""
         # Each by itself first: a cleaning may wait for a snapshot, or the other way round.
         self._cleans.stop()
+        self._large_snapshots.stop()
         self._snapshots.stop()
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ from offsetlog.maintenance import policy
 from offsetlog.maintenance.cleaning import LogCleaner, tails_of
 from offsetlog.maintenance.policy import LogFacts, Plan, StuckTransaction, Tail
 from offsetlog.maintenance.retention import Expirer, checked_retention
+from offsetlog.maintenance.snapshot_round import SnapshotRound
 from offsetlog.maintenance.status import (
     Decision,
     KnownLog,
@@ -213,9 +215,7 @@ class Maintenance:
             self._trying("clean", plans[plan], known, self._clean_unasked)
 
     def renew_snapshots(self, partitions: list[Partition]) -> list[Tail]:
-        """Writes the snapshots that are due, of each log at most one, the longest tail first.
-
-        After each, the logs that are due are decided again, since they grow meanwhile.
+        """Writes the snapshots that are due, of each log at most one; see SnapshotRound.
 
         Returns:
             The tails as they are then.
@@ -223,29 +223,36 @@ class Maintenance:
         Raises:
             ClosedError: the store is being closed.
         """
-        left = {each.number: each for each in partitions}
-        while not self._stop.is_set():
-            tails = tails_of(partitions)
-            due = policy.snapshots_due(tails, self.config)
-            for number in left.keys() - due:
-                self._record.of(number).troubles.pop("snapshot", None)
-            chosen = self._most_overdue([tail for tail in tails if tail.number in due], left)
-            if chosen is None:
-                return tails
-            known = self._record.of(chosen.number)
-            self._trying("snapshot", left.pop(chosen.number), known, self._snapshot)
-        raise ClosedError("the store is being closed")
+        by_number = {each.number: each for each in partitions}
+        tails = SnapshotRound(
+            partitions, lambda tails, left: self._due(tails, left, by_number), self._renew_snapshot
+        ).run()
+        if self._stop.is_set():
+            raise ClosedError("the store is being closed")
+        return tails
 
-    def _most_overdue(self, due: list[Tail], left: dict[int, Partition]) -> Tail | None:
-        # Only among logs that can get one now.
+    def _due(
+        self, tails: list[Tail], left: AbstractSet[int], partitions: Mapping[int, Partition]
+    ) -> list[Tail]:
+        if self._stop.is_set():
+            return []
+        due = policy.snapshots_due(tails, self.config)
+        for number in left - due:
+            self._record.of(number).troubles.pop("snapshot", None)
+        # Only logs that can get one now.
         able = [
             tail
-            for tail in due
-            if tail.number in left
-            and not left[tail.number].read_only
+            for tail in tails
+            if tail.number in due
+            and tail.number in left
+            and not partitions[tail.number].read_only
             and not self._record.of(tail.number).waits("snapshot")
         ]
-        return min(able, key=lambda tail: (-tail.bytes, tail.number), default=None)
+        return sorted(able, key=lambda tail: (-tail.bytes, tail.number))
+
+    def _renew_snapshot(self, partition: Partition) -> None:
+        known = self._record.of(partition.number)
+        self._trying("snapshot", partition, known, self._snapshot)
 
     def _trying(
         self,

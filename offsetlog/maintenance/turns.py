@@ -1,4 +1,4 @@
-"""Turns: work that is done on one log at a time, and can be stopped."""
+"""Turns: work that is done on few logs at a time, once on each, and can be stopped."""
 
 from __future__ import annotations
 
@@ -9,27 +9,36 @@ from contextlib import contextmanager
 from offsetlog.cancellation import Control
 from offsetlog.errors import ClosedError
 
-#: How often `stop` stops the run under way, which another may follow, in seconds.
+#: How often who waits for a turn looks whether it was stopped, in seconds.
 STOP_SECONDS = 0.1
 
 
 class Turns:
-    """Runs of one kind of work, one at a time over all logs of a store.  Safe from any thread."""
+    """Runs of one kind of work, few at a time over all logs of a store.  Safe from any thread.
 
-    def __init__(self) -> None:
-        #: The log of the run under way, and what stops it; None between two runs.
-        self.current: tuple[int, Control] | None = None
-        self._turn = threading.Lock()
+    Args:
+        at_once: how many at most; never two on one log.
+    """
+
+    def __init__(self, at_once: int = 1) -> None:
+        self._at_once = at_once
+        self._changed = threading.Condition()
+        self._under_way: dict[int, Control] = {}
         self._stopped = False
+
+    @property
+    def current(self) -> tuple[int, Control] | None:
+        """The log of the run that began first of those under way, and what stops it; None between two runs."""
+        return next(iter(self._under_way.copy().items()), None)
 
     @property
     def is_taken(self) -> bool:
         """Whether a run is under way."""
-        return self.current is not None
+        return bool(self._under_way)
 
     @contextmanager
     def of(self, number: int, control: Control) -> Iterator[None]:
-        """Waits for the others, and keeps them waiting.
+        """Waits for others, and keeps others waiting.
 
         Args:
             number: of the log partition.
@@ -38,35 +47,36 @@ class Turns:
         Raises:
             ClosedError: it was stopped before it began.
         """
-        while not self._turn.acquire(timeout=STOP_SECONDS):
-            control.check()
-        try:
-            self.current = (number, control)
-            # After `current`, so that `stop` either stops this run or keeps it from beginning.
+        with self._changed:
+            while number in self._under_way or len(self._under_way) >= self._at_once:
+                self._changed.wait(STOP_SECONDS)
+                control.check()
             if self._stopped:
                 raise ClosedError("the store is closed")
             control.check()
+            self._under_way[number] = control
+        try:
             yield
         finally:
-            self.current = None
-            self._turn.release()
+            with self._changed:
+                self._under_way.pop(number)
+                self._changed.notify_all()
 
     def is_at(self, number: int) -> bool:
         """Whether a run is under way on one log."""
-        current = self.current
-        return current is not None and current[0] == number
+        return number in self._under_way
 
     def interrupt(self, number: int) -> None:
         """Stops the run under way on one log, soon; others may follow."""
-        current = self.current
-        if current is not None and current[0] == number:
-            current[1].stop()
+        control = self._under_way.get(number)
+        if control is not None:
+            control.stop()
 
     def stop(self) -> None:
-        """Stops the run under way and waits for its end; no other begins."""
-        self._stopped = True
-        while not self._turn.acquire(timeout=STOP_SECONDS):
-            current = self.current
-            if current is not None:
-                current[1].stop()
-        self._turn.release()
+        """Stops the runs under way and waits for their end; no other begins."""
+        with self._changed:
+            self._stopped = True
+            while self._under_way:
+                for control in self._under_way.values():
+                    control.stop()
+                self._changed.wait(STOP_SECONDS)
