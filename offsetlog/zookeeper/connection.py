@@ -34,6 +34,7 @@ from offsetlog.zookeeper import acl as access
 from offsetlog.zookeeper.acl import OPEN, Acl
 from offsetlog.zookeeper.nodes import Node as Node
 from offsetlog.zookeeper.nodes import NodeStat as NodeStat
+from offsetlog.zookeeper.nodes import check_path
 from offsetlog.zookeeper.operations import Create, Delete, Operation, SetData
 from offsetlog.zookeeper.requests import Found, Multi, MultiRead, Read, ReadNames
 from offsetlog.zookeeper.tls import TlsSettings
@@ -74,7 +75,7 @@ class ConnectionSettings:
         tls: how servers are reached through TLS, None without it.
 
     Raises:
-        ConfigError: a time is not above 0, or that is no list of hosts.
+        ConfigError: a time is not above 0, that is no list of hosts, or it or a credential is not UTF-8.
     """
 
     hosts: str
@@ -92,6 +93,19 @@ class ConnectionSettings:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
         if not self.hosts.strip() or self.hosts.lstrip().startswith("/"):
             raise ConfigError(f"{self.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka")
+        # The thread that sends them would end over them, each time.
+        if not _is_utf8(self.hosts):
+            raise ConfigError(f"the list of hosts {self.hosts!r} is not UTF-8")
+        if not all(_is_utf8(text) for pair in self.auth for text in pair):
+            raise ConfigError("the credentials for ZooKeeper are not UTF-8")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Answer(Generic[T]):
@@ -429,8 +443,11 @@ class ZooKeeperConnection:
 
     # -------------------------------------------------------------------------------------------------------- reads
 
+    # Each raises InvalidArgumentError where no node can have the path: kazoo would ask for another, or end over it.
+
     def get_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[Node]:
         """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node changes or goes."""
+        check_path(node)
         return self._read(node, self._asked().get_async(node, watch), _node_of)
 
     def get(self, node: str) -> Node:
@@ -439,6 +456,7 @@ class ZooKeeperConnection:
 
     def exists_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[NodeStat | None]:
         """Asks for the state of a node, None where there is none; `watch` is called once, when that changes."""
+        check_path(node)
         result = self._asked().exists_async(node, watch)
         return self._read(node, result, lambda found: None if found is None else _stat_of(found))
 
@@ -448,6 +466,7 @@ class ZooKeeperConnection:
 
     def children_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[list[str]]:
         """Reads the names below a node, sorted.  The answer raises NoNodeError; `watch` is called once at a change."""
+        check_path(node)
         return self._read(node, self._asked().get_children_async(node, watch), sorted)
 
     def children(self, node: str) -> list[str]:
@@ -456,6 +475,7 @@ class ZooKeeperConnection:
 
     def listing_async(self, node: str) -> Answer[tuple[list[str], NodeStat]]:
         """Reads the names below a node, sorted, and its own state.  The answer raises NoNodeError."""
+        check_path(node)
         result = self._asked().get_children_async(node, include_data=True)
         return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 

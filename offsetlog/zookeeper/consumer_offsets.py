@@ -220,7 +220,7 @@ def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flig
 
     Args:
         connection: started.
-        groups: which; one that is not there has none.
+        groups: which; one that is not there has none, nor has one whose name no node can have.
         in_flight: how many answers of each kind (topics, partitions, offsets) are outstanding at most.
 
     Raises:
@@ -228,7 +228,7 @@ def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flig
     """
 
     def topics() -> Iterator[tuple[str, Callable[[], Answer[list[str]]]]]:
-        for group in groups:
+        for group in filter(is_node_name, groups):
             yield group, partial(connection.children_async, offsets_node(group))
 
     def partitions() -> Iterator[tuple[tuple[str, str], Callable[[], Answer[list[str]]]]]:

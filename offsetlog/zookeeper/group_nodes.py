@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from offsetlog.errors import NoNodeError, ZooKeeperError
 from offsetlog.zookeeper.connection import ZooKeeperConnection
-from offsetlog.zookeeper.consumer_offsets import OffsetNode, group_node, offsets_node, topic_node
+from offsetlog.zookeeper.consumer_offsets import OffsetNode, group_node, is_node_name, offsets_node, topic_node
 from offsetlog.zookeeper.many_reads import ManyReads
 from offsetlog.zookeeper.nodes import Node, NodeStat
 from offsetlog.zookeeper.requests import Found, Read, ReadListing, ReadNames, ReadNode
@@ -53,7 +53,7 @@ class _Key(NamedTuple):
 
 
 def read_groups(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[GroupNodes]:
-    """Yields the groups, in this order; one that is not there has no nodes.
+    """Yields the groups, in this order; one that is not there has no nodes, nor has one whose name no node can have.
 
     A group that others change while it is read is read again, 20 times in all; then each of its positions is one that
     stood at some moment.  Wait for `connection.sync_async()` before it, to see what other clients were answered before.
@@ -83,14 +83,15 @@ def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[st
     # Four floors of questions, each asked with the answers of the one above; a key with nothing to ask goes down with
     # them, so that a group comes after everything that is known of it.
 
-    def whole_groups() -> Iterator[tuple[GroupNodes, Read]]:
+    def whole_groups() -> Iterator[tuple[GroupNodes, Read | None]]:
         for group in groups:
-            yield GroupNodes(group, known_zxid=connection.last_zxid), ReadNames(group_node(group))
+            nodes = GroupNodes(group, known_zxid=connection.last_zxid)
+            yield nodes, ReadNames(group_node(group)) if is_node_name(group) else None
 
     def parts() -> Iterator[tuple[tuple[GroupNodes, str], Read | None]]:
         for nodes, found in reads.answers(whole_groups()):
             names = _names(nodes, found)
-            nodes.has_group = not isinstance(found, NoNodeError)
+            nodes.has_group = found is not None and not isinstance(found, NoNodeError)
             if "ids" in names:
                 yield (nodes, "ids"), ReadNames(f"{group_node(nodes.group)}/ids")
             if "offsets" in names:
@@ -138,7 +139,7 @@ def _names(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]
         if not isinstance(found, NoNodeError):
             nodes.not_given.append(found)
         return []
-    return cast("list[str]", found)
+    return [] if found is None else cast("list[str]", found)
 
 
 def _listed(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:

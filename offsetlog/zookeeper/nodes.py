@@ -1,8 +1,13 @@
-"""A node as ZooKeeper answers it."""
+"""A node as ZooKeeper answers it, and the path by which it is asked for."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from offsetlog.errors import InvalidArgumentError
+
+_PATH = re.compile(r"/|(?:/(?!\.\.?(?:/|\Z))[^/]+)+")
 
 
 class NodeStat(NamedTuple):
@@ -32,3 +37,28 @@ class Node(NamedTuple):
 
     data: bytes | None
     stat: NodeStat
+
+
+def path_bytes(path: str) -> bytes:
+    """Returns a path as requests have it.
+
+    The caller encodes it: kazoo's thread, which would do it later, ends over a path that cannot be.
+
+    Raises:
+        InvalidArgumentError: it is not UTF-8.
+    """
+    try:
+        return path.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"no node can have the path {path!r}: it is not UTF-8") from None
+
+
+def check_path(path: str) -> None:
+    """Checks a path that is given to kazoo's own calls, which would ask for another node than an odd one names.
+
+    Raises:
+        InvalidArgumentError: no node can have it: a name in it is empty, "." or "..", or it is not UTF-8.
+    """
+    path_bytes(path)
+    if not _PATH.fullmatch(path):
+        raise InvalidArgumentError(f"no node can have the path {path!r}: a name in it is empty, '.' or '..'")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from offsetlog.zookeeper.acl import OPEN, encoded
-from offsetlog.zookeeper.nodes import Node, NodeStat
+from offsetlog.zookeeper.nodes import Node, NodeStat, path_bytes
 from offsetlog.zookeeper.operations import ANY_VERSION, Check, Create, Delete, Operation, SetData
 
 #: The numbers of operations (ZooKeeper's ZooDefs.OpCode).
@@ -153,7 +153,7 @@ class Multi:
 
 
 def _path(root: str, node: str) -> bytes:
-    return (root + node if node != "/" else root or node).encode()
+    return path_bytes(root + node if node != "/" else root or node)
 
 
 class ReadNode(NamedTuple):
@@ -190,25 +190,27 @@ class MultiRead:
     Args:
         root: of the connection, "" for none.
         reads: at least one.
+
+    Raises:
+        InvalidArgumentError: the path of one of them is not UTF-8.
     """
 
     type = OP_MULTI_READ
 
     def __init__(self, root: str, reads: Sequence[Read]) -> None:
-        self._root = root
         self._reads = reads
+        self._pieces: list[bytes] = []
+        for each in reads:
+            path = _path(root, each.node)
+            for kind in _KINDS[type(each)]:
+                self._pieces += (_BEGIN.pack(kind, False, -1, len(path)), path, b"\0")
+        self._pieces.append(END)
 
     # What kazoo asks of a request.
 
     def serialize(self) -> bytes:
         """Returns the bytes of the request, without its header."""
-        pieces: list[bytes] = []
-        for each in self._reads:
-            path = _path(self._root, each.node)
-            for kind in _KINDS[type(each)]:
-                pieces += (_BEGIN.pack(kind, False, -1, len(path)), path, b"\0")
-        pieces.append(END)
-        return b"".join(pieces)
+        return b"".join(self._pieces)
 
     def deserialize(self, answer: bytes, offset: int) -> list[Found | int]:
         """Returns what each read finds, or the number of its error.

@@ -14,6 +14,9 @@ from kazoo.security import make_acl, make_digest_acl
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition
 from offsetlog.cli.app import run
+from offsetlog.migration.migration import Migration
+from offsetlog.migration.places import GroupOffsets, Held
+from offsetlog.migration.zookeeper_place import ZooKeeperPlace
 
 from .zookeeper_offsets import client_of, fill, offsets_in
 
@@ -246,6 +249,29 @@ def test_names_and_fields_that_zookeeper_cannot_keep(hosts, tmp_path, capsys):
     with offsetlog.open(tmp_path / "more") as store:
         found = store.fetch_one("g", "t", 0)
         assert (found.offset, found.metadata, found.leader_epoch) == (5, "note", 3)
+
+
+@pytest.mark.parametrize("in_flight", [4, 64])
+def test_a_group_whose_name_no_node_can_have_is_refused_and_stops_no_other(connection, hosts, in_flight):
+    names = ["a", "", ".", "a/offsets", "bad\udc80", "z"]
+    migration = Migration(_Named(), ZooKeeperPlace(connection, in_flight=in_flight), names)
+    assert list(migration.run()) == []
+    report = migration.report
+    assert (report.groups, report.refused, report.committed) == (6, 4, {"new": 2})
+    assert [each.group for each in report.examples] == names[1:5]
+    assert all("no node can have this name" in each.reason for each in report.examples)
+    assert offsets_in(hosts) == {("a", "t", "0"): b"5", ("z", "t", "0"): b"5"}
+
+
+class _Named:
+    """A source that has one position of each group that it is asked for."""
+
+    has: frozenset[str] = frozenset()
+    incomplete: tuple[str, ...] = ()
+
+    def read(self, groups):
+        for group in groups:
+            yield GroupOffsets(group, {TopicPartition("t", 0): Held(5)})
 
 
 def test_a_group_that_does_not_fit_a_request(hosts, tmp_path, capsys):

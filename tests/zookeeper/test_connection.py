@@ -11,7 +11,7 @@ import pytest
 from offsetlog import errors
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
 from offsetlog.zookeeper.operations import Check, Create, Delete, SetData
-from offsetlog.zookeeper.requests import ReadNames
+from offsetlog.zookeeper.requests import ReadNames, ReadNode
 
 from .ensemble import Ensemble, expire_session
 from .proxy import OP_MULTI, Cut, CuttingProxy
@@ -41,6 +41,30 @@ def test_nodes_are_made_read_changed_and_removed(connection):
         assert missing.value.node == "/a/c"
     with pytest.raises(errors.NoNodeError):
         connection.create("/x/y")
+
+
+@pytest.mark.parametrize("path", ["/a\udc80", "/a//b", "/a/", "/./a", "/a/..", "a", ""])
+def test_a_path_that_no_node_can_have_is_refused_where_it_is_given(connection, path):
+    session = connection.session_id
+    connection.create("/a", b"1")
+    for ask in (connection.get_async, connection.exists_async, connection.children_async, connection.listing_async):
+        with pytest.raises(errors.InvalidArgumentError):
+            ask(path)
+    assert connection.get("/a").data == b"1"
+    assert connection.session_id == session
+
+
+def test_writes_and_many_reads_at_a_path_that_is_not_utf_8_are_refused_where_they_are_given(connection):
+    session = connection.session_id
+    connection.create("/a", b"1")
+    for given in (
+        lambda: connection.read_many_async([ReadNode("/a"), ReadNode("/a\udc80")]),
+        lambda: connection.multi_async([SetData("/a", b"2"), Create("/a/\udc80")]),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match="not UTF-8"):
+            given()
+    assert connection.get("/a").data == b"1"
+    assert connection.session_id == session
 
 
 def test_several_writes_are_made_all_or_none(connection):
@@ -292,6 +316,8 @@ def test_settings_out_of_their_domain_are_refused():
         {"hosts": "/kafka"},
         {"hosts": "h", "session_timeout": 0},
         {"hosts": "h", "request_timeout": -1},
+        {"hosts": "h/\udc80"},
+        {"hosts": "h", "auth": (("digest", "user:\udc80"),)},
     ):
         with pytest.raises(errors.ConfigError):
             ConnectionSettings(**given)

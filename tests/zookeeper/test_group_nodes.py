@@ -7,7 +7,8 @@ import pytest
 from offsetlog import errors
 from offsetlog.zookeeper import group_nodes
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
-from offsetlog.zookeeper.group_nodes import read_groups
+from offsetlog.zookeeper.consumer_offsets import read_offsets
+from offsetlog.zookeeper.group_nodes import GroupNodes, read_groups
 from offsetlog.zookeeper.operations import Create, SetData
 from offsetlog.zookeeper.requests import OP_MULTI_READ
 
@@ -64,6 +65,22 @@ def test_a_node_that_may_not_be_read_does_not_stop_the_others(filled):
     assert [each.node for each in a.not_given] == ["/consumers/a/offsets/s/2"]
     assert "does not let" in str(a.not_given[0])
     assert (b.topics, b.offsets, [each.node for each in b.not_given]) == ({"t"}, [], ["/consumers/b/offsets/t"])
+
+
+#: Of Kafka's groups; no node can have them.
+IMPOSSIBLE = ["", ".", "..", "a/offsets", "/", "a\udc80b", "a\0b", "\ufffd"]
+
+
+@pytest.mark.parametrize("in_flight", [1, 64])
+def test_a_group_whose_name_no_node_can_have_is_not_there_and_harms_no_other(filled, in_flight):
+    session = filled.session_id
+    names = ["a", *(name for each in IMPOSSIBLE for name in (each, "b"))]
+    found = list(read_groups(filled, names, in_flight))
+    assert [each.group for each in found] == names
+    assert found[1::2] == [GroupNodes(each, known_zxid=found[1].known_zxid) for each in IMPOSSIBLE]
+    assert [len(each.offsets) for each in found[::2]] == [5] + [1] * len(IMPOSSIBLE)
+    assert [each.group for each in read_offsets(filled, ["b", *IMPOSSIBLE, "b"], in_flight)] == ["b", "b"]
+    assert filled.session_id == session
 
 
 @pytest.mark.parametrize(("operation", "in_flight"), [(4, 1), (4, 3), (OP_MULTI_READ, 64)])
