@@ -17,7 +17,7 @@ from offsetlog.cli.migration_places import (
     Ensemble,
     PlaceOptions,
     are_the_same,
-    check_access,
+    checked_access,
     is_there,
     opened_source,
     parse_place,
@@ -230,8 +230,8 @@ def command(
         raise InvalidArgumentError(f"the source and the target are the same place, {source_place}")
     most = None if jute_maxbuffer is None else parse_size(jute_maxbuffer)
     access = (source_auth, target_auth, tuple(acl or ()))
-    options = PlaceOptions(partitions, permissive, in_flight, most, split, *access)
-    check_access(source_place, target_place, options)
+    typed = PlaceOptions(partitions, permissive, in_flight, most, split, *access)
+    options = checked_access(source_place, target_place, typed)
     consent = Consent(yes, dry_run=dry_run, wide=wide)
     with opened_source(source_place, options) as opened:
         from offsetlog.migration.patterns import matching, unmatched

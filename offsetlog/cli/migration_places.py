@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # kazoo and pyarrow are imported where a place is opened: help and wrong usage must not wait for them.
 
 SCHEME = "zookeeper://"
+
+Credentials: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class PlaceOptions:
         source_auth: the file of credentials for the ensemble that is the source.
         target_auth: that for the target.
         acl: who may do what with the nodes that are made, as they are typed; nothing for everybody.
+        source_credentials: pairs of scheme and credential from the file, which `checked_access` has read.
+        target_credentials: those for the target.
     """
 
     partitions: int | None = None
@@ -56,6 +60,8 @@ class PlaceOptions:
     source_auth: Path | None = None
     target_auth: Path | None = None
     acl: tuple[str, ...] = ()
+    source_credentials: Credentials = field(default=(), repr=False)
+    target_credentials: Credentials = field(default=(), repr=False)
 
 
 def parse_place(text: str) -> Ensemble | Path:
@@ -80,8 +86,10 @@ def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
     return one == other
 
 
-def check_access(source: Ensemble | Path, target: Ensemble | Path, options: PlaceOptions) -> None:
-    """Checks that credentials and ACLs are given only for ensembles, and can be read.
+def checked_access(source: Ensemble | Path, target: Ensemble | Path, options: PlaceOptions) -> PlaceOptions:
+    """Checks that credentials and ACLs are given only for ensembles; returns the options with the credentials.
+
+    Each file is read here and nowhere else: that of another process, as in `<(pass show kafka)`, has them once.
 
     Raises:
         InvalidArgumentError: an option has no place that it is for, or what it gives is wrong.
@@ -89,14 +97,18 @@ def check_access(source: Ensemble | Path, target: Ensemble | Path, options: Plac
     for place, auth, option in ((source, options.source_auth, "--from"), (target, options.target_auth, "--to")):
         if auth is not None and not isinstance(place, Ensemble):
             raise InvalidArgumentError(f"{option}-auth-file is for ZooKeeper, and {option} is the directory {place}")
-        _auth_of(auth)
     if options.acl and not isinstance(target, Ensemble):
         raise InvalidArgumentError(f"--acl is for the nodes of ZooKeeper, and --to is the directory {target}")
     if any(each.scheme == "auth" for each in _acl_of(options.acl)) and options.target_auth is None:
         raise InvalidArgumentError("an --acl of auth:: names the credentials of --to-auth-file, which is not given")
+    return replace(
+        options,
+        source_credentials=_auth_of(options.source_auth),
+        target_credentials=_auth_of(options.target_auth),
+    )
 
 
-def _auth_of(path: Path | None) -> tuple[tuple[str, str], ...]:
+def _auth_of(path: Path | None) -> Credentials:
     from offsetlog.zookeeper.auth_file import read_auth_file
 
     return () if path is None else read_auth_file(path)
@@ -110,14 +122,14 @@ def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
 
 @contextlib.contextmanager
 def opened_ensemble(
-    place: Ensemble, options: PlaceOptions, auth: Path | None, acl: tuple[str, ...] = ()
+    place: Ensemble, options: PlaceOptions, auth: Credentials, acl: tuple[str, ...] = ()
 ) -> Iterator[ZooKeeperPlace]:
     """Opens a session; raises ConfigError (no kazoo, no list of hosts) and ZooKeeperUnavailableError."""
     from offsetlog.migration.zookeeper_place import ZooKeeperPlace
     from offsetlog.zookeeper.connection import REQUEST_BYTES_MAX, ConnectionSettings, ZooKeeperConnection
 
     most = REQUEST_BYTES_MAX if options.request_bytes_max is None else options.request_bytes_max
-    settings = ConnectionSettings(hosts=place.hosts, request_bytes_max=most, auth=_auth_of(auth), acl=_acl_of(acl))
+    settings = ConnectionSettings(hosts=place.hosts, request_bytes_max=most, auth=auth, acl=_acl_of(acl))
     with ZooKeeperConnection(settings) as connection:
         yield ZooKeeperPlace(connection, in_flight=options.in_flight, split=options.split)
 
@@ -126,7 +138,7 @@ def opened_ensemble(
 def opened_source(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
     """Opens a place to read it; a directory's lock is not taken."""
     if isinstance(place, Ensemble):
-        with opened_ensemble(place, options, options.source_auth) as ensemble:
+        with opened_ensemble(place, options, options.source_credentials) as ensemble:
             yield ensemble
         return
     from offsetlog.migration.directory_place import DirectoryPlace
@@ -162,7 +174,7 @@ def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bo
 def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
     """Opens a place for writing; a directory is made where it is not there.  Raises LockedError."""
     if isinstance(place, Ensemble):
-        with opened_ensemble(place, options, options.target_auth, options.acl) as ensemble:
+        with opened_ensemble(place, options, options.target_credentials, options.acl) as ensemble:
             yield ensemble
         return
     from offsetlog.migration.directory_place import DirectoryPlace

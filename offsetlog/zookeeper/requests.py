@@ -136,11 +136,13 @@ class Multi:
         """Returns the error of each operation where one could not be made; nothing where all were.
 
         Raises:
-            struct.error: the answer is cut off.
+            struct.error, ValueError: the answer is cut off, or has no result.
         """
         codes: list[int] = []
         while True:
             kind, is_end, _ = HEADER.unpack_from(answer, offset)
+            if is_end and not codes:
+                raise ValueError("the answer has no result of any of the writes")
             # A server answers either that all were made, or each with an error.
             if is_end or kind != OP_ERROR:
                 return codes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -14,6 +15,7 @@ from kazoo.security import make_acl, make_digest_acl
 import offsetlog
 from offsetlog import TopicPartition
 from offsetlog.cli.app import run
+from offsetlog.cli.migration_places import Ensemble, PlaceOptions, checked_access
 
 from .zookeeper_offsets import client_of, fill, offsets_in
 
@@ -123,6 +125,28 @@ def test_source_and_target_have_credentials_of_their_own(hosts, tmp_path, capsys
     assert "does not let this connection" in err
     code, out, _ = call(capsys, *arguments, auth_file, "--to-auth-file", other)
     assert (code, out.splitlines()[-1]) == (0, "3 positions new")
+
+
+def test_a_file_that_gives_its_credentials_once_is_read_once(hosts, tmp_path, capsys):
+    fill(hosts, OFFSETS)
+    close_to_others(hosts)
+    # As a shell's <(...), which is empty for whoever opens it again.
+    reading, writing = os.pipe()
+    os.write(writing, f"digest:kafka:{SECRET}\n".encode())
+    os.close(writing)
+    try:
+        arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--partitions", 1]
+        code, out, err = call(capsys, *arguments, "--from-auth-file", f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+    assert (code, out.splitlines()[-1]) == (0, "3 positions new"), err
+
+
+def test_credentials_are_in_no_text_of_the_options(auth_file):
+    typed = PlaceOptions(source_auth=auth_file, target_auth=auth_file)
+    options = checked_access(Ensemble("h:1"), Ensemble("h:1/other"), typed)
+    assert options.source_credentials == options.target_credentials == (("digest", f"kafka:{SECRET}"),)
+    assert SECRET not in repr(options)
 
 
 def test_nodes_are_everybodys_without_an_acl(hosts, tmp_path, capsys):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from offsetlog import errors
+from offsetlog.manager.zookeeper.session import ASK_AGAIN_SECONDS
 from offsetlog.types import TopicPartition
 
 from .managers import PATIENCE, leading
@@ -64,6 +65,46 @@ def test_more_commits_than_the_pipe_holds_wait_for_a_server(manager, proxy):
     assert offsets_of(manager, f"g-{MORE_THAN_THE_PIPE_HOLDS - 1}") == {KEY: MORE_THAN_THE_PIPE_HOLDS - 1}
 
 
+def test_what_was_answered_during_an_outage_is_not_kept_until_its_end(proxy, root):
+    with leading(f"127.0.0.1:{proxy.port}{root}", commit_timeout=0.02) as manager:
+        disconnect(manager, proxy)
+        for number in range(20):
+            with pytest.raises(errors.ZooKeeperUnavailableError):
+                manager.fetch("g")
+            with pytest.raises(errors.CommitTimeoutError):
+                manager.commit("g", {KEY: number})
+        # The thread that answers them ends them, and takes this after that.
+        ended = threading.Event()
+        manager._submit(ended.set)
+        assert ended.wait(PATIENCE)
+        assert not manager._under_way
+        assert not manager._session._waiting
+
+
+def test_a_question_that_fails_while_a_server_is_connected_is_asked_again_after_a_pause(hosts, monkeypatch):
+    asked = []
+
+    class Unreadable:
+        def done(self):
+            return True
+
+        def result(self):
+            raise errors.ZooKeeperUnavailableError("an answer that nobody can read", node="/")
+
+    def sync():
+        asked.append(None)
+        return Unreadable()
+
+    with leading(hosts, commit_timeout=0.3) as manager:
+        monkeypatch.setattr(manager._session.connection, "sync_async", sync)
+        with pytest.raises(errors.ZooKeeperUnavailableError, match="no ZooKeeper answered within"):
+            manager.fetch("g")
+        monkeypatch.undo()
+        # The thread of the pauses also ends it, and in their order: this bound is none of the machine's speed.
+        assert 1 < len(asked) <= 0.3 / ASK_AGAIN_SECONDS + 1
+        assert manager.fetch("g") == {}
+
+
 def test_a_large_fetch_whose_connection_breaks_blocks_nothing(manager, proxy, monkeypatch):
     wanted = {TopicPartition("orders", number): number for number in range(MORE_THAN_THE_PIPE_HOLDS)}
     manager.commit("large", wanted)
@@ -100,8 +141,8 @@ def test_commits_of_a_position_whose_time_is_over_keep_no_place(manager, proxy):
     for each in pending:
         with pytest.raises(errors.CommitTimeoutError, match="nothing was written"):
             each.result(PATIENCE)
-    # The first one had its turn, and waits for a server.
-    assert set(manager._turns._turns) == set(manager._under_way) == {pending[0], last}
+    # The first one had its turn, and waited for a server.
+    assert set(manager._turns._turns) == set(manager._under_way) == {last}
     proxy.refuse(False)
     last.result(PATIENCE)
     assert offsets_of(manager) == {KEY: 7}

@@ -96,6 +96,11 @@ def test_an_answer_is_either_that_all_were_made_or_errors():
             multi.deserialize((b"head" + refused)[:end], 4)
 
 
+def test_an_answer_without_a_result_does_not_say_that_all_were_made():
+    with pytest.raises(ValueError, match="no result"):
+        Multi().deserialize(b"head" + END, 4)
+
+
 @pytest.mark.parametrize("acl", [(Acl("auth", "", 31),), SECRET])
 def test_what_a_server_keeps_of_an_acl_is_not_underestimated(acl):
     # It replaces "auth" by the name and the base 64 of a SHA-1.

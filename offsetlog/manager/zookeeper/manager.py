@@ -94,7 +94,7 @@ class ZooKeeperManager(BaseOffsetManager):
         self.settings = settings
         self._clock = clock
         self._executor = _executor()
-        self._session = Session(settings.connection, self._submit)
+        self._session = Session(settings.connection, self._submit, self._call_later)
         self._turns = Turns()
         self._under_way: dict[Work[Any], Timer | None] = {}
         self._under_way_lock = threading.Lock()
@@ -173,6 +173,9 @@ class ZooKeeperManager(BaseOffsetManager):
         # The executor is another one after a start that failed.
         self._executor.submit(call)
 
+    def _call_later(self, seconds: float, call: Callable[[], object]) -> None:
+        self._executor.call_later(seconds, call)
+
     def _begin(self, work: Work[T], turn: _Turn | None, late: Any) -> Work[T]:
         """Begins work once it has its turn.
 
@@ -216,12 +219,13 @@ class ZooKeeperManager(BaseOffsetManager):
         self._turns.pass_on(work)
 
     def _end_overdue(self, work: Work[Any], failure: OffsetLogError) -> None:
-        """Answers work whose time is over.  It keeps no place among those that wait for their turns."""
+        """Answers work whose time is over.  It keeps no place among those that wait for turns or for a server."""
         following = self._turns.leave(work)
         if following is not None:
             self._turns.begin(following)
             self._ended(work)
         work.fail(failure)
+        self._session.leave(work)
 
     def _late(self, timeout: float | None) -> tuple[float, Callable[[Work[Any]], OffsetLogError]]:
         seconds = self.settings.commit_timeout if timeout is None else timeout

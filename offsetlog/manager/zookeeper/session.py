@@ -18,6 +18,9 @@ T = TypeVar("T")
 #: How many answers one piece of work waits for at a time.
 IN_FLIGHT = 1000
 
+#: Before a question is asked again whose answer failed while a server is connected.
+ASK_AGAIN_SECONDS = 0.05
+
 
 class Session:
     """A connection for work; safe from any thread.
@@ -29,13 +32,21 @@ class Session:
     Args:
         settings: how the ensemble is reached.
         submit: has a call made later, by a thread that is none of the connection's.
+        call_later: the same, after so many seconds.
     """
 
-    def __init__(self, settings: ConnectionSettings, submit: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        submit: Callable[[Callable[[], object]], object],
+        call_later: Callable[[float, Callable[[], object]], object],
+    ) -> None:
         self.connection = ZooKeeperConnection(settings)
         self._submit = submit
+        self._call_later = call_later
         self._lock = threading.Lock()
-        self._connected: Completion[None] | None = None
+        #: Work that waits for a server, with its place there.
+        self._waiting: dict[Work[Any], Completion[None]] = {}
         self.connection.add_state_listener(self._changed)
 
     def start(self) -> None:
@@ -54,19 +65,36 @@ class Session:
 
     def _release(self) -> None:
         with self._lock:
-            waiting, self._connected = self._connected, None
-        if waiting is not None:
-            waiting.succeed(None)
+            waiting, self._waiting = self._waiting, {}
+        for place in waiting.values():
+            place.succeed(None)
 
-    def _until_connected(self) -> Completion[None]:
+    def leave(self, work: Work[Any]) -> None:
+        """Has work wait for a server no longer.  Work that was answered ends within the call."""
         with self._lock:
-            if self._connected is None:
-                self._connected = Completion()
-            waiting = self._connected
-        # It may have come back, or refused, before anybody waited for it.
-        if self.connection.is_connected or self.connection.refusal is not None:
-            self._release()
-        return waiting
+            place = self._waiting.pop(work, None)
+        if place is not None:
+            place.succeed(None)
+
+    def _until_connected(self, work: Work[Any]) -> Completion[None]:
+        place = self._place(work)
+        # A server may have come back, or refused, before it had its place; or the work was answered, and has left.
+        if self.connection.is_connected or self.connection.refusal is not None or work.done():
+            self.leave(work)
+        return place
+
+    def _place(self, work: Work[Any]) -> Completion[None]:
+        place: Completion[None] = Completion()
+        with self._lock:
+            self._waiting[work] = place
+        return place
+
+    def _pause(self, work: Work[Any]) -> Completion[None]:
+        place = self._place(work)
+        self._call_later(ASK_AGAIN_SECONDS, lambda: self.leave(work))
+        if work.done():
+            self.leave(work)
+        return place
 
     def connected(self, work: Work[Any]) -> Steps[None]:
         """Waits for a server.  Raises ZooKeeperError where the servers refuse the credentials."""
@@ -75,7 +103,7 @@ class Session:
             refusal = self.connection.refusal
             if refusal is not None:
                 raise refusal
-            yield [self._until_connected()]
+            yield [self._until_connected(work)]
             work.check()
 
     def read(self, work: Work[Any], ask: Callable[[], Sequence[Answer[Any]]]) -> Steps[list[Any]]:
@@ -98,6 +126,10 @@ class Session:
                     each.result()
                 found = [_found(each) for each in answers]
             except ZooKeeperUnavailableError:
+                # Without a server it waits for one.  With one, this may be an answer that nobody can read, or the
+                # next one will be refused as well.
+                if self.connection.is_connected:
+                    yield [self._pause(work)]
                 continue
             # It may have begun between the two.  None is there where the connection broke after the answers.
             if self.connection.session_id not in (session, 0):
