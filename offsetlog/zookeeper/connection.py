@@ -300,6 +300,7 @@ class ZooKeeperConnection:
         return ZooKeeperUnavailableError(text if failure is None else f"{text}; the last connection failed: {failure}")
 
     def _new_client(self) -> Any:
+        from offsetlog.zookeeper.kazoo_client import Client
         from offsetlog.zookeeper.kazoo_handler import ClientHandler
 
         settings = self.settings
@@ -308,7 +309,7 @@ class ZooKeeperConnection:
         connect_seconds = min(settings.connection_timeout, settings.session_timeout / (settings.hosts.count(",") + 1))
         handler = ClientHandler(connect_seconds, self._tls, self._thread_ended)
         try:
-            client = self._kazoo.client.KazooClient(
+            client = Client(
                 hosts=settings.hosts,
                 handler=handler,
                 timeout=settings.session_timeout,

@@ -14,7 +14,7 @@ from offsetlog.zookeeper.operations import Check, Create, Delete, SetData
 from offsetlog.zookeeper.requests import ReadNames, ReadNode
 
 from .ensemble import Ensemble, expire_session
-from .proxy import OP_MULTI, Cut, CuttingProxy
+from .proxy import OP_MULTI, Answering, Cut, CuttingProxy
 
 PATIENCE = 60.0
 
@@ -232,25 +232,32 @@ def test_a_request_that_is_handed_over_as_the_thread_ends_is_answered(ensemble, 
             assert isinstance(late[0].exception, kazoo.exceptions.ConnectionLoss)
 
 
+@pytest.mark.parametrize("writes", [True, False], ids=["of a write", "of a read"])
+def test_an_answer_with_an_error_that_nobody_knows_is_an_answer(ensemble, root, writes):
+    with Answering(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", request_timeout=PATIENCE)
+        with ZooKeeperConnection(settings) as connection:
+            connection.create("/a", b"0")
+            answered, again = threading.Event(), threading.Event()
+            connection.add_state_listener(lambda state: state == "connected" and again.set())
+            proxy.code = -999
+            answer = connection.multi_async([SetData("/a", b"1")]) if writes else connection.get_async("/a")
+            answer.add_done_callback(lambda _: answered.set())
+            assert answered.wait(PATIENCE / 2)
+            with pytest.raises(errors.UnknownOutcomeError if writes else errors.ZooKeeperUnavailableError):
+                answer.result()
+            assert again.wait(PATIENCE)
+            assert connection.get("/a").data == (b"1" if writes else b"0")
+
+
 @pytest.mark.parametrize("code", [-1, -2, -5, -7, -112, -118])
 def test_an_error_within_a_server_leaves_a_write_of_unknown_outcome(ensemble, root, code):
     """System, inconsistency, marshalling, time, an expired session, a moved one: here the write was made."""
-
-    class Failing(CuttingProxy):
-        wanted = False
-
-        def _passed_on(self, piece: bytes) -> bytes:
-            if not self.wanted:
-                return piece
-            self.wanted = False
-            # The length, the number of the request and that of the transaction come before the error.
-            return piece[:16] + struct.pack(">i", code) + piece[20:]
-
-    with Failing(ensemble.ports[0]) as proxy:
+    with Answering(ensemble.ports[0]) as proxy:
         connection = ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}"))
         with connection:
             connection.create("/a", b"0")
-            proxy.wanted = True
+            proxy.code = code
             with pytest.raises(errors.UnknownOutcomeError):
                 connection.set_data("/a", b"1")
             assert connection.get("/a").data == b"1"

@@ -13,7 +13,7 @@ from offsetlog.types import TopicPartition
 
 from .ensemble import Ensemble
 from .managers import PATIENCE, leading
-from .proxy import OP_MULTI, Cut, CuttingProxy, outlast_session
+from .proxy import OP_MULTI, Answering, Cut, CuttingProxy, outlast_session
 
 KEYS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -61,6 +61,17 @@ def test_a_commit_whose_connection_is_cut_is_made_as_a_whole_or_not_at_all(manag
     assert offsets_of(manager) == (dict.fromkeys(KEYS, 5) if moment is Cut.AFTER else before)
     manager.commit("g", dict.fromkeys(KEYS, 6))
     assert offsets_of(manager) == dict.fromkeys(KEYS, 6)
+
+
+def test_after_an_answer_that_nobody_understands_the_position_can_be_committed_and_given_up(ensemble, root):
+    with Answering(ensemble.ports[0]) as proxy, leading(f"127.0.0.1:{proxy.port}{root}") as manager:
+        manager.commit("g", {KEYS[0]: 1})
+        proxy.code = -999
+        with pytest.raises(errors.UnknownOutcomeError):
+            manager.commit("g", {KEYS[0]: 2}, timeout=PATIENCE / 2)
+        manager.commit("g", {KEYS[0]: 3})
+        assert offsets_of(manager) == {KEYS[0]: 3}
+        manager.resign(manager.partition_for("g"), 2).result(PATIENCE)
 
 
 def test_a_plain_commit_is_not_sent_again_over_what_others_committed_since(manager, proxy, hosts):
