@@ -45,6 +45,7 @@ from offsetlog.zookeeper.cluster_records import (
 )
 from offsetlog.zookeeper.connection import Answer, Node, ZooKeeperConnection
 from offsetlog.zookeeper.consumer_offsets import partition_in, pipelined
+from offsetlog.zookeeper.kafka_json import INT_MAX, corrupt
 from offsetlog.zookeeper.missing_nodes import ensure_root, make_node, make_with_parents
 from offsetlog.zookeeper.operations import Check, Create, Delete, Operation, SetData
 from offsetlog.zookeeper.watches import Watch, read_children, read_node
@@ -294,10 +295,13 @@ class ClusterClient:
         Raises:
             ControllerMovedError: there is one, or another was quicker.  Watch the controller, and try again when it
                 is gone.
+            CorruptionError: the last epoch is the largest that Kafka can read, so that there can be no next one.
             UnknownOutcomeError: nobody knows whether it was elected; the next try says.
         """
         check_broker_id(broker_id)
         former = self.controller_epoch() or self._make_controller_epoch()
+        if former.value == INT_MAX:
+            raise corrupt(f"the node holds {INT_MAX}, and no epoch of a controller follows it", CONTROLLER_EPOCH)
         epoch = ControllerEpoch(former.value + 1, former.version + 1)
         record = ControllerRecord(broker_id=broker_id, timestamp_ms=self._clock())
         writes: list[Operation] = [

@@ -7,6 +7,7 @@ must not depend on it; writing it has a node keep its bytes, whichever of the tw
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -16,6 +17,8 @@ from offsetlog.errors import CorruptionError
 RECORD_BYTES_MAX = 4 << 20
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Up to here an immutable map of Scala keeps the order in which it was made.
 _IN_ORDER_MAX = 4
@@ -66,7 +69,7 @@ class Fields:
         value = self._value(name)
         if not isinstance(value, str):
             raise corrupt(f"the field {name!r} is no string but {_shown(value)}", self.node)
-        return value
+        return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
         """Returns a number that stands in a string, or as itself, as times do.  Raises CorruptionError."""
@@ -93,7 +96,13 @@ class Fields:
         for each in values:
             if not isinstance(each, str):
                 raise corrupt(f"the field {name!r} has no string but {_shown(each)}", self.node)
-        return tuple(values)
+        return tuple(self._encodable(each, name) for each in values)
+
+    def _encodable(self, text: str, name: str) -> str:
+        # JSON can escape half a character, which nobody could print or write again.
+        if _SURROGATE.search(text):
+            raise corrupt(f"the field {name!r} has half a character in {_shown(text)}", self.node)
+        return text
 
     def _list(self, name: str, default: list[int] | None) -> list[Any]:
         values = self._value(name, default)

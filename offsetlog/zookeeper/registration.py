@@ -239,10 +239,9 @@ class BrokerRegistration:
             holder = registered_broker(broker_id, node).record.address
         except CorruptionError:
             holder = None
-        since = datetime.fromtimestamp(stat.modified_ms / 1000, UTC).isoformat(timespec="seconds")
         text = (
             f"the broker id {broker_id} is taken by {holder or 'a node that is no registration'} at {self.node}, with "
-            f"session {stat.ephemeral_owner:#x}, since {since}; stop that one, or give this one another id"
+            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop that one, or give this one another id"
         )
         return BrokerIdTakenError(
             text,
@@ -262,3 +261,11 @@ class BrokerRegistration:
                 self._connection.delete(self.node, found.stat.version)
         except OffsetLogError:
             _log.debug("the node of broker %d was not removed", self.record.broker_id, exc_info=True)
+
+
+def _moment_of(time_ms: int) -> str:
+    """Returns a time of ZooKeeper's clock as text, whatever a server takes for one."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms after 1970"

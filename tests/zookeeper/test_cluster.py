@@ -49,6 +49,14 @@ def elected(cluster):
     return epoch
 
 
+def test_no_controller_is_elected_with_an_epoch_that_nobody_can_read(cluster, connection):
+    connection.create(CONTROLLER_EPOCH, b"%d" % (2**31 - 1))
+    with pytest.raises(errors.CorruptionError, match="no epoch of a controller follows it"):
+        cluster.elect_controller(1)
+    assert cluster.controller() is None
+    assert cluster.controller_epoch() == (2**31 - 1, 0)
+
+
 def test_an_empty_cluster_has_nothing(connection):
     cluster = ClusterClient(connection)
     for _ in range(2):

@@ -277,3 +277,19 @@ def test_a_new_id_is_22_characters_without_a_dash_in_front():
     assert len(found) == 500
     assert all(len(each) == 22 and not each.startswith("-") for each in found)
     assert all(cluster_id_in(cluster_id_json(each)) == each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("host", {"version": 1, "host": "\ud800", "port": 9092}),
+        ("endpoints", {"version": 4, "endpoints": ["PLAINTEXT://\udfff:9092"], "listener_security_protocol_map": {}}),
+        ("rack", {"version": 3, "host": "a", "port": 1, "endpoints": ["PLAINTEXT://a:1"], "rack": "r\ud800"}),
+    ],
+)
+def test_half_a_character_that_json_escapes_is_refused_where_it_stands(field, fields):
+    data = json.dumps(fields).encode()
+    with pytest.raises(errors.CorruptionError, match=f"the field '{field}' has half a character") as failed:
+        BrokerRecord.from_json(1, data)
+    assert failed.value.path == broker_node(1)
+    str(failed.value).encode()

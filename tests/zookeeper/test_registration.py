@@ -12,6 +12,7 @@ from offsetlog.manager.zookeeper.broker import record_from_properties, register_
 from offsetlog.zookeeper.cluster import ClusterClient
 from offsetlog.zookeeper.cluster_records import BrokerRecord, Endpoint, broker_node
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+from offsetlog.zookeeper.nodes import Node, NodeStat
 from offsetlog.zookeeper.operations import Create, Delete
 from offsetlog.zookeeper.registration import BrokerRegistration
 
@@ -54,6 +55,15 @@ def test_a_broker_registers_itself_with_three_lines(hosts, other):
     broker.close()
     cluster.sync()
     assert cluster.broker_ids() == []
+
+
+@pytest.mark.parametrize("time_ms", [2**63 - 1, -(2**63), 253402300800000])
+def test_a_holder_since_a_time_of_no_calendar_is_named(connection, time_ms):
+    registration = BrokerRegistration(connection, record_of())
+    node = Node(record_of(port=9093).to_json(), NodeStat(0, time_ms, 5, 7, 0, 5, 5))
+    failure = registration._taken(node)
+    assert (failure.holder, failure.since_ms) == ("kafka-1:9093", time_ms)
+    assert f"since {time_ms} ms after 1970" in str(failure)
 
 
 def test_a_close_ends_the_connection_also_where_the_registration_cannot_be_ended(hosts, monkeypatch):
