@@ -241,7 +241,8 @@ class BrokerRegistration:
             holder = None
         text = (
             f"the broker id {broker_id} is taken by {holder or 'a node that is no registration'} at {self.node}, with "
-            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop that one, or give this one another id"
+            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop that one, or give this one "
+            "another id"
         )
         return BrokerIdTakenError(
             text,
