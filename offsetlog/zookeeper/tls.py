@@ -32,14 +32,17 @@ class TlsSettings:
         """
         try:
             context = ssl.create_default_context(cafile=self.truststore)
-        except OSError as failure:
+        except (OSError, ValueError) as failure:  # as of a path with a zero byte
             text = f"the truststore {self.truststore!r} has no certificate in PEM that can be read: {failure}"
             raise ConfigError(text) from failure
         if self.keystore is not None:
             try:
                 # Given even where there is none: otherwise the terminal is asked for it.
                 context.load_cert_chain(self.keystore, password=self.keystore_password or "")
-            except OSError as failure:
+            except UnicodeEncodeError:
+                # Not with its cause, which has the password in it.
+                raise ConfigError(f"the password of the keystore {self.keystore!r} is not UTF-8") from None
+            except (OSError, ValueError) as failure:
                 text = (
                     f"the keystore {self.keystore!r} has no private key with its certificate in PEM that can be read, "
                     f"or the password is another: {failure}"

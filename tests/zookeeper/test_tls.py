@@ -223,3 +223,14 @@ def test_files_that_are_no_pem_are_named_without_a_password(signed, tmp_path, pr
         with pytest.raises(errors.ConfigError, match="or the password is another") as caught:
             create(given if password is None else {**given, "zookeeper.ssl.keystore.password": password})
         assert "wrong" not in str(caught.value)
+
+
+def test_paths_and_passwords_that_no_file_can_have_are_named(signed):
+    given = {"truststore": signed["authority"], "keystore": signed["client"], "keystore_password": PASSWORD}
+    for store in ("truststore", "keystore"):
+        with pytest.raises(errors.ConfigError, match=f"the {store} '.*null byte"):
+            TlsSettings(**{**given, store: "a\0b"}).context()
+    with pytest.raises(errors.ConfigError, match=r"the password of the keystore '.*' is not UTF-8") as caught:
+        TlsSettings(**{**given, "keystore_password": "secret\udc80"}).context()
+    assert caught.value.__cause__ is None
+    assert "secret" not in str(caught.value)
