@@ -52,9 +52,6 @@ REPLACE_SECONDS_MAX = 30.0
 #: Between two questions whether the credentials are taken, where the first fails.
 ASK_SECONDS = 0.05
 
-#: Given to the threads of a client to end, once its connection is broken; they end later by themselves.
-END_SECONDS = 1.0
-
 #: The size of a request that a server takes unless its `jute.maxbuffer` says otherwise.
 REQUEST_BYTES_MAX = 0xFFFFF
 
@@ -181,42 +178,6 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
     return Node(found[0], _stat_of(found[1]))
 
 
-class _Secret(str):
-    """A credential; kazoo writes the repr of each request into its log."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
-
-
-def _discard(client: Any) -> None:
-    """Ends the session of a client, and frees what it holds."""
-    try:
-        client.stop()
-    except Exception:
-        _log.exception("the session of a client of ZooKeeper could not be ended")
-    try:
-        client.close()
-    except Exception:
-        _log.exception("the rest of a client of ZooKeeper could not be freed")
-
-
-def _end(client: Any, patience: float) -> None:
-    """Ends a client, without its session's consent where no server gives that within `patience` seconds.
-
-    A thread of the client's own, as one that runs a callback, is not held up: the end comes once it is done.
-    """
-    thread = threading.Thread(target=_discard, args=(client,), name="offsetlog-zookeeper-end", daemon=True)
-    thread.start()
-    if client.handler.is_own_thread():
-        return
-    thread.join(patience)
-    if thread.is_alive():
-        client.handler.break_connection()
-        thread.join(END_SECONDS)
-
-
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
 
@@ -240,6 +201,8 @@ class ZooKeeperConnection:
         self._tls = None if settings.tls is None else settings.tls.context()
         #: How often in a row servers have refused the credentials.
         self._refusals = 0
+        #: Held by the one that starts it; `_lock` is held for moments only.
+        self._starting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._client: Any = None
@@ -254,16 +217,19 @@ class ZooKeeperConnection:
     # --------------------------------------------------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begins the session.  A second call does nothing.
+        """Begins the session.  A second call does nothing, and one at the same time waits for the first.
 
         Raises:
+            ClosedError: it was closed meanwhile.
             ConfigError: kazoo refuses the list of hosts.
             ZooKeeperError: the servers refuse the credentials.
             ZooKeeperUnavailableError: no server answered within `connection_timeout`.
         """
-        with self._lock:
-            if self._client is not None:
-                return
+        with self._starting:
+            if self._client is None:
+                self._start()
+
+    def _start(self) -> None:
         self._closing.clear()
         self._refusals = 0
         client = self._new_client()
@@ -271,12 +237,14 @@ class ZooKeeperConnection:
             # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
             if not self._is_let_in(client, client.start_async()):
                 raise self.refusal or self._unreachable(client)
+            with self._lock:
+                if self._closing.is_set():
+                    raise ClosedError("the connection to ZooKeeper was closed while it was started")
+                self._client = client
         except BaseException:
             client.handler.break_connection()
-            _end(client, END_SECONDS)
+            client.end(0.0)
             raise
-        with self._lock:
-            self._client = client
         if client.handler.has_ended:
             self._thread_ended(client.handler)
 
@@ -300,7 +268,7 @@ class ZooKeeperConnection:
         return ZooKeeperUnavailableError(text if failure is None else f"{text}; the last connection failed: {failure}")
 
     def _new_client(self) -> Any:
-        from offsetlog.zookeeper.kazoo_client import Client
+        from offsetlog.zookeeper.kazoo_client import Client, Secret
         from offsetlog.zookeeper.kazoo_handler import ClientHandler
 
         settings = self.settings
@@ -314,7 +282,7 @@ class ZooKeeperConnection:
                 handler=handler,
                 timeout=settings.session_timeout,
                 connection_retry=retry,
-                auth_data=[(scheme, _Secret(credential)) for scheme, credential in settings.auth] or None,
+                auth_data=[(scheme, Secret(credential)) for scheme, credential in settings.auth] or None,
                 use_ssl=self._tls is not None,
             )
         except ValueError as failure:
@@ -327,21 +295,41 @@ class ZooKeeperConnection:
         # kazoo's thread ends when it is stopped, and also for good at an error that it does not know, or where its
         # credentials are refused.  This is that thread, which cannot wait for its own end.
         client = self._client
-        if client is not None and client.handler is handler:
-            threading.Thread(target=self._replace, args=(client,), name="offsetlog-zookeeper", daemon=True).start()
+        while client is not None and client.handler is handler:
+            try:
+                threading.Thread(target=self._replace, args=(client,), name="offsetlog-zookeeper", daemon=True).start()
+                return
+            except RuntimeError:
+                _log.exception("the end of a client of ZooKeeper waits for a thread")
+                if self._closing.wait(REPLACE_SECONDS):
+                    return
 
     def _replace(self, ended: Any) -> None:
         is_closing = self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX))
         # Nobody has answered what was asked for in the moment in which the thread ended.
         ended._notify_pending(self._kazoo.protocol.states.KeeperState.CLOSED)
-        _discard(ended)
-        if is_closing:
-            return
+        ended.discard()
+        while not (is_closing or self._is_replaced(ended)):
+            is_closing = self._closing.wait(REPLACE_SECONDS)
+
+    def _is_replaced(self, ended: Any) -> bool:
+        """Puts a new client in the place of one that ended; returns whether it has none of its own any more."""
+        new = None
         with self._lock:
-            if self._client is ended:
+            if self._client is not ended:
+                return True
+            try:
                 _log.warning("the client of ZooKeeper at %s ended; a new session begins", self.settings.hosts)
-                self._client = self._new_client()
-                self._client.start_async()
+                # It has its place before its threads begin, since they may end at once.
+                self._client = new = self._new_client()
+                new.start_async()
+                return True
+            except Exception:
+                _log.exception("no client of ZooKeeper can be made now")
+                self._client = ended
+        if new is not None:
+            new.discard()
+        return False
 
     def close(self) -> None:
         """Ends the session, its ephemeral nodes with it.  A second call does nothing.
@@ -353,7 +341,7 @@ class ZooKeeperConnection:
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
-            _end(client, self.settings.connection_timeout)
+            client.end(self.settings.connection_timeout)
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,12 +1,28 @@
-"""kazoo's client, which answers every request: also the one that its thread was busy with when an error ended it."""
+"""kazoo's client, which answers every request, shows no credentials, and ends when it is asked to."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections import deque
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
+
+#: Given to the threads of a client to end, once its connection is broken; they end later by themselves.
+END_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Secret(str):
+    """A credential; kazoo writes the repr of each request into its log."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
 
 
 class _Requests(deque[Any]):
@@ -43,3 +59,28 @@ class Client(KazooClient):  # type: ignore[misc]
             # The others were answered, as a rule with what the server said.
             if result is not None and not result.ready():
                 result.set_exception(ConnectionLoss())
+
+    def discard(self) -> None:
+        """Ends the session, and frees what the client holds."""
+        try:
+            self.stop()
+        except Exception:
+            _log.exception("the session of a client of ZooKeeper could not be ended")
+        try:
+            self.close()
+        except Exception:
+            _log.exception("the rest of a client of ZooKeeper could not be freed")
+
+    def end(self, patience: float) -> None:
+        """Ends the client, without its session's consent where no server gives that within `patience` seconds.
+
+        A thread of the client's own, as one that runs a callback, is not held up: the end comes once it is done.
+        """
+        thread = threading.Thread(target=self.discard, name="offsetlog-zookeeper-end", daemon=True)
+        thread.start()
+        if self.handler.is_own_thread():
+            return
+        thread.join(patience)
+        if thread.is_alive():
+            self.handler.break_connection()
+            thread.join(END_SECONDS)

@@ -99,6 +99,16 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     # ------------------------------------------------------------------------------------------------------ threads
 
+    def start(self) -> None:
+        """Starts the threads that call back: both, or neither."""
+        try:
+            super().start()
+        except BaseException:
+            # The stop does nothing for a handler that did not come so far.
+            self._running = True
+            self.stop()
+            raise
+
     def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
         """Starts a thread; what ends it is logged."""
 

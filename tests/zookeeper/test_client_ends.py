@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import select
 import threading
@@ -17,7 +18,7 @@ from offsetlog.zookeeper.kazoo_handler import Doorbell
 from offsetlog.zookeeper.operations import Create
 
 from .managers import PATIENCE, leading, manager_of
-from .proxy import CuttingProxy
+from .proxy import Answering, CuttingProxy
 from .silent_server import SilentServer
 from .threads import Threads, in_patience
 
@@ -134,6 +135,81 @@ def test_a_second_start_makes_no_second_client(hosts):
         session = connection.session_id
         connection.start()
         assert connection.session_id == session
+
+
+def test_two_starts_at_the_same_time_make_one_client(hosts, monkeypatch):
+    threads, made, both = Threads(), [], threading.Barrier(2)
+    new_client = ZooKeeperConnection._new_client
+
+    def made_beside_another(connection: ZooKeeperConnection) -> Any:
+        # The other one would come here in this time, too; it is not to.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        made.append(new_client(connection))
+        return made[-1]
+
+    monkeypatch.setattr(ZooKeeperConnection, "_new_client", made_beside_another)
+    connection = ZooKeeperConnection(ConnectionSettings(hosts=hosts))
+    starting = [threading.Thread(target=connection.start) for _ in range(2)]
+    for each in starting:
+        each.start()
+    for each in starting:
+        each.join(PATIENCE)
+    assert len(made) == 1
+    assert connection.children("/") == []
+    connection.close()
+    threads.wait_until_ended()
+
+
+def test_a_connection_that_is_closed_while_it_is_started_stays_closed(hosts, monkeypatch):
+    threads = Threads()
+    connection = ZooKeeperConnection(ConnectionSettings(hosts=hosts))
+    is_let_in = connection._is_let_in
+
+    def close_then_go_on(*given: Any) -> bool:
+        connection.close()
+        return is_let_in(*given)
+
+    monkeypatch.setattr(connection, "_is_let_in", close_then_go_on)
+    with pytest.raises(errors.ClosedError, match="while it was started"):
+        connection.start()
+    assert connection.is_closed
+    threads.wait_until_ended()
+    monkeypatch.undo()
+    with connection:
+        assert connection.children("/") == []
+
+
+# ---------------------------------------------------------------------------------------------------------- a next one
+
+
+@pytest.mark.parametrize("lacking", ["offsetlog-zookeeper", "(run)"], ids=["to make it", "of its own"])
+def test_a_client_that_cannot_be_replaced_for_want_of_threads_is_replaced_later(ensemble, root, monkeypatch, lacking):
+    threads, again, refused = Threads(), threading.Event(), []
+    start = threading.Thread.start
+    with (
+        Answering(ensemble.ports[0]) as proxy,
+        ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}")) as connection,
+    ):
+        session = connection.session_id
+
+        def start_at_the_third_try(thread: threading.Thread) -> None:
+            if lacking in thread.name and len(refused) < 2:
+                refused.append(thread.name)
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_at_the_third_try)
+        connection.add_state_listener(lambda state: state == "connected" and again.set())
+        # The thread that reads it ends.
+        proxy.code = -999
+        with pytest.raises(errors.ZooKeeperUnavailableError):
+            connection.children("/")
+        assert again.wait(PATIENCE)
+        assert len(refused) == 2
+        assert connection.session_id != session
+        assert connection.children("/") == []
+    threads.wait_until_ended()
 
 
 def test_a_connection_that_was_closed_can_be_started_again(hosts):
