@@ -377,6 +377,43 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
     return check_rest(scan, block, OL_OK, refused, error);
 }
 
+/* Whether the batches before the next one reach to `first`: those that end below concern nobody. */
+static bool is_entered(const ol_record_scan *scan) {
+    return scan->next_offset >= scan->first;
+}
+
+/* A batch that says to lie below the one before it lies after it, and may hold what is asked for
+ * unless the batch that follows begins at or below `first`. */
+static int judge_order(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
+    if (OL_LIKELY(batch->base_offset >= scan->next_offset)) return OL_OK;
+    bool concerns = is_entered(scan);
+    if (!concerns) {
+        int64_t successor = 0;
+        bool found = false;
+        int status = ol_file_scan_follower(scan->file_scan, batch, &successor, &found, error);
+        if (status != OL_OK) return status;
+        concerns = !found || successor < scan->next_offset || successor > scan->first;
+    }
+    if (!concerns) return OL_OK;
+    int status = ol_batch_check_crc(batch, error);
+    return status == OL_OK ? ol_batch_check_follows(batch, scan->next_offset, error) : status;
+}
+
+/* No CRC covers the base offset, and a wrong one may end the scan or have the batch left out.
+ * OL_END: *batch and what follows lie at or above `until`. */
+static int judge(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
+    ol_batch_bounds bounds = {.next_offset = scan->next_offset,
+                              .limit = scan->segment_limit > 0 ? scan->segment_limit : INT64_MAX,
+                              .segment_base = scan->segment_base};
+    bool fits = ol_file_scan_fits(scan->file_scan, batch, &bounds);
+    int status = OL_LIKELY(fits) ? OL_OK
+                                 : ol_file_scan_judge(scan->file_scan, batch, &bounds, error);
+    if (status != OL_OK) return status;
+    bool is_after = ol_batch_is_after(batch, scan->next_offset, scan->until);
+    if (is_after) return OL_END;
+    return OL_LIKELY(fits) ? OL_OK : judge_order(scan, batch, error);
+}
+
 static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *error) {
     ol_batch batch;
     int64_t position = scan->file_scan->position;
@@ -384,17 +421,19 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
     if (status != OL_OK) return status;
     scan->position = position;
     scan->base_offset = batch.base_offset;
-    if (ol_batch_is_after(&batch, scan->next_offset, scan->until)) {
-        status = OL_END;
-    } else if (scan->view == OL_VIEW_BATCHES) {
-        if (batch.last_offset >= scan->first) status = report_batch(scan, block, &batch, error);
-    } else if (batch.last_offset >= scan->first) {
-        status = open_batch(scan, block, &batch, error);
+    status = judge(scan, &batch, error);
+    /* A row of a batch shows its offsets as they are. */
+    bool is_misplaced = status == OL_CORRUPT && scan->view == OL_VIEW_BATCHES;
+    if (is_misplaced) {
+        status = report_batch(scan, block, &batch, error);
+    } else if (status == OL_OK && (batch.last_offset >= scan->first || is_entered(scan))) {
+        status = scan->view == OL_VIEW_BATCHES ? report_batch(scan, block, &batch, error)
+                                               : open_batch(scan, block, &batch, error);
     }
-    if (status == OL_OK) {
+    if (status == OL_OK && !is_misplaced) {
         scan->next_before = scan->next_offset;
         scan->next_offset = ol_batch_next_offset(&batch);
-    } else {
+    } else if (status != OL_OK) {
         scan->file_scan->position = position;
     }
     return status;

@@ -31,6 +31,9 @@ typedef struct ol_record_scan {
     int64_t first;                      /* log offsets below are left out */
     int64_t until;                      /* and those from here on */
     int64_t next_offset;                /* no batch begins below; moves with the scan */
+    int64_t segment_base;               /* no batch begins below; 0: not known */
+    int64_t segment_limit;              /* no batch reaches it: the base of the next segment; 0:
+                                           not known */
     int64_t count_from;
     /* the number of log offsets of [count_from, until), at or above `first`, that have a record,
      * wanted or not */

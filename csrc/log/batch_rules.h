@@ -5,8 +5,8 @@
  * with the batch that follows.  A load and a walk apply all rules.  Recovery has no segment limit
  * and no successor yet: it compares segments afterwards.  The cleaner reads closed segments that a
  * load has accepted, so a batch that is not in bounds quarantines its segment without a verdict.
- * An append to a follower, a scan of records and a replay know no segment
- * (ol_batch_check_follows).
+ * An append to a follower knows no segment (ol_batch_check_follows).  A scan of records and a
+ * replay may read what a writer or a cleaner is at work on (ol_file_scan_judge).
  *
  * Pure functions: nothing is owned, no lock is taken.
  */

@@ -115,6 +115,88 @@ int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) {
     return status;
 }
 
+/* Makes the batch before scan->position available together with the head of the one after it. */
+static int fetch_again(ol_file_scan *scan, ol_batch *batch, size_t head_size, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0, size = batch->size;
+    int64_t position = scan->position - (int64_t)size;
+    int status = fetch(scan, position, size + head_size, &data, &got, error);
+    /* What cannot be read is met by the next call; it hides no batch before it. */
+    if (status == OL_IO) status = fetch(scan, position, size, &data, &got, error);
+    if (status != OL_OK) return status;
+    bool is_same = ol_batch_parse(data, got, batch, error) == OL_OK && batch->size == size;
+    return is_same ? OL_OK : ol_fail(error, OL_TORN, "the batch changed while it was read");
+}
+
+int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successor, bool *found,
+                          ol_error *error) {
+    uint8_t head[sizeof(int64_t)];
+    size_t got = 0;
+    *found = false;
+    if (scan->limit - scan->position < (int64_t)sizeof(head)) {
+        /* A batch may follow after the limit. */
+        int status = scan->fs->read(scan->file, scan->position, head, sizeof(head), &got, error);
+        if (status != OL_OK || got < sizeof(head)) return status == OL_IO ? OL_OK : status;
+        *successor = ol_load_i64(head);
+        *found = true;
+        return OL_OK;
+    }
+    const uint8_t *end = scan->buffer + scan->buffer_size;
+    if ((size_t)(end - (batch->data + batch->size)) < sizeof(head)) {
+        int status = fetch_again(scan, batch, sizeof(head), error);
+        if (status != OL_OK) return status;
+        end = scan->buffer + scan->buffer_size;
+    }
+    if ((size_t)(end - (batch->data + batch->size)) < sizeof(head)) return OL_OK;
+    *successor = ol_load_i64(batch->data + batch->size + OL_BATCH_AT_BASE_OFFSET);
+    *found = true;
+    return OL_OK;
+}
+
+/* Whether a whole batch with a right CRC stands at scan->position. */
+static int is_followed(ol_file_scan *scan, bool *followed, ol_error *error) {
+    ol_file_scan probe;
+    ol_batch batch;
+    int64_t size = 0;
+    *followed = false;
+    int status = scan->fs->size(scan->file, &size, error);
+    if (status != OL_OK) return status;
+    ol_file_scan_start(&probe, scan->fs, scan->file, false, scan->position, size);
+    status = ol_file_scan_next(&probe, &batch, error);
+    *followed = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK;
+    ol_file_scan_close(&probe);
+    return status == OL_NO_MEMORY ? status : OL_OK;
+}
+
+static int refuse(const ol_batch *batch, const ol_batch_bounds *bounds, ol_offsets_verdict verdict,
+                  ol_error *error) {
+    int status = ol_batch_check_crc(batch, error);
+    return status == OL_OK ? ol_batch_refuse_offsets(bounds, batch, verdict, error) : status;
+}
+
+int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds,
+                       ol_error *error) {
+    if (bounds->limit != INT64_MAX && batch->last_offset >= bounds->limit) {
+        return refuse(batch, bounds, OL_OFFSETS_REACH_LIMIT, error);
+    }
+    if (batch->magic != 2) return OL_OK;
+    if (batch->base_offset < bounds->segment_base) {
+        ol_batch_bounds from_base = {.next_offset = bounds->segment_base};
+        return refuse(batch, &from_base, OL_OFFSETS_GO_BACK, error);
+    }
+    int64_t next_offset = bounds->next_offset;
+    if (next_offset < bounds->segment_base) next_offset = bounds->segment_base;
+    if (batch->base_offset <= next_offset) return OL_OK;
+    bool found = false, followed = false;
+    int64_t successor = 0;
+    int status = ol_file_scan_follower(scan, batch, &successor, &found, error);
+    if (status != OL_OK || !found) return status;
+    if (successor < next_offset || successor > batch->last_offset) return OL_OK;
+    status = is_followed(scan, &followed, error);
+    if (status != OL_OK || !followed) return status;
+    return refuse(batch, bounds, OL_OFFSETS_PASS_SUCCESSOR, error);
+}
+
 /* Cheap tests first: hardly any position passes them, so the CRC is computed for few. */
 static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int64_t offset_min,
                          int64_t offset_max) {

@@ -10,7 +10,9 @@
 #define OL_LOG_FILE_SCAN_H
 
 #include "base/base.h"
+#include "base/bytes.h"
 #include "format/batch.h"
+#include "log/batch_rules.h"
 #include "fs/fs.h"
 #include "base/status.h"
 
@@ -61,6 +63,36 @@ int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_N
  * no messages of magic 0 and 1. */
 int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min,
                         int64_t offset_max, ol_batch *batch, ol_error *error) OL_NODISCARD;
+
+/* The base offset that the header after *batch says, also after the limit; *batch is the one that
+ * ol_file_scan_next gave last, stays whole, but may lie elsewhere.  *found is false where the file
+ * has too few bytes, or they cannot be read. */
+int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successor, bool *found,
+                          ol_error *error) OL_NODISCARD;
+
+/* The test of a hot path: whether the offsets of *batch, which ol_file_scan_next gave last, fit
+ * what is known without reading more.  A batch that fails it needs ol_file_scan_judge. */
+static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *batch,
+                                     const ol_batch_bounds *bounds) {
+    if (batch->last_offset >= bounds->limit || batch->base_offset < bounds->segment_base ||
+        batch->base_offset < bounds->next_offset) {
+        return false;
+    }
+    if (batch->base_offset == bounds->next_offset) return true;
+    const uint8_t *follower = batch->data + batch->size;
+    size_t left = (size_t)(scan->buffer + scan->buffer_size - follower);
+    return left >= sizeof(int64_t) &&
+           ol_load_i64(follower + OL_BATCH_AT_BASE_OFFSET) > batch->last_offset;
+}
+
+/* Judges the offsets of the batch that ol_file_scan_next gave last, whose CRC is checked only
+ * where they look wrong: those of a whole batch that follows, also after the limit, show its base offset
+ * to be wrong, it is below that of the segment, or the last offset is not below the limit of the
+ * bounds.  Their next_offset may be less than where the batch before it ended, their segment_base 0
+ * where it is not known.  OL_CORRUPT with the reason; OL_OK else, also where bytes that would show
+ * it cannot be read.  *batch stays whole, but may lie elsewhere. */
+int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds,
+                       ol_error *error) OL_NODISCARD;
 
 /* *used is the position after the last byte of [position, limit) that is not zero; `position` when
  * all are zeros. */

@@ -944,6 +944,11 @@ cdef extern from "log/directory_pass.h" nogil:
 
 
 cdef extern from "log/batch_rules.h" nogil:
+    ctypedef struct ol_batch_bounds:
+        int64_t next_offset
+        int64_t limit
+        int64_t segment_base
+
     int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset, ol_error *error) noexcept
 
 
@@ -956,6 +961,8 @@ cdef extern from "log/file_scan.h" nogil:
     int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
     void ol_file_scan_close(ol_file_scan *scan) noexcept
     int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) noexcept
+    bint ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *batch, const ol_batch_bounds *bounds) noexcept
+    int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds, ol_error *error) noexcept
     int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
                        ol_error *error) noexcept
     int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
@@ -1056,6 +1063,8 @@ cdef extern from "columns/record_scan.h" nogil:
         int64_t first
         int64_t until
         int64_t next_offset
+        int64_t segment_base
+        int64_t segment_limit
         int64_t count_from
         int64_t present
         int32_t log_partition

@@ -47,6 +47,7 @@ cdef class Replay:
     cdef bytes path
     cdef int64_t position
     cdef int64_t since
+    cdef int64_t segment_limit
     cdef ol_state_share share
     cdef batch_row *rows
     cdef size_t row_count

@@ -50,6 +50,7 @@ class Replay:
         batches: bool = ...,
         since: int = ...,
         until: int = ...,
+        segment_limit: int = ...,
         unreadable: bool = ...,
     ) -> dict[str, Any]: ...
     def skip(self, path: str | bytes | PathLike[str], position: int, *, unreadable: bool = ...) -> int | None: ...

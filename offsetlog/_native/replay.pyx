@@ -28,9 +28,11 @@ from offsetlog._native.csrc cimport (
     OL_UNSUPPORTED,
     ol_account_add,
     ol_batch,
+    ol_batch_bounds,
     ol_batch_check_crc,
     ol_batch_check_follows,
     ol_batch_is_after,
+    ol_batch_next_offset,
     ol_digest,
     ol_error,
     ol_error_at,
@@ -57,6 +59,8 @@ from offsetlog._native.csrc cimport (
     ol_refusal,
     ol_file_scan,
     ol_file_scan_close,
+    ol_file_scan_fits,
+    ol_file_scan_judge,
     ol_file_scan_next,
     ol_file_scan_open,
     ol_file_scan_used,
@@ -361,13 +365,21 @@ cdef class Replay:
         # Goes on until the end (OL_END), a batch at or behind `stop` (OL_OK with *change empty), an aborted transaction (OL_OK
         # with *change filled) or damage, where scan->position stays.
         cdef ol_batch batch
-        cdef bint is_at_stop
+        cdef ol_batch_bounds bounds = ol_batch_bounds(0, self.segment_limit, 0)
+        cdef int64_t walked = 0
+        cdef bint is_at_stop, is_applied
         cdef int status
         while True:
             self.position = scan.position
             change.completed = change.aborted = False
             status = ol_file_scan_next(scan, &batch, error)
+            if status == OL_OK:
+                # Before a wrong base offset can end the walk, or have the batch passed over.
+                bounds.next_offset = self.next_offset
+                if not ol_file_scan_fits(scan, &batch, &bounds):
+                    status = ol_file_scan_judge(scan, &batch, &bounds, error)
             if status != OL_OK:
+                scan.position = self.position
                 return status
             is_at_stop = stop != INT64_MAX and batch.base_offset >= stop
             if is_at_stop or ol_batch_is_after(&batch, self.next_offset, until):
@@ -375,7 +387,10 @@ cdef class Replay:
                 return OL_OK if is_at_stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:
                 return ol_fail(error, OL_CLOSED, "it was stopped")
-            if batch.last_offset < self.since:
+            # One that goes back may lie above `since` for all it says.
+            is_applied = batch.last_offset < self.since and batch.base_offset >= walked
+            walked = ol_batch_next_offset(&batch)
+            if is_applied:
                 continue
             status = self.apply_batch(&batch, change, error)
             if status == OL_OK and keeps_rows:
@@ -418,7 +433,7 @@ cdef class Replay:
                 found["producers"][stops.pop(0)] = _producers_of(&self.producers)
 
     def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t since=0,
-              int64_t until=0x7FFFFFFFFFFFFFFF, bint unreadable=False):
+              int64_t until=0x7FFFFFFFFFFFFFFF, int64_t segment_limit=0x7FFFFFFFFFFFFFFF, bint unreadable=False):
         """Applies the batches of a .log file from `position` on, up to its end or to bytes that are no batch.
 
         Args:
@@ -428,6 +443,7 @@ cdef class Replay:
             batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
             since: batches that end below this log offset are passed over.
             until: the log offset at and behind which nothing is applied any more; it may lie within a batch.
+            segment_limit: a batch that reaches this log offset is damage: the base offset of the next segment.
             unreadable: whether bytes that the disk cannot read are damage, a StorageError, and not raised.
 
         Returns:
@@ -447,7 +463,7 @@ cdef class Replay:
         cdef list stops = sorted(snapshots)
         self.refused = []
         self.row_count = 0
-        self.since, self.share.until = since, until
+        self.since, self.share.until, self.segment_limit = since, until, segment_limit
         self.open_scan(&scan, path, position)
         try:
             self.go_on(&scan, stops, until, batches, unreadable, found)

@@ -31,6 +31,9 @@ def skim(
     until_timestamp: int = ...,
     every: int = ...,
     check_crc: bool = ...,
+    next_offset: int = ...,
+    segment_base: int = ...,
+    segment_limit: int = ...,
 ) -> Skim: ...
 def batch_at(
     path: str | bytes | PathLike[str], position: int, *, file_system: FileSystem | None = ...
@@ -88,6 +91,8 @@ class SegmentScan:
         next_offset: int = ...,
         count_from: int = ...,
         outcomes: Outcomes | None = ...,
+        segment_base: int = ...,
+        segment_limit: int = ...,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -23,7 +23,9 @@ from offsetlog._native.csrc cimport (
     OL_WOULD_BLOCK,
     c_bool,
     ol_batch,
+    ol_batch_bounds,
     ol_batch_check_crc,
+    ol_batch_check_follows,
     ol_batch_next_offset,
     ol_error,
     ol_error_at,
@@ -38,6 +40,7 @@ from offsetlog._native.csrc cimport (
     ol_record_block_put_table,
     ol_file_scan,
     ol_file_scan_close,
+    ol_file_scan_judge,
     ol_file_scan_next,
     ol_file_scan_open,
     ol_file_scan_used,
@@ -97,7 +100,8 @@ cdef int open_scan(ol_file_scan *scan, FileSystem fs, bytes path, int64_t positi
 
 
 def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit=-1, int64_t until=NEVER,
-         int64_t until_timestamp=NEVER, int64_t every=0, bint check_crc=False):
+         int64_t until_timestamp=NEVER, int64_t every=0, bint check_crc=False, int64_t next_offset=-1, int64_t segment_base=0,
+         int64_t segment_limit=NEVER):
     """Walks the headers of a .log file from `position`, where a batch begins.
 
     Args:
@@ -109,9 +113,13 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         until_timestamp: or before the first batch with a greater timestamp, ms since 1970.
         every: marks are wanted about every so many bytes; 0: none.
         check_crc: whether the bytes are checked, too.
+        next_offset: no batch from `position` on begins below; then a base offset that cannot be right is damage. -1: not
+            known, and every base offset is believed.
+        segment_base: a batch that begins below this log offset is damage; 0: not known.
+        segment_limit: a batch that reaches this log offset is damage.
 
     Returns:
-        Skim: `position` behind the last batch that was walked, `next_offset` there (-1: there was none), `first_offset`,
+        Skim: `position` behind the last batch that was walked, `next_offset` there (as given: there was none), `first_offset`,
         `batches`, `max_timestamp` of them (-1), `marks`: (position, log offset at or above which all of it lies) of batches,
         and `damage`: the error that ended the walk.
 
@@ -123,9 +131,11 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
     cdef ol_file_scan scan
     cdef ol_batch batch
     cdef ol_error error
-    cdef int64_t at = position, next_offset = -1, first_offset = -1, newest = -1, next_mark = position
+    cdef int64_t at = position, first_offset = -1, newest = -1, next_mark = position
     cdef int64_t batches = 0
     cdef int64_t begins = 0
+    cdef bint judges = next_offset >= 0
+    cdef ol_batch_bounds bounds = ol_batch_bounds(0, segment_limit, segment_base)
     cdef int status
     cdef list marks = []
     damage = None
@@ -138,7 +148,16 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                     status = ol_file_scan_next(&scan, &batch, &error)
                     if status == OL_OK and check_crc:
                         status = ol_batch_check_crc(&batch, &error)
+                    if status == OL_OK and judges:
+                        bounds.next_offset = next_offset
+                        status = ol_file_scan_judge(&scan, &batch, &bounds, &error)
+                    if status == OL_OK and judges and batch.base_offset < next_offset:
+                        # A header is no proof against the one before it unless its batch is whole.
+                        status = ol_batch_check_crc(&batch, &error)
+                        if status == OL_OK:
+                            status = ol_batch_check_follows(&batch, next_offset, &error)
                     if status != OL_OK:
+                        scan.position = at
                         break
                     # NEVER is no bound: damage makes such base offsets, and what follows them is still read.
                     if (until != NEVER and batch.base_offset >= until) or batch.max_timestamp > until_timestamp:
@@ -258,13 +277,18 @@ cdef class Outcomes:
         # OL_END at the end of the file, OL_OK at the horizon or once everything that was asked for has ended; damage where
         # scan.position stays.
         cdef ol_batch batch
+        cdef ol_batch_bounds bounds = ol_batch_bounds(0, NEVER, 0)
         cdef int64_t at
         cdef int status
         while True:
             at = scan.position
             status = ol_file_scan_next(scan, &batch, error)
+            if status == OL_OK:
+                status = ol_file_scan_judge(scan, &batch, &bounds, error)
             if status != OL_OK:
+                scan.position = at
                 return status
+            bounds.next_offset = ol_batch_next_offset(&batch)
             if horizon != NEVER and batch.base_offset >= horizon:
                 return OL_OK
             if until != NEVER and batch.base_offset >= until and ol_transaction_outcomes_open(&self.outcomes) == 0:
@@ -363,7 +387,8 @@ cdef class SegmentScan:
     def __init__(self, path, view, columns=None, *, int log_partition=-1, FileSystem file_system=None,
                  Decompressor decompressor=None, int64_t position=0, int64_t limit=-1, int64_t first=0,
                  int64_t until=NEVER, group=None, topic=None, int partition=-1, int bucket=0, int buckets=1,
-                 bint by_group=False, int64_t next_offset=0, int64_t count_from=0, Outcomes outcomes=None):
+                 bint by_group=False, int64_t next_offset=0, int64_t count_from=0, Outcomes outcomes=None,
+                 int64_t segment_base=0, int64_t segment_limit=0):
         """Opens the file.
 
         Args:
@@ -386,6 +411,8 @@ cdef class SegmentScan:
             next_offset: a batch that begins below is damage: where the batch before `position` ended.
             count_from: the log offset from which on `present` counts.
             outcomes: how transactions ended; see `needs_outcomes`.
+            segment_base: a batch that begins below this log offset is damage; 0: not known.
+            segment_limit: a batch that reaches this log offset is damage: the base offset of the next segment; 0: not known.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
@@ -415,6 +442,7 @@ cdef class SegmentScan:
         self.work.segment = ol_slice_of(<const char *>self.segment, <size_t>len(self.segment))
         self.work.first, self.work.until, self.work.next_offset = first, until, next_offset
         self.work.count_from = count_from
+        self.work.segment_base, self.work.segment_limit = segment_base, segment_limit
         self.work.log_partition = log_partition
         self.work.view = _NUMBERS[view]
         if self.group is not None:

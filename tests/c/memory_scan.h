@@ -27,8 +27,13 @@ static int memory_read(ol_file *file, int64_t position, void *data, size_t size,
     return OL_OK;
 }
 
+static int memory_size(ol_file *file, int64_t *size, ol_error *error OL_UNUSED) {
+    *size = (int64_t)file->log->filled;
+    return OL_OK;
+}
+
 static ol_file the_file = {&the_log};
-static ol_fs memory_fs = {.read = memory_read};
+static ol_fs memory_fs = {.read = memory_read, .size = memory_size};
 
 /* Plain batches, transactions with each outcome, and their markers; no log offset is left out. */
 OL_UNUSED static void write_batches(void) {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 import offsetlog
 from offsetlog import errors
 from offsetlog.spark.scan import options
+from offsetlog.spark.scan.files import numbers_text
 from offsetlog.spark.scan.options import Moment, parse
 from offsetlog.spark.scan.views import asked_schema, full_schema, spark_schema
 from offsetlog.spark.source import OffsetlogDataSource
@@ -192,6 +196,55 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
             rows_of(path)
     with pytest.raises(errors.MissingFileError, match="no log partition 77"):
         rows_of(LOG, partitions="77")
+
+
+def test_a_file_beside_a_segment_is_no_segment(tmp_path: Path) -> None:
+    entries = b"".join(struct.pack(">ii", 40 * each, 1000 * each) for each in range(1, 14))
+    for name, content in (
+        ("00000000000000000000.index", entries),
+        ("00000000000000000001.index", bytes(104)),
+        ("00000000000000000002.index", b""),
+        ("00000000000000000000.timeindex", struct.pack(">qi", 1_700_000_000_000, 5)),
+        ("00000000000000000000.snapshot", bytes(10)),
+        ("leader-epoch-checkpoint", b"0\n1\n0 0\n"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        for view, mode in itertools.product(options.VIEWS, ("failfast", "permissive")):
+            with pytest.raises(errors.CorruptionError, match=r"no segment of a log.*named as 0{20}\.log") as caught:
+                rows_of(path, view=view, mode=mode)
+            assert (caught.value.path, caught.value.position) == (str(path), 0)
+    # A segment without a batch is one, and so is a copy by another name.
+    (tmp_path / "00000000000000000000.log").touch()
+    assert rows_of(tmp_path / "00000000000000000000.log") == []
+    shutil.copy(max(LOG.rglob("*.log"), key=lambda path: path.stat().st_size), tmp_path / "copy.bin")
+    assert rows_of(tmp_path / "copy.bin", view="records")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"startingOffset": "latest"}, "no number, nor JSON of log offsets by log partition"),
+        ({"view": "offsets", "at": "2h ago"}, "understood by the commands alone"),
+        ({"startingoffsets": "earliest"}, "startingOffset"),
+        ({"colums": "offset"}, "perhaps columns is meant"),
+        ({"owner": "me"}, "no table of the catalog"),
+        ({"location": "/x"}, "no table of the catalog"),
+    ],
+)
+def test_an_option_that_is_wrong_says_what_is_meant(given: dict[str, str], told: str) -> None:
+    with pytest.raises(errors.ConfigError, match=told):
+        parse({"path": "/log", **given})
+
+
+def test_a_log_partition_that_is_not_there_is_no_matter_of_a_cluster() -> None:
+    with pytest.raises(errors.MissingFileError) as caught:
+        rows_of(LOG, partitions="77")
+    numbers = [int(path.name.rpartition("-")[2]) for path in LOG.glob("__consumer_offsets-*")]
+    assert str(caught.value) == f"there is no log partition 77 in it; there are {numbers_text(numbers)} ({LOG})"
+    assert numbers_text([7, 0, 2, 1]) == "0-2,7"
+    assert numbers_text(range(0, 100, 2)) == "0,2,4,6,8,10,12,14,16,18,..."
+    assert numbers_text([]) == "none"
 
 
 def test_a_log_without_a_record(tmp_path: Path) -> None:

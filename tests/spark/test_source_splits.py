@@ -158,8 +158,16 @@ def test_ranges_of_log_offsets(log: Path) -> None:
             log, view="records", startingOffset=first, endingOffset=until, splitBytes=draw.randrange(1, 5000)
         )
         assert found == [row for row in whole if first <= row["log_offset"] < until]
-    named = rows_of(log, view="records", startingOffset='{"0": 100}', endingOffset='{"7": 1}')
+    named = rows_of(log, view="records", startingOffset='{"0": 100}', endingOffset="{}")
     assert named == [row for row in whole if row["log_offset"] >= 100]
+
+
+def test_a_log_offset_of_a_log_partition_that_is_not_there(log: Path) -> None:
+    """One wrong digit would read everything, or the present."""
+    for option, view in (("startingOffset", "records"), ("endingOffset", "commits"), ("at", "offsets")):
+        with pytest.raises(errors.ConfigError) as caught:
+            rows_of(log, **{"view": view, option: '{"0": 100, "7": 1}'})
+        assert f"{option} names log partition 7, not in it; there are 0 (" in str(caught.value)
 
 
 def test_filters_and_columns(log: Path) -> None:

@@ -18,6 +18,7 @@ from offsetlog.spark.scan.plan import (
     Source,
     Split,
     Task,
+    check_named,
     open_on_driver,
     open_source,
     plan,
@@ -128,6 +129,7 @@ def _tasks_for(
     problems = tuple((_number_of(each), problem_of(each)) for each in ask(there, read, doubts))
     if absent is not None and not problems:
         raise absent
+    check_named(source, read, [number for number, _ in problems])
     told = [Task((), problems)] if problems else []
     # An empty list would be one partition of no kind to Spark.
     return [*told, *tasks_of(plan(source, read), read)] or [Task(())]

@@ -1,7 +1,8 @@
 """Places in a log that somebody else may be writing to: where its whole batches end, where an offset or a time stands.
 
 Indexes only make the way shorter.  An entry is believed where a whole batch stands at its place that begins at or below
-its offset, one of a time where that batch has that time; where none does, the segment is walked from its start.
+its offset, and the batches from there on reach it, one of a time where that batch has that time; where none does, the
+segment is walked from its start.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim
 from offsetlog.directory.segments import SEGMENT
-from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, TornTailError
+from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, StorageError, TornTailError
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment
 from offsetlog.spark.scan.options import OFFSET_MAX
 
@@ -78,15 +79,45 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
     return _growing(entries)
 
 
-def seek(files: Files, segment: Segment, offset: int) -> int:
-    """Returns the position of a batch at or before the one that holds a log offset, from the index; 0 at worst."""
+def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
+    """Returns where a walk to a log offset begins: a position, and the log offset below which no batch there lies.
+
+    The batch lies at or before the one that holds the offset, from the index; at worst it is the first of the segment.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
     entries = index_entries(files, segment)
     entries = entries[entries[:, 0] <= offset]
     for named, position in entries[-_ENTRY_TRIES:][::-1].tolist():
-        found = batch_at(segment.path, position, file_system=files.native)
-        if found is not None and segment.base_offset <= found[0] <= named:
-            return int(position)
-    return 0
+        found = entered(files, segment, named, position)
+        if found is not None:
+            return int(position), found[0]
+    return 0, segment.base_offset
+
+
+def seek(files: Files, segment: Segment, offset: int) -> int:
+    """Returns the position of a batch at or before the one that holds a log offset, as `find_start`."""
+    return find_start(files, segment, offset)[0]
+
+
+def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[int, int] | None:
+    """Returns the first and the last offset of the batch to which an entry of an index leads; None: it is not believed.
+
+    An entry has the last offset, or with old brokers the first, of what was appended at its place.  A batch whose base
+    offset was changed is not where the entry says, and a walk that began with it could not tell.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    found = batch_at(segment.path, position, file_system=files.native)
+    if found is None or not segment.base_offset <= found[0] <= named:
+        return None
+    first, last, _ = found
+    if named in (first, last):
+        return first, last
+    walked = skim(segment.path, position=position, until=named + 1, next_offset=first, file_system=files.native)
+    return (first, last) if walked.next_offset > named else None
 
 
 def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int] | None:
@@ -101,8 +132,7 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
     entries = entries[entries[:, 1] <= position]
     start = 0
     for named, place in entries[-_ENTRY_TRIES:][::-1].tolist():
-        found = batch_at(segment.path, place, file_system=files.native)
-        if found is not None and segment.base_offset <= found[0] <= named:
+        if entered(files, segment, named, place) is not None:
             start = int(place)
             break
     if start == 0 or position - start > _NEAR_BYTES:
@@ -123,11 +153,21 @@ def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     Raises:
         StorageError: the file cannot be read.
     """
-    position, offset = seek(files, segment, OFFSET_MAX), segment.base_offset
+    position, walked = find_start(files, segment, OFFSET_MAX)
+    offset = segment.base_offset
     met: tuple[int, bytes] | None = None
     while True:
-        found = skim(segment.path, position=position, check_crc=True, file_system=files.native)
-        position, offset = found.position, max(found.next_offset, offset)
+        found = skim(
+            segment.path,
+            position=position,
+            check_crc=True,
+            next_offset=walked,
+            file_system=files.native,
+            segment_base=segment.base_offset,
+            segment_limit=segment.offset_limit,
+        )
+        position, walked = found.position, found.next_offset
+        offset = max(walked, offset)
         if found.damage is None:
             return position, offset
         place = position, files.read_at(segment.path, position, _HEAD_SIZE)[8:]
@@ -156,10 +196,24 @@ def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
     if not listing.segments:
         return Horizon(0, 0, 0)
     last = listing.segments[-1]
+    if not SEGMENT.fullmatch(last.name):
+        _refuse_other_file(files, last)
     position, offset = end_of(files, last)
-    if position == 0 < last.size and not SEGMENT.fullmatch(last.name):
-        raise CorruptionError("this is no segment of a log", path=last.path, position=0)
     return Horizon(offset, last.base_offset, position)
+
+
+def _refuse_other_file(files: Files, segment: Segment) -> None:
+    """Raises CorruptionError for a file that neither is named as a segment nor begins with a batch, as an index."""
+    try:
+        is_other = _timestamp_at(files, segment, 0) is None
+    except StorageError:
+        return  # the task meets it
+    if is_other and (segment.size > 0 or not segment.name.endswith(".log")):
+        raise CorruptionError(
+            "this is no segment of a log, which is named as 00000000000000000000.log and begins with a batch",
+            path=segment.path,
+            position=0,
+        )
 
 
 def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, offset: int) -> Horizon:
@@ -179,7 +233,8 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
     holding = [segment for segment in listing.segments if segment.base_offset <= offset]
     if not holding:
         return Horizon(offset, 0, 0, is_cut=True)
-    position = _walk(files, holding[-1], seek(files, holding[-1], offset), now.limit_of(holding[-1]), until=offset)[0]
+    start = find_start(files, holding[-1], offset)
+    position = _walk(files, holding[-1], start, now.limit_of(holding[-1]), until=offset)[0]
     return Horizon(offset, holding[-1].base_offset, position, is_cut=True)
 
 
@@ -191,8 +246,8 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
         size = segment.size if limit < 0 else limit
         start = _old_enough(files, segment, timestamp)
         position, behind = _walk(files, segment, start, limit, until_timestamp=timestamp)
-        if behind < 0 < start:
-            position, behind = _walk(files, segment, 0, limit, until_timestamp=timestamp)
+        if behind < 0 < start[0]:
+            position, behind = _walk(files, segment, (0, segment.base_offset), limit, until_timestamp=timestamp)
         if behind >= 0:
             offset = behind
         if position < size:
@@ -200,30 +255,37 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
     return Horizon(now.offset, now.base_offset, now.position, is_cut=True)
 
 
-def _old_enough(files: Files, segment: Segment, timestamp: int) -> int:
-    """A position before which every batch is old enough, as the time index has it; walking on from there is cheap."""
+def _old_enough(files: Files, segment: Segment, timestamp: int) -> tuple[int, int]:
+    """Where a walk begins before which every batch is old enough, as the time index has it; from there it is cheap."""
     entries = _time_entries(files, segment)
     entries = entries[entries[:, 0] <= timestamp]
     for newest, offset in entries[-_ENTRY_TRIES:][::-1].tolist():
-        position = seek(files, segment, offset)
-        found = skim(segment.path, position=position, until=offset + 1, check_crc=True, file_system=files.native)
+        position, begins = find_start(files, segment, offset)
+        found = skim(
+            segment.path,
+            position=position,
+            until=offset + 1,
+            check_crc=True,
+            next_offset=begins,
+            file_system=files.native,
+        )
         # An entry names the newest timestamp so far and its batch: nothing on the way there may say otherwise.
         if found.damage is None and found.next_offset > offset and found.max_timestamp == newest:
-            return position
-    return 0
+            return position, begins
+    return 0, segment.base_offset
 
 
 def _walk(
     files: Files,
     segment: Segment,
-    position: int,
+    start: tuple[int, int],
     limit: int,
     *,
     until: int = OFFSET_MAX,
     until_timestamp: int = OFFSET_MAX,
 ) -> tuple[int, int]:
     """Walks headers over damage, which does not count; returns where it ended, and the log offset there (-1: none)."""
-    offset = -1
+    (position, begins), offset = start, -1
     fs = files.native
     while True:
         found = skim(
@@ -233,22 +295,36 @@ def _walk(
             file_system=fs,
             until=until,
             until_timestamp=until_timestamp,
+            next_offset=max(offset, begins),
         )
-        position, offset = found.position, max(found.next_offset, offset)
+        position = found.position
+        if found.batches:
+            offset = max(found.next_offset, offset)
         size = segment.size if limit < 0 else limit
+        if position >= size:
+            return position, offset
+        timestamp = _timestamp_at(files, segment, position)
         # A header may be too young because its bytes are wrong.
-        if position >= size or (found.damage is None and _is_whole(files, segment, position)):
+        if timestamp is not None and (found.damage is None or timestamp > until_timestamp):
             return position, offset
         follows = next_batch(segment.path, position, max(offset, 0), limit=limit, file_system=fs)
+        if timestamp is not None:
+            # It is whole but for its base offset, and old enough: its records lie below what follows.
+            following = None if follows is None else batch_at(segment.path, follows, file_system=fs)
+            offset = max(offset, begins) + 1 if following is None else max(offset, following[0])
         if follows is None:
             return size, offset
         position = follows
 
 
-def _is_whole(files: Files, segment: Segment, position: int) -> bool:
-    with SegmentScan(segment.path, "batches", ["crc_ok"], file_system=files.native, position=position) as scan:
+def _timestamp_at(files: Files, segment: Segment, position: int) -> int | None:
+    """Returns the greatest timestamp of the batch at a position, None where no whole one is."""
+    columns = ["crc_ok", "max_timestamp"]
+    with SegmentScan(segment.path, "batches", columns, file_system=files.native, position=position) as scan:
         try:
             batch = scan.read(1)
         except CorruptionError:
-            return False
-        return batch is not None and batch.num_rows > 0 and bool(batch.column(0)[0].as_py())
+            return None
+        if batch is None or batch.num_rows == 0 or not batch.column("crc_ok")[0].as_py():
+            return None
+        return int(batch.column("max_timestamp")[0].as_py())

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -33,6 +33,8 @@ _SWAP = ".swap"
 _NUMBERED = re.compile(r"\d{20}\.")
 #: How often files are tried that went while they were looked at; in all a second.
 ATTEMPTS = 12
+#: How many ranges of numbers of log partitions an error names.
+NUMBERS_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class Segment:
     def time_index_path(self) -> str:
         """Where its time index is, if it has one."""
         return self._beside(".timeindex")
+
+    @property
+    def offset_limit(self) -> int:
+        """The log offset that none of its batches reaches: relative to the base, offsets have 31 bits."""
+        return min(self.base_offset + 2**31, OFFSET_MAX) if SEGMENT.fullmatch(self.name) else OFFSET_MAX
 
     def _beside(self, suffix: str) -> str:
         stem = self.path.removesuffix(_SWAP)
@@ -365,5 +372,20 @@ def choose(listings: list[PartitionListing], partitions: frozenset[int] | None, 
     chosen = [listing for listing in listings if listing.number in partitions]
     if listings and not chosen:
         named = ", ".join(str(number) for number in sorted(partitions)[:10])
-        raise MissingFileError(f"there is no log partition {named} in it", path=path)
+        raise MissingFileError(
+            f"there is no log partition {named} in it; there are {numbers_text(each.number for each in listings)}",
+            path=path,
+        )
     return chosen
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """Returns numbers of log partitions as the option `partitions` takes them: 0-3,7; "none" without any."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ",".join(texts[:NUMBERS_TOLD]) + (",..." if len(texts) > NUMBERS_TOLD else "") or "none"

@@ -19,6 +19,7 @@ from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import CapacityError, ClosedError, CorruptionError
 from offsetlog.spark.scan.bounds import batch_near
 from offsetlog.spark.scan.files import Files, PartitionListing
+from offsetlog.spark.scan.options import OFFSET_MAX
 
 #: How many runs are read at a time at most: each has a state of its own.
 RUNS_MAX = 8
@@ -204,6 +205,7 @@ def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: 
     Raises:
         _NotAsPlannedError: it met damage, or did not come to the place where the next run begins.
     """
+    bases = [segment.base_offset for segment in listing.segments]
     last = len(listing.segments) - 1 if following is None else following.index
     bound = until if following is None else min(following.offset, until)
     for index in range(start.index, last + 1):
@@ -213,7 +215,8 @@ def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: 
         if following is not None and (index, 0) == (following.index, following.position):
             break
         position = start.position if index == start.index else 0
-        found = run.replay.apply(segment.path, position=position, until=bound)
+        limit = min([*bases, OFFSET_MAX][index + 1], segment.offset_limit)
+        found = run.replay.apply(segment.path, position=position, until=bound, segment_limit=limit)
         run.refused += found["refused"]
         if found["damage"] is not None and run.replay.next_offset < until:
             raise _NotAsPlannedError

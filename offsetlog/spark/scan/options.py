@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Literal
 
 from pyspark import SparkContext
@@ -28,6 +29,9 @@ SPLIT_BYTES = 128 * 2**20
 PIECES_MAX = 1_000_000
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
+#: Spark gives these to a source of which a table is made, and options of the statement as `option.NAME`.
+_OF_A_TABLE = frozenset({"location", "owner"})
+_INTEGER = r"\s*-?\d{1,19}\s*"
 #: What stands in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
 EARLIEST, LATEST = -2, -1
 
@@ -159,20 +163,25 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
 def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     by_lower = {name.lower(): name for name in names}
     given = {}
+    if any(name.lower() in _OF_A_TABLE or name.lower().startswith("option.") for name in options):
+        raise ConfigError("a log is no table of the catalog; CREATE TEMPORARY VIEW ... USING offsetlog does it")
     for name, value in options.items():
         known = by_lower.get(name.lower())
         if known is None:
             if name.lower() == "paths":
                 raise ConfigError("more than one path was given; read each by itself and unite the DataFrames")
-            if name.lower() == "location" or name.lower().startswith("option."):
-                # So Spark names the options of a table that it makes.
-                raise ConfigError("a log is no table of the catalog; CREATE TEMPORARY VIEW ... USING offsetlog does it")
             elsewhere = _elsewhere(name.lower(), names)
-            raise ConfigError(f"the option {name!r} is not known{elsewhere}; there are {', '.join(names)}")
+            meant = "" if elsewhere else _meant(name.lower(), by_lower)
+            raise ConfigError(f"the option {name!r} is not known{elsewhere}; there are {', '.join(names)}{meant}")
         if not isinstance(value, str):
             raise ConfigError(f"{known}={value!r}: the value is no text")
         given[known] = value
     return given
+
+
+def _meant(lower: str, by_lower: Mapping[str, str]) -> str:
+    close = get_close_matches(lower, by_lower, n=1)
+    return f"; perhaps {by_lower[close[0]]} is meant" if close else ""
 
 
 def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
@@ -231,7 +240,8 @@ def parse_moment(text: str) -> Moment:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f'at={text!r} is no ISO time, no milliseconds since 1970, no {{"0": offset}} and no "offset:N"'
+            f'at={text!r} is no ISO time, no milliseconds since 1970, no {{"0": offset}} and no "offset:N"; '
+            "-2h and 2h ago are understood by the commands alone"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -280,9 +290,11 @@ def _bound(given: Mapping[str, str], name: str) -> Bound | None:
     text = given.get(name)
     if text is None:
         return None
-    return (
-        _offsets_by_partition(name, text) if text.lstrip().startswith("{") else _number(given, name, 0, 0, OFFSET_MAX)
-    )
+    if text.lstrip().startswith("{"):
+        return _offsets_by_partition(name, text)
+    if not re.fullmatch(_INTEGER, text):
+        raise ConfigError(f'{name}={text!r} is no number, nor JSON of log offsets by log partition, as in {{"0": 123}}')
+    return _number(given, name, 0, 0, OFFSET_MAX)
 
 
 def _starting_offsets(given: Mapping[str, str]) -> dict[int, int] | Literal["earliest", "latest"]:
@@ -311,7 +323,7 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int, most:
     text = given.get(name)
     if text is None:
         return default
-    if not re.fullmatch(r"\s*-?\d{1,19}\s*", text):
+    if not re.fullmatch(_INTEGER, text):
         raise ConfigError(f"{name}={text!r} is no number")
     return _within(name, text, int(text), least, most)
 

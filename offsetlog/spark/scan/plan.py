@@ -6,16 +6,25 @@ changed since: see `batch`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from offsetlog._native.scan import batch_at, skim
+from offsetlog._native.scan import skim
 from offsetlog.clock import future_error, is_ahead
-from offsetlog.errors import MissingFileError, OffsetLogError, StorageError
+from offsetlog.errors import ConfigError, MissingFileError, OffsetLogError, StorageError
 from offsetlog.spark.location import Location
-from offsetlog.spark.scan.bounds import Horizon, horizon_at_offset, horizon_at_time, horizon_now, index_entries, seek
+from offsetlog.spark.scan.bounds import (
+    Horizon,
+    entered,
+    find_start,
+    horizon_at_offset,
+    horizon_at_time,
+    horizon_now,
+    index_entries,
+    seek,
+)
 from offsetlog.spark.scan.files import (
     ATTEMPTS,
     Files,
@@ -25,6 +34,7 @@ from offsetlog.spark.scan.files import (
     choose,
     list_again,
     list_partitions,
+    numbers_text,
     resolve,
 )
 from offsetlog.spark.scan.options import OFFSET_MAX, Moment, ReadOptions, bound_of, moment_of, parallelism
@@ -56,6 +66,9 @@ class Span:
         limit: behind the last one; -1: the segment could not be read when this was planned.
         first: its records are at or above this log offset.
         until: and below this one.
+        ceiling: no batch reaches this log offset: the next segment begins there, or its relative offset has no room.
+        is_inner: whether the batch at the limit is the one at `until`: every batch before it is to be read.
+        begins: the log offset below which no batch from `position` on lies.
     """
 
     segment: Segment
@@ -63,6 +76,9 @@ class Span:
     limit: int
     first: int
     until: int
+    ceiling: int = OFFSET_MAX
+    is_inner: bool = False
+    begins: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,12 +140,14 @@ class Source:
         path: on it.
         listings: the partitions that are read.
         count: how many there were before a filter of Spark's left some out.
+        numbers: of all log partitions that are there, also where others are read.
     """
 
     files: Files
     path: str
     listings: tuple[PartitionListing, ...]
     count: int
+    numbers: frozenset[int] = frozenset()
 
 
 def open_source(read: ReadOptions, files: Files | None = None) -> Source:
@@ -139,10 +157,15 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `resolve` and `list_partitions`.
     """
     files, path = resolve(read.path, read.hadoop) if files is None else (files, read.path)
-    chosen = choose(list_partitions(files, path), read.partitions, path)
+    there = list_partitions(files, path)
+    chosen = choose(there, read.partitions, path)
     filtered = read.filtered_partitions
     return Source(
-        files, path, tuple(each for each in chosen if filtered is None or each.number in filtered), len(chosen)
+        files,
+        path,
+        tuple(each for each in chosen if filtered is None or each.number in filtered),
+        len(chosen),
+        frozenset(each.number for each in there),
     )
 
 
@@ -155,9 +178,42 @@ def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
     try:
         return open_source(read, files)
     except MissingFileError as failure:
-        if files is not None or Location.of(read.path).path is None:
+        if files is not None or Location.of(read.path).path is None or _is_seen(read):
             raise
         raise not_on_driver(failure) from None
+
+
+def _is_seen(read: ReadOptions) -> bool:
+    """Tells whether the log is there, and only the log partitions that are asked for are not."""
+    if read.partitions is None:
+        return False
+    try:
+        return bool(open_source(replace(read, partitions=None)).listings)
+    except OffsetLogError:
+        return False
+
+
+def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -> None:
+    """Refuses log offsets of log partitions that are not there: a wrong digit would read everything, or the present.
+
+    Args:
+        source: what is read.
+        read: the options.
+        lost: log partitions that are missing, which are reported otherwise.
+
+    Raises:
+        ConfigError: `at`, `startingOffset` or `endingOffset` names another log partition than are there.
+    """
+    there = source.numbers | set(lost)
+    moment = {} if read.at is None else {number: offset for number, offset in read.at.offsets if number is not None}
+    bounds = {"at": moment, "startingOffset": read.starting_offset, "endingOffset": read.ending_offset}
+    for name, bound in bounds.items():
+        unknown = sorted(set(bound) - there) if isinstance(bound, dict) else []
+        if unknown:
+            raise ConfigError(
+                f"{name} names log partition {unknown[0]}, not in it; there are {numbers_text(source.numbers)}",
+                path=source.path,
+            )
 
 
 def plan(source: Source, read: ReadOptions) -> list[Split]:
@@ -388,39 +444,46 @@ def _spans(
             continue
         limit = horizon.limit_of(segment)
         try:
-            position = seek(files, segment, first) if first > segment.base_offset else 0
+            start = find_start(files, segment, first) if first > segment.base_offset else (0, segment.base_offset)
             limit = files.entry(segment.path).size if limit < 0 else limit
-            cuts = [(position, begin), *boundaries(files, segment, position, limit, read.split_bytes)]
+            cuts = [start, *boundaries(files, segment, start, limit, read.split_bytes)]
         except StorageError as failure:
             if not read.permissive or isinstance(failure, MissingFileError):
                 raise
-            yield Span(segment, 0, -1, begin, end)
+            yield Span(segment, 0, -1, begin, end, min(following, segment.offset_limit))
             continue
+        ceiling = min(following, segment.offset_limit)
         cuts = [cut for cut in cuts if cut[1] < end]
-        for (start, low), (stop, high) in zip(cuts, [*cuts[1:], (limit, end)], strict=True):
-            if stop > start:
-                yield Span(segment, start, stop, max(low, begin), max(high, begin))
+        for (position, low), (stop, high) in zip(cuts, [*cuts[1:], (limit, end)], strict=True):
+            if stop > position:
+                is_inner = (stop, high) != (limit, end)
+                yield Span(segment, position, stop, max(low, begin), max(high, begin), ceiling, is_inner, low)
 
 
-def boundaries(files: Files, segment: Segment, start: int, stop: int, every: int) -> list[tuple[int, int]]:
+def boundaries(
+    files: Files, segment: Segment, start: tuple[int, int], stop: int, every: int
+) -> list[tuple[int, int]]:
     """Returns (file position, base offset) of batches that cut a segment's bytes into pieces of about `every` bytes.
 
-    From the index where that is dense enough, each checked; by walking over headers where it is not.
+    From the index where that is dense enough, each checked; by walking over headers where it is not.  `start` is as of
+    `find_start`.
     """
-    found: list[tuple[int, int]] = []
-    last, low = start, segment.base_offset
+    found = [start]
+    last, low = start
     for named, position in index_entries(files, segment).tolist():
         if position < last + every or position >= stop:
             continue
-        batch = batch_at(segment.path, position, file_system=files.native)
-        if batch is not None and low <= batch[0] <= named:
+        batch = entered(files, segment, named, position)
+        if batch is not None and low <= batch[0]:
             found.append((position, batch[0]))
             last, low = position, batch[1]
     cuts = []
-    for begin, end in zip([start, *(cut[0] for cut in found)], [*found, (stop, 0)], strict=True):
+    for (begin, low), end in zip(found, [*found[1:], (stop, 0)], strict=True):
         if end[0] - begin > 2 * every:
-            marks = skim(segment.path, position=begin, limit=end[0], every=every, file_system=files.native).marks
-            cuts += marks[1:]
+            walked = skim(
+                segment.path, position=begin, limit=end[0], every=every, next_offset=low, file_system=files.native
+            )
+            cuts += walked.marks[1:]
         if end[0] < stop:
             cuts.append(end)
     return cuts

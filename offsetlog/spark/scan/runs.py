@@ -8,7 +8,7 @@ from typing import Any
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.scan import Outcomes, SegmentScan, batch_at, outcomes_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError, StorageError, TornTailError
-from offsetlog.spark.scan.bounds import end_of, seek
+from offsetlog.spark.scan.bounds import end_of, find_start, seek
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, list_again
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import Span, Split
@@ -75,14 +75,19 @@ class RunReader:
     # ------------------------------------------------------------------------------------------------ as it was planned
 
     def _planned(self, span: Span) -> Iterator[Found]:
-        scan = self._open(span.segment, span.position, span.limit, span.first, span.until)
+        next_offset = max(self._next_offset, span.begins)
+        scan = self._open(
+            span.segment, span.position, span.limit, span.first, span.until, span.ceiling, next_offset
+        )
         with scan:
             if not self._is_same(span.segment):
                 raise _ReplacedError
             yield from self._drain(scan, span.segment, span.until, span)
-            self._check_end(scan, span)
+            yield from self._check_end(scan, span)
 
-    def _open(self, segment: Segment, position: int, limit: int, first: int, until: int) -> SegmentScan:
+    def _open(
+        self, segment: Segment, position: int, limit: int, first: int, until: int, ceiling: int, next_offset: int
+    ) -> SegmentScan:
         read = self._read
         try:
             return SegmentScan(
@@ -99,9 +104,11 @@ class RunReader:
                 group=read.group,
                 topic=read.topic,
                 partition=read.partition,
-                next_offset=self._next_offset,
+                next_offset=next_offset,
                 count_from=self._count_from,
                 outcomes=self._outcomes,
+                segment_base=segment.base_offset,
+                segment_limit=ceiling,
             )
         except MissingFileError:
             raise _ReplacedError from None
@@ -159,13 +166,25 @@ class RunReader:
             if batch is not None and scan.position + batch[2] > span.limit:
                 self._fail_at_boundary(span)
 
-    def _check_end(self, scan: SegmentScan, span: Span) -> None:
+    def _check_end(self, scan: SegmentScan, span: Span) -> Iterator[Found]:
         if scan.position >= span.limit or span.limit < 0:
             return
         batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
-        # A batch that begins after the asked range ends the walk before its place; in another file any may be there.
-        if batch is not None and batch[0] < span.until and self._is_same(span.segment):
+        # In another file any batch may be there.
+        if batch is None or not self._is_same(span.segment):
+            return
+        if batch[0] < span.until:
             self._fail_at_boundary(span)
+        # A batch that begins after the asked range ends the walk before its place, but only of the last span.
+        if span.is_inner:
+            failure = CorruptionError(
+                f"base offset {batch[0]} is not below {span.until}, that of the batch at byte {span.limit} after it",
+                path=span.segment.path,
+                position=scan.position,
+            )
+            if not self._read.permissive:
+                raise failure
+            yield failure
 
     def _fail_at_boundary(self, span: Span) -> None:
         raise CorruptionError(
@@ -191,7 +210,9 @@ class RunReader:
             self._check_is_covered(span, listing)
             try:
                 for segment, following in _holding(listing, first, span.until):
-                    yield from self._whole(segment, first, min(following, span.until), listing)
+                    is_last = segment == listing.segments[-1]
+                    ceiling = segment.offset_limit if is_last else min(following, segment.offset_limit)
+                    yield from self._whole(segment, first, min(following, span.until), ceiling, listing)
                     first = max(first, following)
                 return
             except _ReplacedError:
@@ -211,9 +232,12 @@ class RunReader:
         earlier = [each.segment for each in self._split.spans if each.segment.base_offset < span.segment.base_offset]
         return earlier[-1] if earlier else self._split.before
 
-    def _whole(self, segment: Segment, first: int, until: int, listing: PartitionListing) -> Iterator[Found]:
+    def _whole(
+        self, segment: Segment, first: int, until: int, ceiling: int, listing: PartitionListing
+    ) -> Iterator[Found]:
         limit = end_of(self._files, segment)[0] if segment == listing.segments[-1] else -1
-        scan = self._open(segment, seek(self._files, segment, first), limit, first, until)
+        position, begins = find_start(self._files, segment, first)
+        scan = self._open(segment, position, limit, first, until, ceiling, begins)
         with scan:
             if not self._is_unchanged(segment, listing):
                 raise _ReplacedError

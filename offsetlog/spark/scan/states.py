@@ -279,9 +279,10 @@ class BucketReader:
         self, state: ReplayedBucket, segment: Segment, position: int, since: int, until: int, following: int
     ) -> None:
         # `following`: where the next segment begins, OFFSET_MAX for the last one.
-        replay, tried, is_last = state.replay, -1, following == OFFSET_MAX
+        replay, tried, filled, is_last = state.replay, -1, -1, following == OFFSET_MAX
+        limit = min(following, segment.offset_limit)
         while True:
-            found = replay.apply(segment.path, position=position, since=since, until=until)
+            found = replay.apply(segment.path, position=position, since=since, until=until, segment_limit=limit)
             state.refused += found["refused"]
             damage, position = found["damage"], found["position"]
             if damage is None or replay.next_offset >= until:
@@ -296,9 +297,10 @@ class BucketReader:
             is_whole = is_last or replay.next_offset >= following
             if is_whole and position >= end_of(self._files, segment)[0]:
                 return
-            if is_last and batch_at(segment.path, position, file_system=self._files.native) is not None:
-                # It was written to its end between the two looks.
-                tried = -1
+            native = self._files.native
+            if is_last and position != filled and batch_at(segment.path, position, file_system=native) is not None:
+                # It was written to its end between the two looks.  If the replay refuses it once more it is damage.
+                filled = position
                 continue
             self._refuse_replaced(segment)
             if not self._read.permissive:
@@ -411,6 +413,8 @@ class BucketReader:
                 buckets=split.buckets,
                 next_offset=next_offset,
                 outcomes=outcomes,
+                segment_base=segment.base_offset,
+                segment_limit=min(following, segment.offset_limit),
             )
             with scan:
                 while True:

@@ -348,10 +348,11 @@ OL_TEST(a_base_offset_that_goes_back_is_damage) {
     }
 }
 
-OL_TEST(a_base_offset_that_is_too_great_is_reported_at_the_batch_after_it) {
+/* As a load reports it: the batch after it shows which of the two is wrong. */
+OL_TEST(a_base_offset_that_is_too_great_is_reported_at_its_batch) {
     write_batches();
     assign(3, 6);
-    check_stop_of_every_way(OL_CORRUPT, 4, 4, 7);
+    check_stop_of_every_way(OL_CORRUPT, 3, 3, 5);
 }
 
 OL_TEST(a_gap_between_batches_is_no_damage) {
