@@ -237,6 +237,10 @@ def run(arguments: list[str]) -> int:
     except Exception as failure:
         # Wrong usage, reported by the parser of arguments, whichever library that belongs to.
         tell = getattr(failure, "format_message", None)
+        if type(failure).__name__ == "NoArgsIsHelpError":
+            # A group without a command is answered as `offsetlog` alone is.
+            print(failure.ctx.get_help())  # type: ignore[attr-defined]
+            return FAILED
         if tell is not None:
             context = getattr(failure, "ctx", None)
             command = getattr(context, "command_path", "offsetlog")

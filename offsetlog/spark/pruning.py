@@ -66,7 +66,7 @@ def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
         query: makes the DataFrame that is wanted out of the view; it must not run a job itself.
 
     Raises:
-        ConfigError: the session is one of Spark Connect, which shows no plans.
+        ConfigError: the query returns no DataFrame, or the session is one of Spark Connect, which shows no plans.
 
     It can be called from any thread that may use the session.
     """
@@ -76,7 +76,14 @@ def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
 
 def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns which columns a query uses, as `used_columns`, and those that it names, as Spark has analyzed it."""
-    plan = getattr(query(rows), "_jdf", None)
+    wanted = query(rows)
+    # A DataFrame of Spark Connect may be of another class.
+    if not isinstance(wanted, (DataFrame, type(rows))):
+        raise ConfigError(
+            f"query must return a DataFrame, not {type(wanted).__name__}: leave count() and collect() to the DataFrame "
+            "that comes back, lambda rows: rows.where(...)"
+        )
+    plan = getattr(wanted, "_jdf", None)
     if plan is None:
         raise ConfigError("Spark Connect shows no plan of a query: name the columns in the option columns")
     execution = plan.queryExecution()

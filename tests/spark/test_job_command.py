@@ -13,9 +13,10 @@ pytest.importorskip("typer")
 
 import offsetlog
 from offsetlog import errors
+from offsetlog.cli.app import run
 from offsetlog.cli.spark import audit, compact_report, lag, snapshot, verify
 from offsetlog.cli.spark.session import failure_of, own_failures
-from offsetlog.spark.jobs.places import check_vacant
+from offsetlog.spark.jobs.places import check_target, check_vacant
 from offsetlog.spark.scan.reach import DRIVER_PLANS
 
 
@@ -57,6 +58,36 @@ def test_what_spark_says_is_one_line():
     assert str(failure_of(call)) == "Spark: java.lang.IncompatibleClassChangeError: a class"
     # A name that is none of our errors is none.
     assert type(failure_of("offsetlog.errors.Status: 1")) is errors.OffsetLogError
+
+
+def test_damage_names_the_ways_to_go_on():
+    with pytest.raises(errors.CorruptionError) as caught, own_failures():
+        raise errors.TornTailError("a batch needs 12 bytes", path="data/0.log", position=120)
+    assert type(caught.value) is errors.TornTailError
+    assert (caught.value.path, caught.value.position) == ("data/0.log", 120)
+    assert str(caught.value) == (
+        "a batch needs 12 bytes; the job goes on with --permissive, and offsetlog verify names all that is damaged "
+        "(data/0.log, byte 120)"
+    )
+    missing = errors.DataLossError("an end is missing; --permissive of a job reads what is there")
+    with pytest.raises(errors.CorruptionError) as caught, own_failures():
+        raise missing
+    assert caught.value is missing
+
+
+def test_the_group_of_commands_alone_prints_its_help(capsys):
+    assert run(["spark"]) == 2
+    found = capsys.readouterr()
+    assert "Usage: offsetlog spark" in found.out
+    assert len(found.out.splitlines()) > 10
+    assert "\\n" not in found.out
+    assert found.err == ""
+
+
+def test_what_is_there_is_replaced_with_overwrite_alone(tmp_path):
+    offsetlog.open(tmp_path / "log", partitions=1).close()
+    with pytest.raises(errors.ConfigError, match="there is something already; --overwrite replaces it"):
+        check_target(str(tmp_path), overwrite=False)
 
 
 def test_faults_of_ours_stay_what_they_are():

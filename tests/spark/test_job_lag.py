@@ -157,6 +157,11 @@ def test_samples_from_files(spark, tmp_path):
     (tmp_path / "wrong.csv").write_text("topic,partition\nt,0\n")
     with pytest.raises(errors.InvalidArgumentError, match="lack log_end_offset"):
         lag_ends.of_samples(spark, str(tmp_path / "wrong.csv"))
+    for line, why in (("t,x,3", "partition 'x'"), ("t,0,many", "log_end_offset 'many'")):
+        (tmp_path / "word.csv").write_text(f"topic,partition,log_end_offset\nt,0,7\n{line}\n")
+        with pytest.raises(errors.InvalidArgumentError, match=f"{why} is no number in the row with") as caught:
+            lag_ends.of_samples(spark, str(tmp_path / "word.csv"))
+        assert caught.value.path == str(tmp_path / "word.csv")
     # What cannot be read is told, and not left out.
     (tmp_path / "cut.jsonl").write_text(json.dumps(rows[0]) + '\n{"topic": "t", "parti')
     (tmp_path / "cut.csv").write_text("topic,partition,log_end_offset\nt,0,7\nt\n")
@@ -195,7 +200,7 @@ def test_of_replicas_the_highest_end_counts(spark, tmp_path):
 
 def test_ends_from_a_cluster(spark):
     pytest.importorskip("confluent_kafka")
-    with pytest.raises(errors.StorageError):
+    with pytest.raises(errors.StorageError, match=r"127\.0\.0\.1:1 does not .*whether a broker answers there"):
         lag_ends.of_broker(spark, [("t", 0)], {"bootstrap.servers": "127.0.0.1:1"}, timeout=1)
     # librdkafka's own cluster in process, which has no topic.
     assert lag_ends.of_broker(spark, [("t", 0), ("t", 1)], {"test.mock.num.brokers": "1"}).collect() == []

@@ -76,6 +76,35 @@ def test_every_job_refuses_what_is_not_whole(spark, whole, tmp_path, fault: Call
         assert not (tmp_path / "out").exists()
 
 
+def raise_a_base_offset(log: Path) -> str:
+    """One bit of a batch in the middle of a segment, so that it says to lie behind the log; returns its place."""
+    path = max(segments_of(log), key=lambda each: each.stat().st_size)
+    content = bytearray(path.read_bytes())
+    position = 12 + int.from_bytes(content[8:12], "big")
+    content[position + 5] ^= 1
+    path.write_bytes(content)
+    return f"{path}, byte {position}"
+
+
+def test_every_job_refuses_a_base_offset_that_cannot_be_right(spark, whole, tmp_path):
+    log = Path(shutil.copytree(whole, tmp_path / "data"))
+    place = raise_a_base_offset(log)
+    for job in JOBS:
+        folder = tmp_path / job
+        folder.mkdir()
+        done = run_job(job, log, whole, folder)
+        if job == "verify":
+            assert done.return_value == 1, done.output
+            assert place in done.stderr
+        elif job != "migrate":
+            assert done.exception is not None, f"{job}: {done.output}"
+            with pytest.raises(errors.CorruptionError) as caught, own_failures():
+                raise done.exception
+            assert place in str(caught.value), job
+        # Spark leaves the directory of a table whose writing failed.
+        assert not list(folder.rglob("part-*.parquet"))
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_a_whole_log_is_not_marked(spark, whole, tmp_path, job):
     log = Path(shutil.copytree(whole, tmp_path / "data"))

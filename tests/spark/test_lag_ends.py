@@ -86,6 +86,30 @@ def test_a_length_is_damaged_in_the_middle(broker: Path) -> None:
     check_refused(broker, errors.CorruptionError, end)
 
 
+def test_a_base_offset_is_damaged(broker: Path) -> None:
+    """Of the last batch it would be the end of the log; of one in the middle it was nothing to see."""
+    segments(broker)[-1].unlink()
+    checkpoint(broker, int(segments(broker)[-1].stem))
+    end, last = end_of(broker), segments(broker)[-1]
+    sound, ends = last.read_bytes(), batch_ends(last)
+    for position, base_offset in ((ends[-2], int(last.stem)), (ends[3], end + 1000)):
+        content = bytearray(sound)
+        content[position : position + 8] = base_offset.to_bytes(8, "big")
+        last.write_bytes(content)
+        with pytest.raises(errors.OffsetLogError):
+            end_of(broker)
+        problems: list[str] = []
+        assert end_of(broker, permissive=True, problems=problems) <= end
+        assert f"byte {position}" in problems[0]
+
+
+def test_directories_without_a_topic_are_a_wrong_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    (tmp_path / "__consumer_offsets-0" / "00000000000000000000.log").touch()
+    lag_ends.of_directories(SPARK, [tmp_path])
+    assert "no log of a topic lies there" in caplog.text
+
+
 def test_an_unfinished_tail_of_a_broker_at_work_is_no_damage(broker: Path) -> None:
     (broker / CLEAN_MARKER).unlink()
     end, last = end_of(broker), segments(broker)[-1]

@@ -128,3 +128,11 @@ def test_problems_come_without_being_named(spark, log):
 def test_a_session_that_shows_no_plans_is_refused():
     with pytest.raises(ConfigError, match="name the columns in the option columns"):
         used_columns(object(), lambda rows: rows)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", [lambda rows: rows.count(), lambda rows: rows.collect(), lambda rows: None])
+def test_a_query_that_is_no_dataframe_is_refused_for_that(spark, log, query):
+    register(spark)
+    reader = spark.read.format("offsetlog")
+    with pytest.raises(ConfigError, match=r"query must return a DataFrame, not (int|list|NoneType)"):
+        read_pruned(reader, log, query)

@@ -42,6 +42,9 @@ are. A log of which something is missing is refused without --permissive.
 --report makes one page of HTML with plots; --output writes every table, whole, as Parquet.
 
 \b
+Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
+
+\b
 Examples:
   offsetlog spark audit data --report audit.html
   offsetlog spark audit /var/kafka-logs --stall 1h --until now --output tables

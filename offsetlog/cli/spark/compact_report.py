@@ -26,8 +26,12 @@ HELP = """Tell what of a log is alive, what is dead, and what a clean would free
 
 By log partition, or with --groups by group. A broker's cleaner leaves the active segment alone, and so does this
 report, unless --roll is given: then it tells what `offsetlog compact` would free, which closes that segment first. Of a
-log with an open transaction nothing behind its beginning is cleaned.
+log with an open transaction nothing from its beginning on is cleaned. Nothing is freed where everything that is dead
+lies in one of these. A few bytes less than nothing are freed where batches that stay get the time of their deletion.
 A log of which something is missing is refused without --permissive.
+
+\b
+Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
 \b
 Examples:

@@ -40,6 +40,9 @@ counts as lag 0, and is told; so is one below its start, and one whose end nobod
 A log of which something is missing is refused without --permissive.
 
 \b
+Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
+
+\b
 Examples:
   offsetlog spark lag data --bootstrap localhost:9092
   offsetlog spark lag /var/kafka-logs --logs /var/kafka-logs --output lag

@@ -52,7 +52,7 @@ OutputDirectory = Annotated[
         "--output", metavar="DIR", help="Write the tables there, as Parquet.", show_default=False
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the table that is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the tables, or the report, that are there.")]
 
 Permissive = Annotated[
     bool,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from offsetlog import errors
 from offsetlog.cli.output import complain
 from offsetlog.cli.spark.options import parse_settings
-from offsetlog.errors import ConfigError, MissingFileError, OffsetLogError
+from offsetlog.errors import ConfigError, CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.spark.scan.reach import not_on_driver
 
 if TYPE_CHECKING:
@@ -95,12 +95,27 @@ def own_failures() -> Iterator[None]:
     """Turns a failure of Spark into the one that an executor raised, or into its first line."""
     try:
         yield
+    except CorruptionError as failure:
+        raise _with_way_on(failure) from failure
     except (OffsetLogError, OSError, KeyboardInterrupt):
         raise
     except Exception as failure:
         if type(failure).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise failure_of(str(failure)) from failure
+        raised = failure_of(str(failure))
+        raise (_with_way_on(raised) if isinstance(raised, CorruptionError) else raised) from failure
+
+
+def _with_way_on(failure: CorruptionError) -> OffsetLogError:
+    """Returns the error of a damaged log with the ways to go on; one of a missing part names them already."""
+    if "--permissive" in str(failure):
+        return failure
+    return type(failure)(
+        f"{failure.message}; the job goes on with --permissive, and offsetlog verify names all that is damaged",
+        path=failure.path,
+        position=failure.position,
+        log_offset=failure.log_offset,
+    )
 
 
 def failure_of(text: str) -> OffsetLogError:

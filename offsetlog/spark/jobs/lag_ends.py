@@ -5,6 +5,7 @@ Each way gives rows of topic, partition, log_start_offset, log_end_offset, times
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,7 @@ from offsetlog.directory.log_directory import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    TOPIC,
     Checkpoint,
 )
 from offsetlog.directory.segments import segment_base, segments_of
@@ -48,6 +50,7 @@ SCHEMA = pa.schema(
     ]
 )
 _NEEDED = ["topic", "partition", "log_end_offset"]
+_log = logging.getLogger(__name__)
 #: How often a directory is looked at in which something seems to be lost.
 LOOKS = 3
 
@@ -81,9 +84,22 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
     for name in ("log_start_offset", "timestamp"):
         if name not in found.columns:
             found = found.withColumn(name, fn.lit(None).cast("bigint"))
+    for name in SCHEMA.names[1:]:
+        _check_numbers(found, name, path)
     found = found.withColumn("timestamp", _in_ms(dict(found.dtypes)["timestamp"]))
     types = {"topic": "string", "partition": "int"}
     return found.select(*(fn.col(name).cast(types.get(name, "bigint")).alias(name) for name in SCHEMA.names))
+
+
+def _check_numbers(found: DataFrame, name: str, path: str) -> None:
+    """Raises InvalidArgumentError for a text that is no number, with its row; of a time Spark knows more forms."""
+    if dict(found.dtypes)[name] != "string" or name == "timestamp":
+        return
+    kind = "int" if name == "partition" else "bigint"
+    bad = found.where(fn.col(name).isNotNull() & fn.col(name).try_cast(kind).isNull()).limit(1).collect()
+    for row in bad:
+        texts = ", ".join(f"{key} {value!r}" for key, value in row.asDict().items() if value is not None)
+        raise InvalidArgumentError(f"{name} {row[name]!r} is no number in the row with {texts}", path=path)
 
 
 def _in_ms(kind: str) -> Column:
@@ -139,7 +155,10 @@ def of_broker(
                     "_UNKNOWN_PARTITION",
                     "_NOENT",
                 ):
-                    raise StorageError(f"the cluster does not tell the end of a log: {told.str()}") from None
+                    raise StorageError(
+                        f"the cluster at {config.get('bootstrap.servers')} does not say where a log ends: "
+                        f"{told.str()}; see whether a broker answers there"
+                    ) from None
         return found
 
     ends = answers(kafka.OffsetSpec.latest()) if asked else {}
@@ -165,11 +184,11 @@ def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
     """Returns where a log ends by its newest segment, and the first damage in it that is no unfinished tail."""
     position, offset, damage = 0, segment_base(segment), None
     while True:
-        found = skim(segment, position=position)
+        found = skim(segment, position=position, next_offset=offset)
         if found.damage is not None:
             # A writer may have filled the place since it was read.
             offset = max(offset, found.next_offset)
-            found = skim(segment, position=found.position)
+            found = skim(segment, position=found.position, next_offset=offset)
         position, offset = found.position, max(offset, found.next_offset)
         if found.damage is None:
             return LogEnd(offset), damage
@@ -279,4 +298,6 @@ def of_directories(
             if damage is not None and problems is not None:
                 problems.append(str(damage))
             rows.append(dict(zip(SCHEMA.names, [*row, now], strict=True)))
+    if all(row["topic"] == TOPIC for row in rows):
+        _log.warning("no log of a topic lies there, so that every end is unknown: give a broker's log.dirs")
     return _frame(spark, rows)

@@ -94,11 +94,11 @@ def check_apart(target: AnyPath, *logs: AnyPath) -> None:
             raise InvalidArgumentError(f"what is written must lie apart from the log {os.fspath(log)}", path=target)
 
 
-def check_new(target: AnyPath) -> None:
-    """Raises ConfigError where there is something at a path of this machine."""
+def check_new(target: AnyPath, way_on: str = "") -> None:
+    """Raises ConfigError where there is something at a path of this machine; `way_on` ends the sentence."""
     found = Location.of(target).here
     if found is not None and os.path.lexists(found):
-        raise ConfigError("there is something already", path=target)
+        raise ConfigError(f"there is something already{way_on}", path=target)
 
 
 def check_replaceable(target: AnyPath) -> None:
@@ -119,7 +119,7 @@ def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
     if overwrite:
         check_replaceable(target)
     else:
-        check_new(target)
+        check_new(target, "; --overwrite replaces it")
 
 
 def check_vacant(directory: AnyPath, overwrite: bool) -> None:

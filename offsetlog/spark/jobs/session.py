@@ -97,10 +97,12 @@ def session_for(
         spark = builder.getOrCreate()
     except Exception as failure:
         raise ConfigError(f"Spark does not start: {str(failure).strip().partition(chr(10))[0]}") from failure
+    if "spark.log.level" not in (settings or {}):
+        # They print each failure of a query as JSON with all frames of Java, before it is raised.
+        for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     if "spark.log.level" not in given | dict(settings or {}):
         spark.sparkContext.setLogLevel("ERROR")
-        # It prints each failure of a query as JSON with all frames of Java, before it is raised.
-        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if is_new:
         _wait_for_executors(spark)
     register(spark)
