@@ -86,11 +86,11 @@ static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *b
 }
 
 /* Judges the offsets of the batch that ol_file_scan_next gave last, whose CRC is checked only
- * where they look wrong: those of a whole batch that follows, also after the limit, show its base offset
- * to be wrong, it is below that of the segment, or the last offset is not below the limit of the
- * bounds.  Their next_offset may be less than where the batch before it ended, their segment_base 0
- * where it is not known.  OL_CORRUPT with the reason; OL_OK else, also where bytes that would show
- * it cannot be read.  *batch stays whole, but may lie elsewhere. */
+ * where they look wrong: those of a whole batch that follows, also after the limit, show its base
+ * offset to be wrong, it is below that of the segment, or the last offset is not below the limit of
+ * the bounds.  Their next_offset may be less than where the batch before it ended, their
+ * segment_base 0 where it is not known.  OL_CORRUPT with the reason; OL_OK else, also where bytes
+ * that would show it cannot be read.  *batch stays whole, but may lie elsewhere. */
 int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds,
                        ol_error *error) OL_NODISCARD;
 
