@@ -167,6 +167,17 @@ class RunReader:
                 self._fail_at_boundary(span)
 
     def _check_end(self, scan: SegmentScan, span: Span) -> Iterator[Found]:
+        is_beyond = span.is_inner and self._view != "batches" and scan.next_offset > span.until
+        if is_beyond and self._is_same(span.segment):
+            # The next span cannot notice, and its records from there on were left out of this one.
+            failure = CorruptionError(
+                f"the last batch before it ends at {scan.next_offset - 1}, and this one begins at {span.until}",
+                path=span.segment.path,
+                position=span.limit,
+            )
+            if not self._read.permissive:
+                raise failure
+            yield failure
         if scan.position >= span.limit or span.limit < 0:
             return
         batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
