@@ -9,6 +9,7 @@ import pytest
 from offsetlog import errors
 from offsetlog.manager.dual.catching_up import UNANSWERED_MAX
 from offsetlog.manager.dual.differences import Difference, Differences
+from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.transition import PartitionTransition
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -206,7 +207,7 @@ def test_differences_are_empty_after_a_start_whatever_differs():
         assert manager.differences() == []
         assert manager.compare(GROUP) == [Difference(GROUP, "t", 0, 49, 2)]
         assert manager.differences() == manager.compare(GROUP)
-        assert manager.catch_up_all() == (1, [], {})
+        assert manager.catch_up_all() == (1, [], {}, {})
 
 
 # ------------------------------------------------------------------------------------------------------------ hand-over
@@ -247,3 +248,48 @@ def test_a_change_that_fails_in_one_of_both_fails(monkeypatch):
         of_zookeeper.fail(errors.ClosedError("stopped"))
         with pytest.raises(errors.ClosedError):
             given_up.result(0)
+
+
+@pytest.mark.parametrize("state", [PartitionState.LOADING, PartitionState.FAILED])
+@pytest.mark.parametrize("is_over", [False, True])
+def test_catch_up_all_is_not_equal_beside_a_log_partition_that_was_not_read(monkeypatch, state, is_over):
+    with Site().start() as manager:
+        number = manager.partition_for(GROUP)
+        real, listed = manager.log.state, manager.log.groups
+        states = [state]
+        monkeypatch.setattr(manager.log, "state", lambda n: states[-1] if n == number else real(n))
+
+        def groups():
+            if is_over:  # it is loaded once its groups are not listed
+                states.append(PartitionState.ACTIVE)
+            return listed()
+
+        monkeypatch.setattr(manager.log, "groups", groups)
+        done = manager.catch_up_all()
+        assert list(done.partitions) == [number]
+        assert not done.is_equal
+        assert f"log partition {number}" in str(done.partitions[number])
+
+
+def test_catch_up_all_is_not_equal_where_a_leadership_began_once_groups_were_listed(monkeypatch):
+    with Site().start() as manager:
+        listed = manager.log.groups
+
+        def groups():
+            found = listed()
+            manager.resign(1, 2)
+            manager.become_leader(1, 3)
+            return found
+
+        monkeypatch.setattr(manager.log, "groups", groups)
+        done = manager.catch_up_all()
+        assert list(done.partitions) == [1]
+        assert not done.is_equal
+
+
+def test_names_of_groups_that_are_nowhere_are_not_kept():
+    with Site().start() as manager:
+        for number in range(50):
+            manager.fetch(f"console-{number}")
+            manager.compare(f"console-{number}")
+        assert not manager._differences._in_zookeeper

@@ -19,16 +19,19 @@ class CaughtUp(NamedTuple):
         raised: how many positions were raised.
         differences: the positions that still differ, sorted.
         failures: by name the groups that were not done, and why; sorted.
+        partitions: by number the log partitions whose groups are not known, and why: they are being loaded, they
+            failed, or their leadership changed meanwhile.
     """
 
     raised: int
     differences: list[Difference]
     failures: Mapping[str, OffsetLogError]
+    partitions: Mapping[int, OffsetLogError]
 
     @property
     def is_equal(self) -> bool:
-        """Whether both storages had the same of every group when it was looked at."""
-        return not self.differences and not self.failures
+        """Whether both storages had the same of every group that this process leads when it was looked at."""
+        return not self.differences and not self.failures and not self.partitions
 
 
 def catch_up_groups(groups: Iterable[str], catch_up: Callable[[str], tuple[int, list[Difference]]]) -> CaughtUp:
@@ -60,4 +63,4 @@ def catch_up_groups(groups: Iterable[str], catch_up: Callable[[str], tuple[int, 
             raised += count
             differences += found
             unanswered = 0
-    return CaughtUp(raised, differences, failures)
+    return CaughtUp(raised, differences, failures, {})

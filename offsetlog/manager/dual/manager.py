@@ -214,10 +214,8 @@ class DualManager(BaseOffsetManager):
     def _led(self, group: str) -> None:
         number = self.log.partition_for(checked_group(group))
         state = self.log.state(number)
-        if state is PartitionState.LOADING:
-            raise CoordinatorLoadingError(f"log partition {number} is being loaded")
-        if state is PartitionState.FAILED:
-            raise PartitionFailedError(f"log partition {number} failed")
+        if (failure := _unreadable(number, state)) is not None:
+            raise failure
         if state is not PartitionState.ACTIVE:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
@@ -587,8 +585,9 @@ class DualManager(BaseOffsetManager):
         not tried.  It can be repeated.
 
         Returns:
-            The positions that still differ, and the groups that were not done and why.  Where both are empty, and
-            nobody has committed since, both storages have the same.
+            The positions that still differ, and the groups and log partitions that were not done and why.  Where all
+            three are empty, and nobody has committed since, both storages have the same of the groups that this process
+            leads.  It does not know groups that are only in logs of other processes: each process has to be asked.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not say which groups there are; nothing was done.
@@ -596,4 +595,33 @@ class DualManager(BaseOffsetManager):
         """
         with self._running():
             pass
-        return catch_up_groups({*self.zookeeper.groups(), *self.log.groups()}, self._catch_up)
+        before = self._leaderships()
+        done = catch_up_groups({*self.zookeeper.groups(), *self.log.groups()}, self._catch_up)
+        return done._replace(partitions=_not_read(before, self._leaderships()))
+
+    def _leaderships(self) -> list[tuple[PartitionState, int]]:
+        """Returns the state and the leader epoch of each log partition."""
+        with self._running():
+            return [(self.log.state(number), self.log.leader_epoch(number)) for number in range(self.partitions)]
+
+
+def _unreadable(number: int, state: PartitionState) -> OffsetLogError | None:
+    if state is PartitionState.LOADING:
+        return CoordinatorLoadingError(f"log partition {number} is being loaded")
+    if state is PartitionState.FAILED:
+        return PartitionFailedError(f"log partition {number} failed")
+    return None
+
+
+def _not_read(
+    before: Sequence[tuple[PartitionState, int]], after: Sequence[tuple[PartitionState, int]]
+) -> dict[int, OffsetLogError]:
+    """Returns the log partitions of which groups can be missing in a list that was made between two looks."""
+    found: dict[int, OffsetLogError] = {}
+    for number, (first, last) in enumerate(zip(before, after, strict=True)):
+        failure = _unreadable(number, first[0]) or _unreadable(number, last[0])
+        if failure is None and first != last:
+            failure = NotCoordinatorError(f"the leadership of log partition {number} changed meanwhile; try again")
+        if failure is not None:
+            found[number] = failure
+    return found
