@@ -124,6 +124,11 @@ class Turns:
         with self._lock:
             return group in self._groups
 
+    def groups(self) -> list[str]:
+        """Returns the groups of which any work has not ended."""
+        with self._lock:
+            return list(self._groups)
+
     def leave(self, work: Work[Any]) -> list[Work[Any]] | None:
         """Takes out work that waits for its turn, and then never has it; None where it does not wait.
 

@@ -250,6 +250,23 @@ class Both:
             self._differences.forget(lambda name: name == group)
             return max(removed, written)
 
+    def delete_remains(self, group: str, topics: Collection[str]) -> int:
+        """Deletes in ZooKeeper what the log lacks of deleted topics; returns how many positions.
+
+        A commit that the log took before it deleted the topics may have come to ZooKeeper after ZooKeeper did.  The
+        caller has the turn of the whole group, so that whatever follows a commit is in the queue or has ended.
+        """
+        self._queue.settle(group, self._patience)
+        log, zookeeper, _ = self._fetched(group, None)
+        remains: dict[TopicPartition, int | None] = {
+            key: None for key in zookeeper if key[0] in topics and key not in log
+        }
+        if remains:
+            with self.looks.going_back(group):
+                self._zookeeper.delete(group, list(remains))
+            self._differences.note_equal(group, remains)
+        return len(remains)
+
     @contextmanager
     def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[None]:
         """Holds positions while they may be taken back, all for None."""

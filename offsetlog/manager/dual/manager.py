@@ -25,6 +25,7 @@ from offsetlog.errors import (
     CommitTimeoutError,
     ConfigError,
     CoordinatorLoadingError,
+    CorruptionError,
     NotCoordinatorError,
     OffsetLogError,
     PartitionFailedError,
@@ -513,6 +514,10 @@ class DualManager(BaseOffsetManager):
 
         Returns:
             How many there were in the storage that had more.
+
+        Raises:
+            CorruptionError: a group has a node without an offset, so that it is not known whether a commit made
+                meanwhile left a position in ZooKeeper.  All else is deleted; mend the node and repeat the call.
         """
         gone = list(arguments.listed_topics(topics))
         topics_gone = frozenset(gone)
@@ -521,7 +526,25 @@ class DualManager(BaseOffsetManager):
         self._queue.forget(lambda _: True, lambda key: key[0] in topics_gone)
         counts = [each.on_topic_deleted(gone, timeout=timeout) for each in (self.zookeeper, self.log)]
         self._differences.forget_topics(gone)
+        self._delete_remains(topics_gone)
         return max(counts)
+
+    def _delete_remains(self, topics: frozenset[str]) -> None:
+        """Deletes what came to ZooKeeper while the topics were deleted; see `Both.delete_remains`."""
+        # In the order in which a commit goes its way, so that none is between two looks.
+        busy = {*self._turns.groups(), *self._queue.groups()}
+        first: CorruptionError | None = None
+        for group in sorted({*busy, *self.zookeeper.groups()}):
+            try:
+                self._led(group)
+                if group in busy or any(key[0] in topics for key in self.zookeeper.fetch(group)):
+                    self._called(group, None, partial(self._both.delete_remains, group, topics)).result()
+            except (NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError):
+                continue  # it takes no commits here
+            except CorruptionError as failure:
+                first = first or failure
+        if first is not None:
+            raise first
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
         """Has it done by a thread of the manager; see `on_topic_deleted`."""

@@ -140,6 +140,11 @@ class ZooKeeperQueue:
         """Whether ZooKeeper lacks anything of a group that it is to take."""
         return group in self._waiting or group in self._flying or group in self._late
 
+    def groups(self) -> list[str]:
+        """Returns the groups of which ZooKeeper lacks anything that it is to take."""
+        with self._lock:
+            return list({*self._waiting, *self._flying, *self._late})
+
     # ----------------------------------------------------------------------------------------------------- to the queue
 
     def add(self, group: str, offsets: Mapping[TopicPartition, int]) -> Write:
