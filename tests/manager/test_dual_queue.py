@@ -426,6 +426,33 @@ def test_a_commit_after_the_deletion_of_its_topic_stays_in_both(monkeypatch):
         assert site.stored() == ({KEYS[0]: 3}, {KEYS[0]: 3})
 
 
+@pytest.mark.parametrize("has_it", [False, True])
+def test_what_goes_forward_beside_a_rewind_reaches_zookeeper_where_the_log_failed(monkeypatch, has_it):
+    start = {KEYS[0]: 90, KEYS[1]: 10}
+    site = Site(start, start)
+    with site.start() as manager:
+        manager.fetch(GROUP, KEYS)
+        manager.zookeeper.is_away = True
+        manager.commit(GROUP, {KEYS[1]: 20})
+        manager.zookeeper.is_away = manager._queue._is_away = False  # 20 is late
+        real = manager.log.commit
+
+        def commit(*given, **more):
+            if not has_it:
+                raise errors.StorageError("the disk is full")
+            real(*given, **more)
+            raise errors.CommitTimeoutError("not known to be on disk in time")
+
+        monkeypatch.setattr(manager.log, "commit", commit)
+        with pytest.raises(errors.DifferenceError):
+            manager.commit(GROUP, {KEYS[0]: 50, KEYS[1]: 30})
+        log, zookeeper = site.stored()
+        assert zookeeper == {KEYS[0]: 50, KEYS[1]: 30 if has_it else 20}
+        assert log == (zookeeper if has_it else {KEYS[0]: 90, KEYS[1]: 20})
+        expected = [] if has_it else [Difference(GROUP, *KEYS[0], log=90, zookeeper=50)]
+        assert manager.differences() == expected
+
+
 # ---------------------------------------------------------------------------------------------- a crash at every write
 
 

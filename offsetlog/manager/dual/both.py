@@ -7,7 +7,7 @@ sees to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from offsetlog.errors import (
@@ -126,14 +126,25 @@ class Both:
             try:
                 position = self._log.commit(group, values, **given)
             except OffsetLogError as failure:
+                ahead = {key: value.offset for key, value in values.items() if key not in back}
+                if isinstance(failure, CommitTimeoutError):
+                    self._queue.add_unsure(group, ahead)
                 if not back:
-                    if isinstance(failure, CommitTimeoutError):
-                        self._queue.add_unsure(group, {key: value.offset for key, value in values.items()})
                     raise
+                if not isinstance(failure, CommitTimeoutError):
+                    # Commits before it, which were answered, may have been withdrawn, and nobody else brings them.
+                    self._queue.late_again(group, ahead)
+                self._note_lowered(group, back)
                 raise _different(group, "has what was committed", back, failure) from failure
             self._differences.count(commits=1, rewinds=1 if back else 0)
             self._differences.note_equal(group, back)
         return position, {key: value.offset for key, value in values.items() if key not in back}
+
+    def _note_lowered(self, group: str, back: Mapping[TopicPartition, int | None]) -> None:
+        """Notes what ZooKeeper took back beside what the log has now, which may follow."""
+        with suppress(OffsetLogError):  # it is led here no more
+            lowered = {key: OffsetAndMetadata(offset) for key, offset in back.items() if offset is not None}
+            self._differences.note(group, back, self._log.fetch(group, list(back)), lowered)
 
     def _lower_zookeeper(self, group: str, values: Values, timeout: float | None) -> dict[TopicPartition, int | None]:
         """Commits to ZooKeeper what goes back, and returns it; the log has what fetches answer before."""

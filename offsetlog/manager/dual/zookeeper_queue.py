@@ -491,16 +491,17 @@ class ZooKeeperQueue:
                 self._wait(flying, deadline, timeout)
             yield
         except DifferenceError:
-            raise  # ZooKeeper went back, and the log may follow
+            raise  # ZooKeeper went back, and the log may follow; what goes forward beside it is late already
         except UnknownOutcomeError:
             # ZooKeeper may have gone back, and the log has not.
-            self._late_again(group, self._in_log(group) if keys is None else keys)
+            self.late_again(group, self._in_log(group) if keys is None else keys)
             raise
         except BaseException:
-            self._late_again(group, withdrawn)
+            self.late_again(group, withdrawn)
             raise
 
-    def _late_again(self, group: str, keys: Iterable[TopicPartition]) -> None:
+    def late_again(self, group: str, keys: Iterable[TopicPartition]) -> None:
+        """Has ZooKeeper take what the log has of positions, in case it lacks it."""
         with self._lock:
             answered = self._keep_late(group, keys)
         self._answer(answered)
