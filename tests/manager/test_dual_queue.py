@@ -453,6 +453,29 @@ def test_what_goes_forward_beside_a_rewind_reaches_zookeeper_where_the_log_faile
         assert manager.differences() == expected
 
 
+def test_a_commit_with_a_rewind_is_answered_though_its_time_ended_before_the_log_had_it(monkeypatch):
+    start = {KEYS[0]: 90, KEYS[1]: 1}
+    with Site(start, start).start() as manager:
+        manager.fetch(GROUP, KEYS)
+        monkeypatch.setattr(type(manager._calls), "are_busy", True)
+        timers = []
+        monkeypatch.setattr(manager._calls, "call_later", lambda _, call: timers.append(call) or threading.Timer(0, call))
+        manager.zookeeper.is_held = True
+        work = manager.commit_async(GROUP, {KEYS[0]: 50, KEYS[1]: 7}, timeout=60)
+        manager.zookeeper.wait_for_commit()
+        work._deadline = 0  # type: ignore[attr-defined]
+        for each in timers:
+            each()
+        assert timers
+        assert not work.done()
+        manager.zookeeper.answer(1)  # ZooKeeper has what goes back; what goes forward is held
+        work.result(PATIENCE)
+        assert manager.differences() == [Difference(GROUP, *KEYS[1], log=7, zookeeper=1)]
+        manager.zookeeper.is_held = False
+        manager.zookeeper.answer()
+        assert manager.differences() == []
+
+
 # ---------------------------------------------------------------------------------------------- a crash at every write
 
 

@@ -395,6 +395,14 @@ class DualManager(BaseOffsetManager):
         work.followed = self._queue.add(group, offsets)
         self._turns.pass_on(work)
         if not work.followed.done():
+            if not work.left:
+                # Its timer, where it had one, found it begun, and not yet what it could be answered without.
+                self._queue.note_overdue(work.followed)
+                return
+            if work.timer is not None:
+                # It may have come a moment early, and found the same.
+                work.timer.cancel()
+                work.timer = None
             self._order_end(work)
             yield [work.followed]
 
