@@ -459,7 +459,12 @@ def test_a_commit_with_a_rewind_is_answered_though_its_time_ended_before_the_log
         manager.fetch(GROUP, KEYS)
         monkeypatch.setattr(type(manager._calls), "are_busy", True)
         timers = []
-        monkeypatch.setattr(manager._calls, "call_later", lambda _, call: timers.append(call) or threading.Timer(0, call))
+
+        def call_later(_, call):
+            timers.append(call)
+            return threading.Timer(0, call)
+
+        monkeypatch.setattr(manager._calls, "call_later", call_later)
         manager.zookeeper.is_held = True
         work = manager.commit_async(GROUP, {KEYS[0]: 50, KEYS[1]: 7}, timeout=60)
         manager.zookeeper.wait_for_commit()
