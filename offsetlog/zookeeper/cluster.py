@@ -238,6 +238,8 @@ class ClusterClient:
         check_topic_name(topic)
         for state in states.values():
             self._check_epoch(state, epoch, topic_node(topic))
+        if not states:
+            return None
         above = partitions_node(topic)
         nodes = [f"{above}/{partition}" for partition in states]
         for _ in range(TRIES):

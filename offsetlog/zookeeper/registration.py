@@ -26,7 +26,8 @@ from offsetlog.errors import (
 )
 from offsetlog.zookeeper.cluster import ClusterClient, registered_broker
 from offsetlog.zookeeper.cluster_records import BrokerRecord, broker_node
-from offsetlog.zookeeper.connection import Node, ZooKeeperConnection
+from offsetlog.zookeeper.connection import Answer, Node, ZooKeeperConnection
+from offsetlog.zookeeper.operations import Delete
 from offsetlog.zookeeper.watches import Watch, Watcher, read_node
 
 #: Seconds between two tries to make the node while the connection breaks.
@@ -105,8 +106,12 @@ class BrokerRegistration:
     def start(self) -> None:
         """Registers the broker, and keeps it registered from now on.
 
+        Where it fails, it leaves no node.
+
         Raises:
             BrokerIdTakenError: another broker has the id, or its former process still has it after `wait`.
+            ClosedError: it was closed meanwhile.
+            ZooKeeperError: the servers refuse the credentials, or do not allow it.
             ZooKeeperUnavailableError: no server answers.
         """
         ClusterClient(self._connection).make_directories()
@@ -115,18 +120,26 @@ class BrokerRegistration:
             self._claim(self._watch)
         except BaseException:
             self._watch.close()
+            self._remove(None)
             raise
         self._watcher = Watcher(self._watch, self._changed)
 
     def close(self) -> None:
-        """Removes the node, and ends it.  A second call does nothing."""
+        """Removes the node, and ends it.  A second call does nothing.
+
+        Without a server now, the node goes once there is one, or with its session.
+        """
+        if self._closed.is_set():
+            return
         self._closed.set()
+        if self._watch is not None:
+            self._watch.close()
         if self._watcher is not None:
             self._watcher.close()
         with self._condition:
-            was_registered, self._epoch = self._epoch is not None, None
-        if was_registered:
-            self._remove()
+            epoch, self._epoch = self._epoch, None
+        # Also where it is not registered: the node may have been made, and the watch not have seen it yet.
+        self._remove(epoch)
 
     def __enter__(self) -> Self:
         self.start()
@@ -253,13 +266,34 @@ class BrokerRegistration:
             since_ms=stat.modified_ms,
         )
 
-    def _remove(self) -> None:
-        if not self._connection.is_connected:
-            return  # it goes with the session
+    def _remove(self, epoch: int | None) -> None:
+        """Removes the node of this registration, if there is one; its connection may go on.
+
+        Args:
+            epoch: of the registration, None where it was not seen yet.
+        """
+        if not self._data:
+            return
+        removed: list[Answer[None]] = []
+
+        def found(answer: Answer[Node]) -> None:
+            try:
+                node = answer.result()
+                if self._is_mine(node) or node.stat.created_zxid == epoch:
+                    removed.append(self._connection.multi_async([Delete(self.node, node.stat.version)]))
+            except OffsetLogError as failure:
+                _log.debug("the node of broker %d is not removed: %s", self.record.broker_id, failure)
+
         try:
-            found = self._connection.get(self.node)
-            if self._is_mine(found):
-                self._connection.delete(self.node, found.stat.version)
+            answer = self._connection.get_async(self.node)
+            if not self._connection.is_connected:
+                # Nobody waits: the client asks the next server, and what it asks goes with the session, as the node.
+                answer.add_done_callback(found)
+                return
+            answer.wait()
+            found(answer)
+            for each in removed:
+                each.result()
         except OffsetLogError:
             _log.debug("the node of broker %d was not removed", self.record.broker_id, exc_info=True)
 

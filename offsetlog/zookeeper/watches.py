@@ -51,12 +51,17 @@ class Watch(Generic[T]):
             TimeoutError: none came in so many seconds; a read under way is waited for.
             ClosedError: the watch, or its connection, is closed.
             CorruptionError: the node holds something else; the next call waits for its next change.
-            ZooKeeperError: ZooKeeper refuses the read.
+            ZooKeeperError: ZooKeeper refuses the read, or the credentials of the connection; the next call waits for
+                what changes that.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._wait_until_due(deadline)
             if not (self._connection.is_connected or self._connection.is_closed):
+                refusal = self._connection.refusal
+                if refusal is not None:
+                    self._seen = None
+                    raise refusal
                 self._retry_later(deadline)
                 continue
             try:

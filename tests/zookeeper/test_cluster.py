@@ -105,6 +105,13 @@ def test_states_of_new_partitions_are_made_all_or_none(cluster, elected):
         cluster.create_partition_states("none", {0: state_of(elected)}, elected)
 
 
+def test_no_states_are_made_of_none_whoever_is_the_controller(cluster, connection, elected):
+    connection.set_data("/controller_epoch", b"7")
+    for topic in ("orders", "nothing"):
+        cluster.create_partition_states(topic, {}, elected)
+    assert cluster.topics() == ["orders"]
+
+
 def test_the_writes_of_an_older_controller_are_refused(ensemble, hosts, cluster, elected):
     assert cluster.controller().broker_id == 1
     assert elected == cluster.controller_epoch() == (1, 1)

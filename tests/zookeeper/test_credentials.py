@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 import threading
@@ -19,6 +20,7 @@ from offsetlog.manager.zookeeper.manager import create
 from offsetlog.manager.zookeeper.settings import from_properties
 from offsetlog.types import TopicPartition
 from offsetlog.zookeeper import connection as connections
+from offsetlog.zookeeper.cluster import ClusterClient
 from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
 
 from .managers import PATIENCE, leading
@@ -122,6 +124,24 @@ def test_credentials_that_are_refused_later_are_said_to_callers_until_they_are_t
                     assert "refuses the credentials" in str(failure)
             manager.commit("g", {KEY: 3}, expected={KEY: 1})
             assert manager.fetch("g")[KEY].offset == 3
+
+
+def test_a_watch_says_that_the_credentials_are_refused_and_goes_on_once_they_are_taken(ensemble, root, monkeypatch):
+    monkeypatch.setattr(connections, "REPLACE_SECONDS_MAX", 0.05)
+    with Changing(ensemble.ports[0]) as proxy:
+        auth = (("digest", "u:p"),)
+        with leading(f"127.0.0.1:{proxy.port}{root}", connection={"auth": auth, "session_timeout": 8.0}) as manager:
+            connection = manager._session.connection
+            with ClusterClient(connection).watch_topics() as watch:
+                assert watch.next(PATIENCE) == []
+                with refused_later(proxy, manager), pytest.raises(errors.ZooKeeperError, match="refuses the cred"):
+                    watch.next(PATIENCE / 2)
+                # Each further try that was refused is said as well.
+                found = None
+                while found is None:
+                    with contextlib.suppress(errors.ZooKeeperError):
+                        found = watch.next(PATIENCE)
+                assert found == []
 
 
 def test_refused_credentials_are_tried_more_and_more_seldom(ensemble, root):

@@ -139,6 +139,96 @@ def test_a_broker_registers_again_after_the_directory_was_removed(connection, ot
         assert registration.wait_until_registered(former, PATIENCE) > former
 
 
+# ------------------------------------------------------------- the end, on a connection that others go on with
+
+
+def nobody_is_registered(other) -> bool:
+    other.sync_async().result()
+    return other.children("/brokers/ids") == []
+
+
+def test_a_close_in_the_moment_in_which_the_node_is_made_again_removes_it(connection, other, monkeypatch):
+    with BrokerRegistration(connection, record_of()) as registration:
+        create, closing, is_closing = connection.create, threading.Thread(target=registration.close), threading.Event()
+
+        def create_and_close(*given: object, **named: object) -> None:
+            create(*given, **named)
+            closing.start()
+            assert registration._closed.wait(PATIENCE)
+            while not registration._watch._is_closed:
+                continue
+            is_closing.set()
+
+        monkeypatch.setattr(connection, "create", create_and_close)
+        other.delete(broker_node(1))
+        assert is_closing.wait(PATIENCE)
+        closing.join(PATIENCE)
+        assert nobody_is_registered(other)
+
+
+def test_a_start_that_fails_after_the_node_was_made_removes_it(connection, other, monkeypatch):
+    registration = BrokerRegistration(connection, record_of())
+
+    def failing(_: Node) -> None:
+        raise errors.ZooKeeperUnavailableError("no")
+
+    monkeypatch.setattr(registration, "_registered", failing)
+    with pytest.raises(errors.ZooKeeperUnavailableError, match="no"):
+        registration.start()
+    assert nobody_is_registered(other)
+
+
+def test_a_start_that_fails_leaves_the_node_of_the_one_who_has_the_id(connection, other):
+    with BrokerRegistration(connection, record_of()) as first:
+        second = BrokerRegistration(connection, record_of())
+        with pytest.raises(errors.BrokerIdTakenError):
+            second.start()
+        second.close()
+        assert ClusterClient(other).broker(1).epoch == first.epoch
+
+
+def test_a_node_whose_bytes_somebody_changed_goes_with_the_registration(connection, other):
+    with BrokerRegistration(connection, record_of()):
+        other.set_data(broker_node(1), record_of(port=9093).to_json())
+    assert nobody_is_registered(other)
+
+
+def test_a_close_while_no_server_is_there_removes_the_node_once_there_is_one(ensemble, root, other):
+    with CuttingProxy(ensemble.ports[0]) as proxy:
+        settings = ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}", session_timeout=10 * PATIENCE)
+        with ZooKeeperConnection(settings) as connection:
+            registration, is_cut = BrokerRegistration(connection, record_of()), threading.Event()
+            registration.start()
+            session = connection.session_id
+            connection.add_state_listener(lambda state: state == "suspended" and is_cut.set())
+            proxy.refuse(True)
+            assert is_cut.wait(PATIENCE)
+            registration.close()
+            with ClusterClient(other).watch_broker(1) as watch:
+                assert watch.next(PATIENCE).session == session
+                proxy.refuse(False)
+                assert watch.next(PATIENCE) is None
+            assert connection.session_id == session
+
+
+def test_a_start_that_is_closed_while_it_waits_for_a_former_process_ends(connection, other):
+    with BrokerRegistration(other, record_of()):
+        registration = BrokerRegistration(connection, record_of(), wait=10 * PATIENCE)
+        failures: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+
+        def start() -> None:
+            try:
+                registration.start()
+            except Exception as failure:
+                failures.put(failure)
+
+        threading.Thread(target=start, daemon=True).start()
+        while registration._watch is None:
+            continue
+        registration.close()
+        assert isinstance(failures.get(timeout=PATIENCE), errors.ClosedError)
+
+
 def test_a_former_process_of_a_broker_has_its_time_to_go(connection, other):
     with BrokerRegistration(other, record_of()):
         for port, wait in ((9092, 0.2), (9999, 10 * PATIENCE)):

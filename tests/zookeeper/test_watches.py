@@ -187,6 +187,20 @@ def test_brokers_that_go_and_come_back_and_those_that_change_are_seen(hosts, con
         assert ([each.record.address for each in changed.values()], changed[1]) == (["h:1", "h:22"], back[1])
 
 
+def test_a_watch_does_not_wait_for_a_server_that_refuses_the_credentials(connection, monkeypatch):
+    refused = errors.ZooKeeperError("refused", node="/")
+    with watch_of(connection, "/a") as watch:
+        assert watch.next(PATIENCE) is None
+        watch._changed()
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(ZooKeeperConnection, "is_connected", False)
+            meanwhile.setattr(ZooKeeperConnection, "refusal", refused)
+            with pytest.raises(errors.ZooKeeperError, match="refused"):
+                watch.next(0.0)
+        watch._changed()
+        assert watch.next(PATIENCE) is None
+
+
 def test_a_closed_watch_ends_those_that_wait(connection):
     watch = watch_of(connection, "/a")
     first, ended = threading.Event(), threading.Event()
