@@ -70,6 +70,24 @@ class Doorbell:
         self._writing.close()
 
 
+class _TlsSocket(ssl.SSLSocket):
+    """A connection that keeps what the server said when it ended it: kazoo makes another, and says nothing of it.
+
+    In TLS 1.3 a server refuses the certificate of a client, or its lack, after the handshake.
+    """
+
+    note: Callable[[ssl.SSLError], object]
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as failure:
+            self.note(failure)
+            raise
+
+
 class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Runs the threads of a client, and opens its connections.
 
@@ -79,7 +97,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         ended: called with this, by the first thread of the client that ends, as its last act.
 
     Attributes:
-        failure: why the last connection could not be made, None where it was.
+        failure: why the last connection could not be made, None where it was; also that a server refused it within TLS.
         has_ended: whether a thread has ended.
     """
 
@@ -91,6 +109,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.has_ended = False
         self._connect_seconds = connect_seconds
         self._tls = tls
+        if tls is not None:
+            tls.sslsocket_class = _TlsSocket
         self._ended = ended
         self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
@@ -154,7 +174,9 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.settimeout(seconds)
             if self._tls is not None:
-                made = self._tls.wrap_socket(made, server_hostname=hostname)
+                made = secure = self._tls.wrap_socket(made, server_hostname=hostname)
+                assert isinstance(secure, _TlsSocket)
+                secure.note = self._refused
             with self._lock:
                 if self._is_broken:
                     raise OSError("the client is being ended")
@@ -165,8 +187,12 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
             if isinstance(failure, OSError):
                 self.failure = failure
             raise
-        self.failure = None
+        if not isinstance(self.failure, ssl.SSLError):
+            self.failure = None
         return made
+
+    def _refused(self, failure: ssl.SSLError) -> None:
+        self.failure = failure
 
     def break_connection(self) -> None:
         """Ends the connection, whatever is waited for there, and makes no other: for a client that is being ended."""

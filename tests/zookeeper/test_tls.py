@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -125,6 +126,47 @@ def test_a_client_that_the_server_does_not_believe_has_no_session(properties, si
         given["zookeeper.ssl.keystore.location"] = signed[other]
     with pytest.raises(errors.ZooKeeperUnavailableError):
         create(given).start()
+
+
+@pytest.mark.parametrize(("keystore", "said"), [(None, "CERTIFICATE_REQUIRED"), ("another client", "UNKNOWN_CA")])
+def test_a_start_says_that_the_server_refuses_the_certificate_of_the_client(signed, monkeypatch, keystore, said):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=signed["authority"])
+    context.load_cert_chain(signed["server"])
+    context.verify_mode, context.minimum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_3
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def refuse() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client, contextlib.suppress(OSError):
+                    with contextlib.suppress(ssl.SSLError):
+                        context.wrap_socket(client.dup(), server_side=True)
+                    client.shutdown(socket.SHUT_WR)
+                    while client.recv(1 << 16):
+                        continue
+
+    note, noted = ClientHandler._refused, threading.Event()
+
+    def note_and_say(handler: ClientHandler, failure: ssl.SSLError) -> None:
+        note(handler, failure)
+        noted.set()
+
+    # Its time is over once the server has refused it.
+    monkeypatch.setattr(ClientHandler, "_refused", note_and_say)
+    monkeypatch.setattr(ZooKeeperConnection, "_is_let_in", lambda *_: not noted.wait(PATIENCE))
+    refusing = threading.Thread(target=refuse)
+    refusing.start()
+    try:
+        tls = TlsSettings(truststore=signed["authority"], keystore=keystore and signed[keystore])
+        hosts = f"127.0.0.1:{listener.getsockname()[1]}"
+        settings = ConnectionSettings(hosts=hosts, tls=tls)
+        with pytest.raises(errors.ZooKeeperUnavailableError, match=rf"the last connection failed: .*{said}"):
+            ZooKeeperConnection(settings).start()
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        refusing.join(PATIENCE)
+        listener.close()
 
 
 def test_a_start_at_a_server_that_is_silent_within_tls_ends_in_its_time():
