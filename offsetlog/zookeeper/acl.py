@@ -51,6 +51,10 @@ def parse_acl(text: str) -> Acl:
         )
     if not identity and scheme != "auth":
         raise InvalidArgumentError(f"{text!r} names nobody; only auth::PERMISSIONS, the own credentials, needs no name")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"the entry {text!r} of an ACL is not UTF-8") from None
     return Acl(scheme, identity, sum(_BITS[letter] for letter in letters))
 
 

@@ -34,7 +34,8 @@ ENDPOINTS_MAX = 1_000
 _ENDPOINT = re.compile(r"([^:/\s]{1,255})://\[?([0-9a-zA-Z\-%._:]{0,255}?)\]?:(-?[0-9]{1,5})")
 _UUID = re.compile(r"[0-9A-Za-z_-]{22}")
 _EPOCH = re.compile(rb"[0-9]{1,10}")
-_CONTROL = re.compile("[\u0000-\u001f\u007f]")
+# Control characters, and halves of characters.
+_NOT_IN_RACKS = re.compile("[\u0000-\u001f\u007f\ud800-\udfff]")
 
 
 class Endpoint(NamedTuple):
@@ -109,8 +110,8 @@ class BrokerRecord:
         for each in self.endpoints:
             if not _ENDPOINT.fullmatch(str(each)) or not 0 <= each.port <= 65535:
                 raise InvalidArgumentError(f"{str(each)!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
-        if self.rack is not None and _CONTROL.search(self.rack):
-            raise InvalidArgumentError(f"the rack {self.rack!r} has control characters")
+        if self.rack is not None and _NOT_IN_RACKS.search(self.rack):
+            raise InvalidArgumentError(f"the rack {self.rack!r} has control characters, or is not UTF-8")
 
     @property
     def address(self) -> str:

@@ -72,7 +72,8 @@ class ConnectionSettings:
         tls: how servers are reached through TLS, None without it.
 
     Raises:
-        ConfigError: a time is not above 0, that is no list of hosts, or it or a credential is not UTF-8.
+        ConfigError: a time is not above 0, that is no list of hosts, one cannot be the name of a host, or it or a
+            credential is not UTF-8.
     """
 
     hosts: str
@@ -93,6 +94,8 @@ class ConnectionSettings:
         # The thread that sends them would end over them, each time.
         if not _is_utf8(self.hosts):
             raise ConfigError(f"the list of hosts {self.hosts!r} is not UTF-8")
+        for host in self.hosts.partition("/")[0].split(","):
+            _check_host(host.strip())
         if not all(_is_utf8(text) for pair in self.auth for text in pair):
             raise ConfigError("the credentials for ZooKeeper are not UTF-8")
 
@@ -103,6 +106,17 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _check_host(host: str) -> None:
+    # As the resolver has it.  kazoo's thread would end over one name that cannot be, whatever the other hosts are.
+    name = host.rpartition(":")[0] or host
+    try:
+        is_possible = b"\0" not in name.encode("idna")
+    except UnicodeError:
+        is_possible = False
+    if not is_possible:
+        raise ConfigError(f"{host!r} in the list of hosts is no name of a host, as zk1:2181")
 
 
 class Answer(Generic[T]):

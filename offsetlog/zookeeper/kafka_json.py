@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from offsetlog.errors import CorruptionError
+from offsetlog.errors import CorruptionError, InvalidArgumentError
 
 #: More than any node of Kafka: with its default `jute.maxbuffer` ZooKeeper keeps no more than 1 MiB in one.
 RECORD_BYTES_MAX = 4 << 20
@@ -130,8 +130,17 @@ def corrupt(text: str, node: str) -> CorruptionError:
 
 
 def written(fields: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of an object, with its fields in the order in which they stand."""
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    """Returns the bytes of an object, with its fields in the order in which they stand.
+
+    Raises:
+        InvalidArgumentError: a text in it is not UTF-8.
+    """
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as failure:
+        shown = text[max(0, failure.start - 20) : failure.end + 20]
+        raise InvalidArgumentError(f"no node can have a text that is not UTF-8, as in {shown!r}") from None
 
 
 def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:

@@ -183,6 +183,7 @@ def test_files_of_credentials_that_are_refused(tmp_path, capsys, text, mode, mes
         ("world:anyone:rx", "is no entry of an ACL"),
         ("world:anyone:rr", "is no entry of an ACL"),
         ("world:anyone:", "is no entry of an ACL"),
+        ("digest:a\udc80:r", "is not UTF-8"),
         ("digest::cdrwa", "names nobody"),
         ("auth::cdrwa", "names the credentials of --to-auth-file, which is not given"),
     ],

@@ -254,6 +254,7 @@ def test_values_that_no_node_can_have_are_refused():
         {"broker_id": 1, "endpoints": (endpoint._replace(host="a b"),)},
         {"broker_id": 1, "endpoints": (endpoint._replace(port=70_000),)},
         {"broker_id": 1, "endpoints": (endpoint,), "rack": "a\nb"},
+        {"broker_id": 1, "endpoints": (endpoint,), "rack": "a\udc80"},
     ):
         with pytest.raises(errors.InvalidArgumentError):
             BrokerRecord(**broker)
@@ -293,3 +294,10 @@ def test_half_a_character_that_json_escapes_is_refused_where_it_stands(field, fi
         BrokerRecord.from_json(1, data)
     assert failed.value.path == broker_node(1)
     str(failed.value).encode()
+
+
+def test_half_a_character_is_not_written():
+    endpoint = Endpoint("PLAINTEXT", "h", 1, "PLAINTEXT")
+    record = BrokerRecord(broker_id=1, endpoints=(endpoint,), features={"f\udc80": {"min_version": 1}})
+    with pytest.raises(errors.InvalidArgumentError, match="not UTF-8"):
+        record.to_json()

@@ -323,10 +323,15 @@ def test_settings_out_of_their_domain_are_refused():
         {"hosts": "h", "session_timeout": 0},
         {"hosts": "h", "request_timeout": -1},
         {"hosts": "h/\udc80"},
+        {"hosts": "h:1,a..b:2"},
+        {"hosts": f"h:1,{'x' * 64}"},
+        {"hosts": "h:1,a\0b:2"},
         {"hosts": "h", "auth": (("digest", "user:\udc80"),)},
     ):
         with pytest.raises(errors.ConfigError):
             ConnectionSettings(**given)
+    for hosts in ("h", "127.0.0.1:2181, [::1]:2181", "zk-1.example.:2181", "größe:1/root"):
+        assert ConnectionSettings(hosts=hosts).hosts == hosts
     with pytest.raises(errors.ConfigError, match="no list of hosts"):
         ZooKeeperConnection(ConnectionSettings(hosts="h:port")).start()
 

@@ -326,6 +326,7 @@ def test_what_a_broker_says_of_itself_comes_from_its_properties():
         ("broker.id", "x", "broker.id"),
         ("broker.id", -1, "broker.id"),
         ("broker.rack", "a\nb", "broker.rack"),
+        ("broker.rack", "a\udc80", "broker.rack"),
         ("advertised.listeners", None, "advertised.listeners"),
         ("advertised.listeners", "kafka-1:9092", "advertised.listeners"),
         ("listener.security.protocol.map", "PLAINTEXT", "listener.security.protocol.map"),
