@@ -19,12 +19,7 @@ from typing import Any, Generic, Self, TypeVar
 from offsetlog.errors import (
     ClosedError,
     ConfigError,
-    NodeExistsError,
-    NodeNotEmptyError,
-    NodeVersionError,
-    NoNodeError,
     OffsetLogError,
-    SessionExpiredError,
     TooLargeError,
     UnknownOutcomeError,
     ZooKeeperError,
@@ -32,6 +27,7 @@ from offsetlog.errors import (
 )
 from offsetlog.zookeeper import acl as access
 from offsetlog.zookeeper.acl import OPEN, Acl
+from offsetlog.zookeeper.kazoo_errors import KazooErrors
 from offsetlog.zookeeper.nodes import Node as Node
 from offsetlog.zookeeper.nodes import NodeStat as NodeStat
 from offsetlog.zookeeper.nodes import check_path
@@ -212,6 +208,7 @@ class ZooKeeperConnection:
     def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
         self._kazoo = _kazoo()
+        self._errors = KazooErrors(self._kazoo.exceptions)
         self._tls = None if settings.tls is None else settings.tls.context()
         #: How often in a row servers have refused the credentials.
         self._refusals = 0
@@ -495,7 +492,7 @@ class ZooKeeperConnection:
         def one(read: Read, answer: Found | int) -> Found | ZooKeeperError:
             if not isinstance(answer, int):
                 return answer
-            refusal = self._refusal(errors.EXCEPTIONS.get(answer, errors.ZookeeperError)(), read.node)
+            refusal = self._errors.refusal_of(errors.EXCEPTIONS.get(answer, errors.ZookeeperError)(), read.node)
             if isinstance(refusal, ZooKeeperUnavailableError):
                 raise refusal
             return refusal
@@ -538,7 +535,7 @@ class ZooKeeperConnection:
             return ZooKeeperUnavailableError(text, node=node)
 
         return Answer(
-            result, read, lambda failure: self._refusal(failure, node), overdue, self.settings.request_timeout
+            result, read, lambda failure: self._errors.refusal_of(failure, node), overdue, self.settings.request_timeout
         )
 
     # ------------------------------------------------------------------------------------------------------- writes
@@ -605,8 +602,8 @@ class ZooKeeperConnection:
             return UnknownOutcomeError(text, node=node)
 
         def failed(failure: BaseException, at: str = node) -> OffsetLogError:
-            if self._is_refusal(failure):
-                return self._refusal(failure, at)
+            if self._errors.is_refusal(failure):
+                return self._errors.refusal_of(failure, at)
             return unknown(f"ZooKeeper failed ({type(failure).__name__})")
 
         def read(codes: list[int]) -> None:
@@ -622,50 +619,3 @@ class ZooKeeperConnection:
             return unknown(f"no ZooKeeper answered within {self.settings.request_timeout:g} s")
 
         return Answer(result, read, failed, overdue, self.settings.request_timeout)
-
-    # ------------------------------------------------------------------------------------------------------- errors
-
-    def _is_refusal(self, failure: BaseException) -> bool:
-        """Whether a server has said that a write was not made.
-
-        An error of the connection, or within the server, says nothing of that: where two clients had one session, a
-        server of 3.9 has answered a write that it made with MarshallingError.
-        """
-        kinds = self._kazoo.exceptions
-        return isinstance(
-            failure,
-            kinds.NoNodeError
-            | kinds.NodeExistsError
-            | kinds.BadVersionError
-            | kinds.NotEmptyError
-            | kinds.NoChildrenForEphemeralsError
-            | kinds.NoAuthError
-            | kinds.AuthFailedError
-            | kinds.InvalidACLError
-            | kinds.BadArgumentsError,
-        )
-
-    def _refusal(self, failure: BaseException, node: str) -> ZooKeeperError:
-        kinds = self._kazoo.exceptions
-        table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (
-            (kinds.NoNodeError, NoNodeError, "there is no node {0}, or none above it"),
-            (kinds.NodeExistsError, NodeExistsError, "there is a node {0} already"),
-            (kinds.BadVersionError, NodeVersionError, "the node {0} was changed meanwhile"),
-            (kinds.NotEmptyError, NodeNotEmptyError, "the node {0} has nodes below it"),
-            (kinds.SessionExpiredError, SessionExpiredError, "the session with ZooKeeper expired"),
-            (kinds.ConnectionLoss, ZooKeeperUnavailableError, "the connection to ZooKeeper broke"),
-            (kinds.ConnectionClosedError, ZooKeeperUnavailableError, "the connection to ZooKeeper is closed"),
-            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session moved to another server meanwhile"),
-            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper gave up on a request"),
-            (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
-            (kinds.NoAuthError, ZooKeeperError, "ZooKeeper does not let this connection do that to {0}"),
-            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; are there credentials for it?"),
-        )
-        for kind, ours, text in table:
-            if isinstance(failure, kind):
-                return ours(text.format(node), node=node)
-        reason = str(failure) or type(failure).__name__
-        if not isinstance(failure, kinds.ZookeeperError):
-            # No server has said that: the client met something that it does not know, and ends.
-            return ZooKeeperUnavailableError(f"the connection to ZooKeeper broke: {reason}", node=node)
-        return ZooKeeperError(f"ZooKeeper refuses {node}: {reason}", node=node)

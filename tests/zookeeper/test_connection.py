@@ -262,6 +262,41 @@ def test_an_error_within_a_server_leaves_a_write_of_unknown_outcome(ensemble, ro
             assert connection.get("/a").data == b"1"
 
 
+@pytest.mark.parametrize("code", [-122, -127])
+def test_a_server_that_has_too_much_to_do_is_asked_again(ensemble, root, code):
+    with (
+        Answering(ensemble.ports[0]) as proxy,
+        ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{proxy.port}{root}")) as connection,
+    ):
+        connection.create("/a", b"0")
+        proxy.code = code
+        with pytest.raises(errors.ZooKeeperUnavailableError) as caught:
+            connection.get("/a")
+        assert caught.value.retriable
+        proxy.code = code
+        with pytest.raises(errors.UnknownOutcomeError):
+            connection.set_data("/a", b"1")
+        assert connection.get("/a").data == b"1"
+
+
+def test_a_write_over_a_quota_is_refused_and_names_its_node(tmp_path):
+    with (
+        Ensemble(tmp_path, 1, settings={"enforceQuota": "true"}) as ensemble,
+        ZooKeeperConnection(ConnectionSettings(hosts=ensemble.hosts)) as connection,
+    ):
+        connection.create("/few")
+        connection.create("/zookeeper/quota/few")
+        for name, values in (("limits", (-1, -1, -1, 3)), ("stats", (1, 0, 0, 0))):
+            text = "count={},bytes={}=;byteHardLimit={};countHardLimit={}".format(*values)
+            connection.create(f"/zookeeper/quota/few/zookeeper_{name}", text.encode())
+        connection.create("/few/0")
+        connection.create("/few/1")
+        with pytest.raises(errors.ZooKeeperError, match="the quota above the node /few/3") as caught:
+            connection.multi([SetData("/few/0", b""), Create("/few/3")])
+        assert (type(caught.value), caught.value.retriable) == (errors.ZooKeeperError, False)
+        assert connection.children("/few") == ["0", "1"]
+
+
 def test_a_read_after_sync_sees_what_another_client_was_answered(ensemble, root):
     with ZooKeeperConnection(ConnectionSettings(hosts=f"127.0.0.1:{ensemble.ports[0]}{root}")) as writer:
         writer.create("/a", b"0")

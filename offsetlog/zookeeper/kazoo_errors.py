@@ -1,0 +1,94 @@
+"""kazoo's errors as ours, and which of them say that a write was not made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsetlog.errors import (
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeVersionError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+    ZooKeeperUnavailableError,
+)
+
+#: Errors that not every kazoo has a name for.
+REQUEST_TIMEOUT, QUOTA_EXCEEDED, THROTTLED = -122, -125, -127
+
+
+class KazooErrors:
+    """The meaning of kazoo's errors.
+
+    Args:
+        kinds: the module of kazoo that has them.
+    """
+
+    def __init__(self, kinds: Any) -> None:
+        self._kinds = kinds
+
+    def is_refusal(self, failure: BaseException) -> bool:
+        """Whether a server has said that a write was not made.
+
+        An error of the connection, or within the server, says nothing of that: where two clients had one session, a
+        server of 3.9 has answered a write that it made with MarshallingError.
+        """
+        kinds = self._kinds
+        return isinstance(
+            failure,
+            (
+                kinds.NoNodeError,
+                kinds.NodeExistsError,
+                kinds.BadVersionError,
+                kinds.NotEmptyError,
+                kinds.NoChildrenForEphemeralsError,
+                kinds.NoAuthError,
+                kinds.AuthFailedError,
+                kinds.InvalidACLError,
+                kinds.BadArgumentsError,
+                self._numbered(QUOTA_EXCEEDED),
+            ),
+        )
+
+    def _numbered(self, code: int) -> Any:
+        """Returns kazoo's error of a number, and nothing that an error could be where this kazoo does not know it."""
+        return self._kinds.EXCEPTIONS.get(code, ())
+
+    def refusal_of(self, failure: BaseException, node: str) -> ZooKeeperError:
+        """Returns our error for one of kazoo's.
+
+        Args:
+            failure: which.
+            node: the path of the node concerned.
+        """
+        kinds = self._kinds
+        table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (
+            (kinds.NoNodeError, NoNodeError, "there is no node {0}, or none above it"),
+            (kinds.NodeExistsError, NodeExistsError, "there is a node {0} already"),
+            (kinds.BadVersionError, NodeVersionError, "the node {0} was changed meanwhile"),
+            (kinds.NotEmptyError, NodeNotEmptyError, "the node {0} has nodes below it"),
+            (kinds.SessionExpiredError, SessionExpiredError, "the session with ZooKeeper expired"),
+            (kinds.ConnectionLoss, ZooKeeperUnavailableError, "the connection to ZooKeeper broke"),
+            (kinds.ConnectionClosedError, ZooKeeperUnavailableError, "the connection to ZooKeeper is closed"),
+            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session moved to another server meanwhile"),
+            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper gave up on a request"),
+            (self._numbered(REQUEST_TIMEOUT), ZooKeeperUnavailableError, "ZooKeeper did not answer a request in time"),
+            (self._numbered(THROTTLED), ZooKeeperUnavailableError, "ZooKeeper has too many requests"),
+            (
+                self._numbered(QUOTA_EXCEEDED),
+                ZooKeeperError,
+                "the quota above the node {0} does not allow that",
+            ),
+            (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
+            (kinds.NoAuthError, ZooKeeperError, "ZooKeeper does not let this connection do that to {0}"),
+            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; are there credentials for it?"),
+        )
+        for kind, ours, text in table:
+            if isinstance(failure, kind):
+                return ours(text.format(node), node=node)
+        reason = str(failure) or type(failure).__name__
+        if not isinstance(failure, kinds.ZookeeperError):
+            # No server has said that: the client met something that it does not know, and ends.
+            return ZooKeeperUnavailableError(f"the connection to ZooKeeper broke: {reason}", node=node)
+        return ZooKeeperError(f"ZooKeeper refuses {node}: {reason}", node=node)
