@@ -59,6 +59,9 @@ def check_path(path: str) -> None:
     Raises:
         InvalidArgumentError: no node can have it: a name in it is empty, "." or "..", or it is not UTF-8.
     """
+    # As nearly all are; each read is checked.
+    if path.isascii() and path[:1] == "/" != path[-1:] and "//" not in path and "/." not in path:
+        return
     path_bytes(path)
     if not _PATH.fullmatch(path):
         raise InvalidArgumentError(f"no node can have the path {path!r}: a name in it is empty, '.' or '..'")

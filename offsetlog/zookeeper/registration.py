@@ -6,6 +6,7 @@ The node is ephemeral: it goes with the session, and other brokers see from it w
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -151,6 +152,7 @@ class BrokerRegistration:
     def _claim(self, watch: Watch[Node | None]) -> None:
         deadline = time.monotonic() + self._wait
         patience = self._connection.settings.request_timeout
+        silent = ZooKeeperUnavailableError(f"no ZooKeeper answered within {patience:g} s", node=self.node)
         holder: Node | None = None
         while True:
             left = patience if holder is None else max(0.0, deadline - time.monotonic())
@@ -159,12 +161,11 @@ class BrokerRegistration:
             except TimeoutError:
                 if holder is not None:
                     raise self._taken(holder) from None
-                raise ZooKeeperUnavailableError(
-                    f"no ZooKeeper answered within {patience:g} s", node=self.node
-                ) from None
+                raise silent from None
             holder = None
             if node is None:
-                self._create()
+                if not self._create(time.monotonic() + patience):
+                    raise silent
             elif self._is_mine(node):
                 return self._registered(node)
             elif self._is_former(node):
@@ -196,8 +197,12 @@ class BrokerRegistration:
             self._lost(self._taken(node))
         # Else it is that of an expired session of ours, and goes.
 
-    def _create(self) -> None:
-        """Makes the node, unless another is there first; the watch sees whose it is."""
+    def _create(self, until: float = math.inf) -> bool:
+        """Makes the node, unless another is there first; the watch sees whose it is.
+
+        Returns:
+            Whether there is one, as far as anybody answered until this time.
+        """
         # The same bytes in each try: one whose answer was lost may have been made.  And before the first: the watch may
         # see it before its answer.
         self._data = data = replace(self.record, timestamp_ms=self._clock()).to_json()
@@ -206,16 +211,19 @@ class BrokerRegistration:
             try:
                 self._connection.create(self.node, data, ephemeral=True)
             except NodeExistsError:
-                return
+                return True
             except NoNodeError:
                 # Somebody removed what it stands below; where that is the root, this raises.
                 ClusterClient(self._connection).make_directories(root=False)
             except (UnknownOutcomeError, ZooKeeperUnavailableError):
                 if self._stands(data):
-                    return
+                    return True
+                if time.monotonic() >= until:
+                    return False
                 self._closed.wait(RETRY_SECONDS)
             else:
-                return
+                return True
+        return False
 
     def _stands(self, data: bytes) -> bool:
         """Whether the node was made by the write of these bytes whose answer was lost."""

@@ -18,6 +18,7 @@ from offsetlog.zookeeper.registration import BrokerRegistration
 
 from .ensemble import PATIENCE, Ensemble, expire_session
 from .proxy import OP_MULTI, Cut, CuttingProxy
+from .threads import in_patience
 
 
 def record_of(broker_id: int = 1, port: int = 9092) -> BrokerRecord:
@@ -176,6 +177,33 @@ def test_a_start_that_fails_after_the_node_was_made_removes_it(connection, other
     with pytest.raises(errors.ZooKeeperUnavailableError, match="no"):
         registration.start()
     assert nobody_is_registered(other)
+
+
+class Leaving(CuttingProxy):
+    """Carries the next write out, and then refuses all connections."""
+
+    is_wanted = True
+
+    def _moment_of(self, request: bytes) -> Cut | None:
+        if not (self.is_wanted and request[8:12] == OP_MULTI.to_bytes(4, "big")):
+            return super()._moment_of(request)
+        self.is_wanted = False
+        self._is_refusing = True
+        return Cut.AFTER
+
+
+def test_a_start_whose_servers_go_ends_and_the_node_goes_once_there_is_one(ensemble, root, other):
+    ClusterClient(other).make_directories()
+    with Leaving(ensemble.ports[0]) as proxy, ClusterClient(other).watch_broker(1) as watch:
+        hosts = f"127.0.0.1:{proxy.port}{root}"
+        settings = ConnectionSettings(hosts=hosts, session_timeout=10 * PATIENCE, request_timeout=0.5)
+        with ZooKeeperConnection(settings) as connection:
+            failure = in_patience(BrokerRegistration(connection, record_of()).start)
+            assert isinstance(failure, errors.ZooKeeperUnavailableError)
+            assert "no ZooKeeper answered within 0.5 s" in str(failure)
+            assert watch.next(PATIENCE) is not None
+            proxy.refuse(False)
+            assert watch.next(PATIENCE) is None
 
 
 def test_a_start_that_fails_leaves_the_node_of_the_one_who_has_the_id(connection, other):
