@@ -24,7 +24,7 @@ int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch
                        "last offset %lld is not below %lld, where the segment ends", last_offset,
                        (long long)bounds->limit);
     case OL_OFFSETS_PASS_SUCCESSOR:
-        return ol_fail(error, OL_CORRUPT, "base offset %lld is above that of the batch behind it",
+        return ol_fail(error, OL_CORRUPT, "base offset %lld is above that of the batch after it",
                        base_offset);
     case OL_OFFSETS_GO_BACK:
         return ol_fail(error, OL_CORRUPT,
