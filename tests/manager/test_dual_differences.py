@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from offsetlog import errors
+from offsetlog.config import MaintenanceConfig
 from offsetlog.manager.dual.catching_up import UNANSWERED_MAX
 from offsetlog.manager.dual.differences import Difference, Differences
+from offsetlog.manager.dual.manager import DualManager
 from offsetlog.manager.interface import PartitionState
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.settings import ManagerSettings
 from offsetlog.manager.transition import PartitionTransition
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-from .dual_storages import GROUP, KEYS, PATIENCE, Site
+from .dual_storages import GROUP, KEYS, PATIENCE, Crash, Kept, Site, ZooKeeper, offsets_in
+from .manual_executor import ManualExecutor
 
 # -------------------------------------------------------------------------------------------------------------- bounded
 
@@ -56,7 +63,8 @@ def test_differences_beyond_the_bound_are_counted():
     differences.note_equal(GROUP, {keys[0]: 2})
     differences.note_lagging("other", {keys[4]: 9})
     assert [each[:3] for each in differences.listed()] == [("g", "t", 1), ("g", "t", 2), ("other", "t", 4)]
-    differences.forget_topics(["t"])
+    for group in (GROUP, "other"):
+        differences.forget_positions(group, keys)
     assert (differences.listed(), differences._listed_count, differences._known_count) == ([], 0, 0)
 
 
@@ -69,6 +77,24 @@ def test_fetches_of_groups_that_are_nowhere_leave_a_bounded_rest(monkeypatch):
             manager.fetch(f"console-{number}", KEYS[:1])
         assert manager._differences._known_count == 50
         assert manager._both.looks.count == 0
+
+
+def test_groups_that_are_nowhere_are_not_kept():
+    with Site().start() as manager:
+        for number in range(300):
+            assert manager.fetch(f"console-{number}") == {}
+            assert manager.compare(f"console-{number}") == []
+            assert manager.catch_up(f"console-{number}") == 0
+        assert manager._differences._in_zookeeper == {}
+
+
+def test_a_group_whose_positions_are_gone_is_not_kept():
+    differences = Differences()
+    differences.note(GROUP, KEYS[:2], {}, {KEYS[0]: value(1)})
+    differences.forget_positions(GROUP, KEYS[:1])
+    assert (list(differences._in_zookeeper), differences._known_count) == ([GROUP], 1)
+    differences.forget_positions(GROUP, KEYS)
+    assert (differences._in_zookeeper, differences._known_count, differences.listed()) == ({}, 0, [])
 
 
 # ------------------------------------------------------------------------------------------------- true beside commits
@@ -125,6 +151,17 @@ def test_a_read_of_a_former_leadership_says_nothing_about_the_next(monkeypatch):
         assert manager.differences() == []
 
 
+@pytest.mark.parametrize("call", ["fetch", "compare", "catch_up", "catch_up_all"])
+def test_positions_that_are_gone_in_both_differ_no_more(call):
+    site = Site({KEYS[0]: 5})
+    with site.start() as manager:
+        manager.fetch(GROUP)
+        assert manager.differences() == [Difference(GROUP, "t", 0, 5, None)]
+        manager.log.delete(GROUP, KEYS)  # it has expired
+        getattr(manager, call)(*[] if call == "catch_up_all" else [GROUP])
+        assert manager.differences() == []
+
+
 # ------------------------------------------------------------------------------------------------------------- catch up
 
 
@@ -158,6 +195,7 @@ def test_catch_up_all_goes_through_both_storages_and_on_after_a_failure(monkeypa
         assert list(done.failures) == sorted(done.failures)
         good = {group for group in led if not group.startswith("bad")}
         assert (done.raised, done.differences, done.is_equal) == (len(good), [], False)
+        assert {number: type(failure) for number, failure in done.partitions.items()} == {1: errors.NotCoordinatorError}
         for group in good:
             assert site.stored(group) == ({KEYS[0]: int(group.split("-")[1])},) * 2
         monkeypatch.undo()
@@ -182,6 +220,95 @@ def test_catch_up_all_does_not_try_every_group_of_an_outage(monkeypatch):
         done = manager.catch_up_all()
         assert list(done.failures) == groups
         assert asked == groups[:UNANSWERED_MAX]
+
+
+def test_catch_up_all_is_not_equal_while_a_log_partition_is_loaded(tmp_path):
+    kept: Kept = {}
+    executor = ManualExecutor()
+
+    def start(**more: Any) -> DualManager:
+        settings = ManagerSettings(path=tmp_path, partitions=2, maintenance=MaintenanceConfig(enabled=False))
+        return DualManager(LogManager(settings, **more), ZooKeeper(kept, Crash()), commit_timeout=PATIENCE)
+
+    with start() as manager:
+        for partition in range(2):
+            manager.become_leader(partition, 1).result(PATIENCE)
+        manager.fetch(GROUP, KEYS)
+        manager.zookeeper.is_away = True
+        manager.commit(GROUP, {KEYS[0]: 9})
+    assert kept == {}
+    with start(executor=executor) as manager:
+        given = [manager.become_leader(partition, 2) for partition in range(2)]
+        done = manager.catch_up_all()
+        # Nothing differs, and nothing fails: no storage names the group.
+        assert (done.raised, done.differences, done.failures) == (0, [], {})
+        assert list(done.partitions) == [manager.partition_for(GROUP)]
+        assert type(done.partitions[manager.partition_for(GROUP)]) is errors.CoordinatorLoadingError
+        assert not done.is_equal
+        executor.run()
+        for each in given:
+            each.result(PATIENCE)
+        assert manager.catch_up_all() == (1, [], {}, {})
+        assert offsets_in(kept) == {KEYS[0]: 9}
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [(PartitionState.FAILED, errors.PartitionFailedError), (PartitionState.FOLLOWER, errors.NotCoordinatorError)],
+)
+@pytest.mark.parametrize("is_later", [False, True])
+def test_catch_up_all_names_partitions_whose_groups_are_not_known(monkeypatch, state, error, is_later):
+    error = error if is_later else errors.CoordinatorLoadingError  # it is led again, and may have been loaded too late
+    site = Site()
+    with site.start() as manager:
+        assert manager.catch_up_all().is_equal
+        state_of, states = manager.log.state, [] if is_later else [state]
+        groups = manager.log.groups
+
+        def listed() -> Any:
+            states[:] = [state] if is_later else []
+            return groups()
+
+        monkeypatch.setattr(manager.log, "groups", listed)
+        monkeypatch.setattr(
+            manager.log, "state", lambda number: states[0] if number == 1 and states else state_of(number)
+        )
+        done = manager.catch_up_all()
+        assert {number: type(failure) for number, failure in done.partitions.items()} == {1: error}
+        assert (done.differences, done.failures, done.is_equal) == ([], {}, False)
+
+
+def test_catch_up_all_names_a_partition_that_was_led_again_while_groups_were_listed(monkeypatch):
+    site = Site({KEYS[0]: 9})
+    with site.start() as manager:
+        partition, groups = manager.partition_for(GROUP), manager.log.groups
+
+        def listed() -> Any:
+            manager.resign(partition, 1)
+            found = [group for group in groups() if manager.partition_for(group) != partition]
+            manager.become_leader(partition, 2)
+            return found
+
+        monkeypatch.setattr(manager.log, "groups", listed)
+        done = manager.catch_up_all()
+        assert (done.raised, done.differences, done.failures) == (0, [], {})
+        assert list(done.partitions) == [partition]
+        assert type(done.partitions[partition]) is errors.CoordinatorLoadingError
+        assert not done.is_equal
+        monkeypatch.undo()
+        assert manager.catch_up_all() == (1, [], {}, {})
+
+
+def test_catch_up_all_names_a_partition_that_is_given_up_while_groups_are_caught_up(monkeypatch):
+    site = Site({KEYS[0]: 9})
+    with site.start() as manager:
+        partition = manager.partition_for(GROUP)
+        interposed(monkeypatch, manager.zookeeper, lambda: manager.resign(1 - partition, 1))
+        done = manager.catch_up_all()
+        assert (done.raised, done.differences, done.failures) == (1, [], {})
+        assert {number: type(each) for number, each in done.partitions.items()} == {
+            1 - partition: errors.NotCoordinatorError
+        }
 
 
 def test_what_another_client_moves_is_looked_at_again(monkeypatch):
@@ -226,6 +353,46 @@ def test_a_change_of_leadership_ends_once_it_has_in_both(monkeypatch, call):
         assert given_up.result(PATIENCE) == 0
 
 
+@pytest.mark.parametrize("call", ["resign", "become_follower"])
+@pytest.mark.parametrize("asked", ["catch_up", "rewind", "late"])
+def test_a_change_of_leadership_waits_for_what_has_begun(monkeypatch, call, asked):
+    """It has read the log, and sent nothing to ZooKeeper; it must not come there once this process leads again."""
+    site = Site({KEYS[0]: 90}, {KEYS[0]: 80 if asked == "catch_up" else 90})
+    with site.start() as manager, ThreadPoolExecutor(1) as thread:
+        partition, zookeeper = manager.partition_for(GROUP), manager.zookeeper
+        has_read, may_go_on = threading.Event(), threading.Event()
+        if asked == "late":
+            manager.fetch(GROUP, KEYS)
+            zookeeper.is_away = True
+            manager.commit(GROUP, {KEYS[0]: 95})
+            zookeeper.is_away = False
+        name = "commit_async" if asked == "late" else "commit"
+        write = getattr(zookeeper, name)
+
+        def written(*given: Any, **more: Any) -> Any:
+            has_read.set()
+            assert may_go_on.wait(PATIENCE)
+            return write(*given, **more)
+
+        monkeypatch.setattr(zookeeper, name, written)
+        made = thread.submit(
+            {
+                "catch_up": lambda: manager.catch_up(GROUP),
+                "rewind": lambda: manager.commit(GROUP, {KEYS[0]: 50}),
+                "late": site.pass_time,
+            }[asked]
+        )
+        assert has_read.wait(PATIENCE)
+        try:
+            given_up = getattr(manager, call)(partition, 1)
+            assert not given_up.done()
+        finally:
+            may_go_on.set()
+        assert given_up.result(PATIENCE) == 0
+        assert made.exception(PATIENCE) is None or isinstance(made.exception(), errors.NotCoordinatorError)
+        assert (site.stored()[1], manager._turns.groups()) == ({KEYS[0]: 80 if asked == "catch_up" else 90}, [])
+
+
 def test_a_later_change_takes_the_place_of_one_under_way(monkeypatch):
     site = Site()
     with site.start() as manager:
@@ -248,48 +415,3 @@ def test_a_change_that_fails_in_one_of_both_fails(monkeypatch):
         of_zookeeper.fail(errors.ClosedError("stopped"))
         with pytest.raises(errors.ClosedError):
             given_up.result(0)
-
-
-@pytest.mark.parametrize("state", [PartitionState.LOADING, PartitionState.FAILED])
-@pytest.mark.parametrize("is_over", [False, True])
-def test_catch_up_all_is_not_equal_beside_a_log_partition_that_was_not_read(monkeypatch, state, is_over):
-    with Site().start() as manager:
-        number = manager.partition_for(GROUP)
-        real, listed = manager.log.state, manager.log.groups
-        states = [state]
-        monkeypatch.setattr(manager.log, "state", lambda n: states[-1] if n == number else real(n))
-
-        def groups():
-            if is_over:  # it is loaded once its groups are not listed
-                states.append(PartitionState.ACTIVE)
-            return listed()
-
-        monkeypatch.setattr(manager.log, "groups", groups)
-        done = manager.catch_up_all()
-        assert list(done.partitions) == [number]
-        assert not done.is_equal
-        assert f"log partition {number}" in str(done.partitions[number])
-
-
-def test_catch_up_all_is_not_equal_where_a_leadership_began_once_groups_were_listed(monkeypatch):
-    with Site().start() as manager:
-        listed = manager.log.groups
-
-        def groups():
-            found = listed()
-            manager.resign(1, 2)
-            manager.become_leader(1, 3)
-            return found
-
-        monkeypatch.setattr(manager.log, "groups", groups)
-        done = manager.catch_up_all()
-        assert list(done.partitions) == [1]
-        assert not done.is_equal
-
-
-def test_names_of_groups_that_are_nowhere_are_not_kept():
-    with Site().start() as manager:
-        for number in range(50):
-            manager.fetch(f"console-{number}")
-            manager.compare(f"console-{number}")
-        assert not manager._differences._in_zookeeper

@@ -379,53 +379,6 @@ def test_a_deleted_topic_is_not_brought_again():
     assert site.stored() == ({}, {})
 
 
-@pytest.mark.parametrize("is_held", [False, True])
-@pytest.mark.parametrize("group", [GROUP, "new"])
-def test_a_commit_between_the_two_deletions_of_its_topic_does_not_come_back(monkeypatch, group, is_held):
-    site = Site({KEYS[0]: 90}, {KEYS[0]: 90})
-    with site.start() as manager:
-        manager.fetch(group, KEYS)
-        real = manager.log.on_topic_deleted
-        pending = []
-
-        def deleted(topics, **given):
-            manager.zookeeper.is_held = is_held
-            pending.append(manager.commit_async(group, {KEYS[0]: 95}))
-            manager.zookeeper.wait_for_commit(1 if is_held else 0)
-            return real(topics, **given)
-
-        settle = manager._queue.settle
-
-        def settled(*given):  # ZooKeeper makes the commit when it is waited for
-            manager.zookeeper.is_held = False
-            manager.zookeeper.answer()
-            settle(*given)
-
-        monkeypatch.setattr(manager.log, "on_topic_deleted", deleted)
-        monkeypatch.setattr(manager._queue, "settle", settled)
-        manager.on_topic_deleted(["t"])
-        pending[0].result(PATIENCE)
-        assert site.stored(group) == ({}, {})
-        assert manager.fetch(group) == {}
-        assert manager.differences() == []
-
-
-def test_a_commit_after_the_deletion_of_its_topic_stays_in_both(monkeypatch):
-    site = Site({KEYS[0]: 90}, {KEYS[0]: 90})
-    with site.start() as manager:
-        manager.fetch(GROUP, KEYS)
-        real = manager.log.on_topic_deleted
-
-        def deleted(topics, **given):
-            count = real(topics, **given)
-            manager.commit(GROUP, {KEYS[0]: 3})
-            return count
-
-        monkeypatch.setattr(manager.log, "on_topic_deleted", deleted)
-        manager.on_topic_deleted(["t"])
-        assert site.stored() == ({KEYS[0]: 3}, {KEYS[0]: 3})
-
-
 @pytest.mark.parametrize("has_it", [False, True])
 def test_what_goes_forward_beside_a_rewind_reaches_zookeeper_where_the_log_failed(monkeypatch, has_it):
     start = {KEYS[0]: 90, KEYS[1]: 10}

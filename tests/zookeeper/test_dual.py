@@ -91,6 +91,24 @@ def test_a_group_with_consumers_in_zookeeper_is_removed_from_neither(hosts, conn
         assert offsets_of(manager.log) == offsets_of(manager.zookeeper) == {}
 
 
+def test_a_deleted_topic_goes_with_its_nodes_whatever_they_hold(hosts, connection, tmp_path, monkeypatch):
+    monkeypatch.setattr("offsetlog.manager.dual.both.DELETED_TOGETHER", 2)
+    other = TopicPartition("other", 0)
+    with leading_both(tmp_path, hosts) as manager:
+        for group in ("g", "bad", "worse"):
+            manager.commit(group, {**dict.fromkeys(KEYS, 5), other: 7})
+        connection.set_data("/consumers/bad/offsets/orders/1", b"nonsense")
+        connection.set_data("/consumers/worse/offsets/other/0", b"nonsense")
+        make(connection, ("/consumers/worse/offsets/orders/9", b"11"))
+        # The last one is only in ZooKeeper, in a group that cannot be read as a whole.
+        assert manager.on_topic_deleted(["orders"]) == 3 * len(KEYS) + 1
+        for group in ("g", "bad", "worse"):
+            assert offsets_of(manager.log, group) == {other: 7}
+            assert connection.children(f"/consumers/{group}/offsets") == ["other"]
+        assert manager.differences() == []
+        assert manager.on_topic_deleted(["orders"]) == 0
+
+
 def test_while_zookeeper_is_down_consumers_that_run_go_on(ensemble, root, tmp_path):
     with (
         CuttingProxy(ensemble.ports[0]) as proxy,

@@ -12,6 +12,7 @@ from typing import Any
 
 from offsetlog.errors import (
     CommitTimeoutError,
+    CorruptionError,
     DifferenceError,
     ExpectedOffsetError,
     OffsetLogError,
@@ -26,6 +27,8 @@ from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 #: So often a group is looked at again, because another client of ZooKeeper committed meanwhile.
 CATCH_UP_TRIES = 5
+#: So many positions of deleted topics go by one request, which holds as many with the longest names.
+DELETED_TOGETHER = 500
 Values = Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -85,14 +88,17 @@ class Both:
         self, group: str, keys: list[TopicPartition] | None
     ) -> tuple[Values, Values, dict[TopicPartition, OffsetAndMetadata | None]]:
         """Returns what the log has, what ZooKeeper has, and the larger of both."""
+        # Positions that differed may be gone in both.
+        before = self._differences.keys(group) if keys is None else ()
         log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
-        return log, zookeeper, {key: larger(log.get(key), zookeeper.get(key)) for key in {**log, **zookeeper}}
+        every = dict.fromkeys((*before, *log, *zookeeper))
+        return log, zookeeper, {key: larger(log.get(key), zookeeper.get(key)) for key in every}
 
     def compare(self, group: str) -> list[Difference]:
         """Reads both, and returns the positions of a group that differ."""
         self._queue.settle(group, self._patience)
-        log, zookeeper, _ = self._fetched(group, None)
-        self._differences.note(group, {**log, **zookeeper}, log, zookeeper)
+        log, zookeeper, found = self._fetched(group, None)
+        self._differences.note(group, found, log, zookeeper)
         return differing(group, log, zookeeper)
 
     # ------------------------------------------------------------------------------------------------------- commits
@@ -121,41 +127,46 @@ class Both:
             ZooKeeperUnavailableError: ZooKeeper is known not to answer; nothing was written.
         """
         timeout = given["timeout"]
-        with self._back(group, values):
-            back = self._lower_zookeeper(group, values, timeout)
+        with self._back(group, values) as lowered:
+            before = self._lower_zookeeper(group, values, timeout)
+            lowered.update(before)
+            back: dict[TopicPartition, int | None] = {key: values[key].offset for key in before}
+            forward = {key: value.offset for key, value in values.items() if key not in back}
             try:
                 position = self._log.commit(group, values, **given)
             except OffsetLogError as failure:
-                ahead = {key: value.offset for key, value in values.items() if key not in back}
                 if isinstance(failure, CommitTimeoutError):
-                    self._queue.add_unsure(group, ahead)
+                    self._queue.add_unsure(group, forward)
                 if not back:
                     raise
-                if not isinstance(failure, CommitTimeoutError):
-                    # Commits before it, which were answered, may have been withdrawn, and nobody else brings them.
-                    self._queue.late_again(group, ahead)
-                self._note_lowered(group, back)
+                self._note_unfollowed(group, before, values)
                 raise _different(group, "has what was committed", back, failure) from failure
             self._differences.count(commits=1, rewinds=1 if back else 0)
             self._differences.note_equal(group, back)
-        return position, {key: value.offset for key, value in values.items() if key not in back}
+        return position, forward
 
-    def _note_lowered(self, group: str, back: Mapping[TopicPartition, int | None]) -> None:
-        """Notes what ZooKeeper took back beside what the log has now, which may follow."""
-        with suppress(OffsetLogError):  # it is led here no more
-            lowered = {key: OffsetAndMetadata(offset) for key, offset in back.items() if offset is not None}
-            self._differences.note(group, back, self._log.fetch(group, list(back)), lowered)
+    def _note_unfollowed(self, group: str, keys: Iterable[TopicPartition], zookeeper: Values) -> None:
+        """Notes what ZooKeeper has where the log did not follow it, or not in time."""
+        asked = list(keys)
+        with suppress(OffsetLogError):  # it is not led here any more, or failed: nothing is answered from it
+            self._differences.note(group, asked, self._log.fetch(group, asked), zookeeper)
 
-    def _lower_zookeeper(self, group: str, values: Values, timeout: float | None) -> dict[TopicPartition, int | None]:
-        """Commits to ZooKeeper what goes back, and returns it; the log has what fetches answer before."""
+    def _lower_zookeeper(
+        self, group: str, values: Values, timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commits to ZooKeeper what goes back.
+
+        Returns:
+            The positions that go back, as the log has them, and fetches answer them.
+        """
         while True:
             keys = list(values)
             log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
             self._differences.note(group, values, log, zookeeper)
-            back: dict[TopicPartition, int | None] = {
-                key: value.offset
+            back = {
+                key: before
                 for key, value in values.items()
-                if value.offset < max(log[key].offset, zookeeper[key].offset)
+                if (before := larger(log[key], zookeeper[key])) is not None and value.offset < before.offset
             }
             if not back:
                 return back
@@ -194,8 +205,8 @@ class Both:
         self._queue.settle(group, self._patience)
         raised = 0
         for left in reversed(range(CATCH_UP_TRIES)):
-            log, zookeeper, _ = self._fetched(group, None)
-            self._differences.note(group, {**log, **zookeeper}, log, zookeeper)
+            log, zookeeper, found = self._fetched(group, None)
+            self._differences.note(group, found, log, zookeeper)
             raised += self._raise_log(group, zookeeper, log, zookeeper)
             lagging = {
                 key: value.offset
@@ -234,59 +245,118 @@ class Both:
 
     def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
         """Deletes positions in both; returns how many there were in one of them at least."""
-        with self._back(group, keys):
-            log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
-            found = [key for key in keys if larger(log[key], zookeeper[key]) is not None]
+        with self._back(group, keys) as lowered:
+            log, zookeeper, larger_of = self._fetched(group, keys)
+            found = _there(larger_of)
             self._raise_log(group, found, log, zookeeper)
             if found:
                 self._zookeeper.delete(group, found, timeout=timeout)
+            lowered.update(found)
             gone: dict[TopicPartition, int | None] = dict.fromkeys(found)
             try:
                 self._log.delete(group, keys, timeout=timeout)
             except OffsetLogError as failure:
+                self._note_unfollowed(group, found, {})
                 raise _different(group, "has no longer what was deleted", gone, failure) from failure
             self._differences.note_equal(group, gone)
             return len(found)
 
     def delete_group(self, group: str, timeout: float | None) -> int:
         """Deletes all of a group in both; returns how many records the log wrote, or positions there were."""
-        with self._back(group, None):
-            log, zookeeper = self._log.fetch(group), self._zookeeper.fetch(group)
+        with self._back(group, None) as lowered:
+            log, zookeeper, larger_of = self._fetched(group, None)
+            found = _there(larger_of)
             self._raise_log(group, zookeeper, log, zookeeper)
             removed = self._zookeeper.delete_group(group, timeout=timeout)
+            lowered.update(found)
             try:
                 written = self._log.delete_group(group, timeout=timeout)
             except OffsetLogError as failure:
+                self._note_unfollowed(group, found, {})
                 raise _different(group, "has nothing of the group any more", {}, failure) from failure
             self._differences.forget(lambda name: name == group)
             return max(removed, written)
 
-    def delete_remains(self, group: str, topics: Collection[str]) -> int:
-        """Deletes in ZooKeeper what the log lacks of deleted topics; returns how many positions.
+    def delete_topics(self, group: str, topics: Collection[str], timeout: float | None) -> int:
+        """Deletes a group's positions of topics in both, in the turn of the group; returns how many there were.
 
-        A commit that the log took before it deleted the topics may have come to ZooKeeper after ZooKeeper did.  The
-        caller has the turn of the whole group, so that whatever follows a commit is in the queue or has ended.
+        It is tried also while ZooKeeper is known not to answer: nobody comes back to what is left.
+
+        Raises:
+            DifferenceError: they are gone in ZooKeeper, and not, or not surely, in the log.
         """
-        self._queue.settle(group, self._patience)
-        log, zookeeper, _ = self._fetched(group, None)
-        remains: dict[TopicPartition, int | None] = {
-            key: None for key in zookeeper if key[0] in topics and key not in log
-        }
-        if remains:
-            with self.looks.going_back(group):
-                self._zookeeper.delete(group, list(remains))
-            self._differences.note_equal(group, remains)
-        return len(remains)
+        # The queue first: what it brings to ZooKeeper meanwhile is among these or found there.
+        known = [*self._queue.keys(group), *self._differences.keys(group), *self._log.fetch(group)]
+        with suppress(CorruptionError):  # only a sweep finds what else is there
+            known += self._zookeeper.fetch(group)
+        keys = [key for key in dict.fromkeys(known) if key[0] in topics]
+        if not keys:
+            return 0
+        held = self._queue.held(group, frozenset(keys), self._patience)
+        with self.looks.going_back(group), held as lowered:
+            deleted = self._delete_each(group, keys, timeout)
+            lowered.update(keys)
+            try:
+                deleted = max(deleted, self._log.delete(group, keys, timeout=timeout))
+            except OffsetLogError as failure:
+                self._note_unfollowed(group, keys, {})
+                gone: dict[TopicPartition, int | None] = dict.fromkeys(keys)
+                raise _different(group, "has no longer what was deleted", gone, failure) from failure
+            self._differences.forget_positions(group, keys)
+            return deleted
+
+    def _delete_each(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
+        """Deletes positions in ZooKeeper, whatever their nodes hold; returns how many.  The log has at least them."""
+        log = self._log.fetch(group, keys)
+        self._raise_log(group, keys, log, self._readable(group, keys))
+        deleted = 0
+        try:
+            for start in range(0, len(keys), DELETED_TOGETHER):
+                deleted += self._zookeeper.delete(group, keys[start : start + DELETED_TOGETHER], timeout=timeout)
+        except OffsetLogError:
+            self._bring_back(group, keys)  # those before are gone
+            raise
+        return deleted
+
+    def _readable(self, group: str, keys: list[TopicPartition]) -> Values:
+        """Returns the positions that ZooKeeper has, without those whose nodes hold no offset."""
+        try:
+            return self._zookeeper.fetch(group, keys)
+        except CorruptionError:
+            found: dict[TopicPartition, OffsetAndMetadata] = {}
+            for key in keys:
+                with suppress(CorruptionError):
+                    found |= self._zookeeper.fetch(group, [key])
+            return found
+
+    def _bring_back(self, group: str, keys: Iterable[TopicPartition]) -> None:
+        """Has ZooKeeper get what the log has of positions, in their turn."""
+        found = self._log.fetch(group, list(keys))
+        offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
+        if offsets:
+            self._queue.add_unsure(group, offsets)
+
+    def has_topics(self, group: str, topics: Collection[str]) -> bool:
+        """Whether the log has a position of one of these topics, and is led here."""
+        try:
+            return any(key[0] in topics for key in self._log.fetch(group))
+        except OffsetLogError:
+            return False
+
+    def follow_topics(self, group: str, topics: Collection[str]) -> int:
+        """Has ZooKeeper get what the log has of topics, in the turn of the group; returns 0."""
+        self._bring_back(group, [key for key in self._log.fetch(group) if key[0] in topics])
+        return 0
 
     @contextmanager
-    def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[None]:
-        """Holds positions while they may be taken back, all for None."""
+    def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[set[TopicPartition]]:
+        """Holds positions while they may be taken back, all for None; see `ZooKeeperQueue.held` for what it gives."""
         if self._queue.is_away:
             text = f"group {group!r}: ZooKeeper does not answer, and has to take this first"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
         held = None if keys is None else frozenset(keys)
-        with self.looks.going_back(group), self._queue.held(group, held, self._patience):
-            yield
+        with self.looks.going_back(group), self._queue.held(group, held, self._patience) as lowered:
+            yield lowered
 
 
 def differing(group: str, log: Values, zookeeper: Values) -> list[Difference]:

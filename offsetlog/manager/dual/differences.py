@@ -105,6 +105,16 @@ class Differences:
             groups = self._differing.values() if group is None else [self._differing.get(group, {})]
             return sorted((each for of_group in groups for each in of_group.values()), key=lambda each: each[:3])
 
+    def groups(self) -> list[str]:
+        """Returns the groups that have a difference."""
+        with self._lock:
+            return list(self._differing)
+
+    def keys(self, group: str) -> list[TopicPartition]:
+        """Returns the positions of a group that differ."""
+        with self._lock:
+            return list(self._differing.get(group, ()))
+
     # --------------------------------------------------------------------------------------------------- what was seen
 
     def note(
@@ -202,12 +212,13 @@ class Differences:
 
     def forget(self, is_meant: Callable[[str], bool]) -> None:
         """Drops what is known of groups: they are gone, or another process may lead them from now on."""
-        self._drop(is_meant, lambda _: True)
-
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Drops what is known of deleted topics."""
-        gone = frozenset(topics)
-        self._drop(lambda _: True, lambda key: key[0] in gone)
+        with self._lock:
+            everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]
+            for kept in everything:
+                for group in [each for each in kept if is_meant(each)]:
+                    del kept[group]
+            self._known_count = sum(map(len, self._in_zookeeper.values()))
+            self._listed_count = sum(map(len, self._differing.values()))
 
     def forget_positions(self, group: str, keys: Iterable[TopicPartition]) -> None:
         """Drops what is known of positions of one group that are gone."""
@@ -216,17 +227,6 @@ class Differences:
             for key in keys:
                 self._known_count -= known.pop(key, self) is not self
                 self._listed_count -= differing.pop(key, None) is not None
-            if not differing:
-                self._differing.pop(group, None)
-
-    def _drop(self, is_meant: Callable[[str], bool], is_gone: Callable[[TopicPartition], bool]) -> None:
-        with self._lock:
-            everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]
-            for kept in everything:
-                for group in [each for each in kept if is_meant(each)]:
-                    for key in [key for key in kept[group] if is_gone(key)]:
-                        del kept[group][key]
-                    if not kept[group]:
-                        del kept[group]
-            self._known_count = sum(map(len, self._in_zookeeper.values()))
-            self._listed_count = sum(map(len, self._differing.values()))
+            for kept in (self._in_zookeeper, self._differing):
+                if not kept.get(group, True):
+                    del kept[group]

@@ -25,7 +25,6 @@ from offsetlog.errors import (
     CommitTimeoutError,
     ConfigError,
     CoordinatorLoadingError,
-    CorruptionError,
     NotCoordinatorError,
     OffsetLogError,
     PartitionFailedError,
@@ -36,13 +35,14 @@ from offsetlog.manager.base import BaseOffsetManager
 from offsetlog.manager.checked_offsets import checked_group, checked_key, checked_timeout
 from offsetlog.manager.dual.both import Both
 from offsetlog.manager.dual.calls import Calls
-from offsetlog.manager.dual.catching_up import CaughtUp, catch_up_groups
+from offsetlog.manager.dual.catching_up import CaughtUp, Leadership, catch_up_groups
 from offsetlog.manager.dual.differences import Counters, Difference, Differences
 from offsetlog.manager.dual.expiry import Expiry
 from offsetlog.manager.dual.hand_over import Transitions
 from offsetlog.manager.dual.storage import Storage
 from offsetlog.manager.dual.timed_work import PendingCommit as _PendingCommit
 from offsetlog.manager.dual.timed_work import TimedWork
+from offsetlog.manager.dual.topics import TopicDeletion
 from offsetlog.manager.dual.zookeeper_queue import ZooKeeperQueue
 from offsetlog.manager.interface import (
     Capability,
@@ -54,11 +54,17 @@ from offsetlog.manager.interface import (
 )
 from offsetlog.manager.properties import Setting, flag
 from offsetlog.manager.turns import Turns
-from offsetlog.manager.work import Steps, Work
+from offsetlog.manager.work import Awaited, Steps, Work
 from offsetlog.manager.zookeeper import manager as zookeeper_manager
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 T = TypeVar("T")
+
+
+def _no_steps(_: Work[None]) -> Steps[None]:
+    yield from ()
+
+
 _log = logging.getLogger(__name__)
 _NOTHING = OffsetAndMetadata(-1)
 #: So many fetches wait for ZooKeeper at a time while it is known not to answer.
@@ -123,6 +129,7 @@ class DualManager(BaseOffsetManager):
         self._both = Both(log, zookeeper, self._differences, self._queue, commit_timeout)
         self._transitions_of_both = Transitions()
         self._expiry = Expiry(log, zookeeper, self._level)
+        self._topics = TopicDeletion(log, zookeeper, self._both, self._groups, self._in_turn, self._look)
 
     # ---------------------------------------------------------------------------------------------------------- life
 
@@ -173,11 +180,12 @@ class DualManager(BaseOffsetManager):
 
         The transition ends once nothing is on its way to either storage any more.
         """
-        return self._change_both(partition, epoch, self.log.become_follower, self.zookeeper.become_follower)
+        change_log, change_zookeeper = self.log.become_follower, self.zookeeper.become_follower
+        return self._change_both(partition, epoch, change_log, change_zookeeper, waits=True)
 
     def resign(self, partition: int, epoch: int) -> Transition:
         """Leads no more; see OffsetManager.resign, and `become_follower`."""
-        return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign)
+        return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign, waits=True)
 
     def _change_both(
         self,
@@ -185,6 +193,8 @@ class DualManager(BaseOffsetManager):
         epoch: int,
         change_log: Callable[[int, int], Transition],
         change_zookeeper: Callable[[int, int], Transition],
+        *,
+        waits: bool = False,
     ) -> Transition:
         with self._running():
             # The log first: what it refuses comes to ZooKeeper by no way.
@@ -195,7 +205,13 @@ class DualManager(BaseOffsetManager):
 
         for forget in (self._queue.forget, self._both.looks.disturb_all, self._differences.forget):
             forget(is_of)
-        return self._transitions_of_both.of(of_log, of_zookeeper)
+        return self._transitions_of_both.of(of_log, of_zookeeper, self._begun(is_of) if waits else ())
+
+    def _begun(self, is_of: Callable[[str], bool]) -> list[Awaited]:
+        """Returns what ends once nothing that these groups asked for before is under way, up to the queue and in it."""
+        groups = filter(is_of, self._turns.groups())
+        ends = [self._begin(group, None, Work(_no_steps, self._ended)) for group in groups]
+        return [*ends, *self._queue.landings(is_of)]
 
     def state(self, partition: int) -> PartitionState:
         """Returns the state of the log's partition; see OffsetManager.state."""
@@ -213,12 +229,29 @@ class DualManager(BaseOffsetManager):
             return self.log.flush(partition)
 
     def _led(self, group: str) -> None:
-        number = self.log.partition_for(checked_group(group))
+        self._check_led(self.log.partition_for(checked_group(group)))
+
+    def _check_led(self, number: int) -> None:
         state = self.log.state(number)
-        if (failure := _unreadable(number, state)) is not None:
-            raise failure
+        if state is PartitionState.LOADING:
+            raise CoordinatorLoadingError(f"log partition {number} is being loaded")
+        if state is PartitionState.FAILED:
+            raise PartitionFailedError(f"log partition {number} failed")
         if state is not PartitionState.ACTIVE:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
+
+    def _look(self) -> list[Leadership]:
+        """Returns the leadership of each log partition now."""
+        return [self._leadership(number) for number in range(self.partitions)]
+
+    def _leadership(self, number: int) -> Leadership:
+        failure: OffsetLogError | None = None
+        epoch = self.log.leader_epoch(number)
+        try:
+            self._check_led(number)
+        except (CoordinatorLoadingError, PartitionFailedError, NotCoordinatorError) as raised:
+            failure = raised
+        return Leadership((epoch, self.log.leader_epoch(number)), failure)
 
     # ---------------------------------------------------------------------------------------------------------- work
 
@@ -394,17 +427,17 @@ class DualManager(BaseOffsetManager):
         """Has ZooKeeper follow, and ends the turn: the log has it, and the queue keeps the order."""
         work.followed = self._queue.add(group, offsets)
         self._turns.pass_on(work)
-        if not work.followed.done():
-            if not work.left:
-                # Its timer, where it had one, found it begun, and not yet what it could be answered without.
-                self._queue.note_overdue(work.followed)
-                return
+        if work.followed.done():
+            return
+        if work.left > 0:
+            # A timer that was ordered before may have found nothing to end, as it had begun.
             if work.timer is not None:
-                # It may have come a moment early, and found the same.
                 work.timer.cancel()
                 work.timer = None
             self._order_end(work)
             yield [work.followed]
+        else:
+            self._queue.note_overdue(work.followed)
 
     # ------------------------------------------------------------------------------------------------------- fetches
 
@@ -486,14 +519,18 @@ class DualManager(BaseOffsetManager):
 
     def _level(self, group: str, call: Callable[[], int]) -> Pending[int]:
         """Makes a group level, and makes a call in the same turn."""
-        with self._running():
-            self._led(group)
 
         def levelled() -> int:
             self._both.level(group)
             return call()
 
-        return self._called(group, None, levelled)
+        return self._in_turn(group, levelled)
+
+    def _in_turn(self, group: str, call: Callable[[], int], timeout: float | None = None) -> Pending[int]:
+        """Makes a call in the turn of a whole group that this process leads."""
+        with self._running():
+            self._led(group)
+        return self._called(group, None, call, timeout)
 
     def _expire_later(self) -> None:
         if (interval_ms := self._expiry.interval_ms) is not None:
@@ -520,39 +557,20 @@ class DualManager(BaseOffsetManager):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in both; see OffsetManager.on_topic_deleted.
 
-        Returns:
-            How many there were in the storage that had more.
+        Each group is done in its turn.  A commit beside it is deleted in both, or in neither.
+
+        Args:
+            topics: their names.
+            timeout: seconds that each group is waited for, and each storage with it.
 
         Raises:
-            CorruptionError: a group has a node without an offset, so that it is not known whether a commit made
-                meanwhile left a position in ZooKeeper.  All else is deleted; mend the node and repeat the call.
+            ZooKeeperUnavailableError: ZooKeeper does not answer; the rest was not tried.
+            DifferenceError: positions are gone in ZooKeeper, and not, or not surely, in the log; repeat it.
         """
         gone = list(arguments.listed_topics(topics))
-        topics_gone = frozenset(gone)
         with self._running():
             checked_timeout(timeout)
-        self._queue.forget(lambda _: True, lambda key: key[0] in topics_gone)
-        counts = [each.on_topic_deleted(gone, timeout=timeout) for each in (self.zookeeper, self.log)]
-        self._differences.forget_topics(gone)
-        self._delete_remains(topics_gone)
-        return max(counts)
-
-    def _delete_remains(self, topics: frozenset[str]) -> None:
-        """Deletes what came to ZooKeeper while the topics were deleted; see `Both.delete_remains`."""
-        # In the order in which a commit goes its way, so that none is between two looks.
-        busy = {*self._turns.groups(), *self._queue.groups()}
-        first: CorruptionError | None = None
-        for group in sorted({*busy, *self.zookeeper.groups()}):
-            try:
-                self._led(group)
-                if group in busy or any(key[0] in topics for key in self.zookeeper.fetch(group)):
-                    self._called(group, None, partial(self._both.delete_remains, group, topics)).result()
-            except (NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError):
-                continue  # it takes no commits here
-            except CorruptionError as failure:
-                first = first or failure
-        if first is not None:
-            raise first
+        return self._topics.delete(gone, timeout)
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
         """Has it done by a thread of the manager; see `on_topic_deleted`."""
@@ -615,10 +633,15 @@ class DualManager(BaseOffsetManager):
         client of ZooKeeper moves (RewindError).  Once no ZooKeeper has answered for three groups in a row the rest are
         not tried.  It can be repeated.
 
+        A log names the groups of the partitions that this process leads and has loaded.  The others are among
+        `partitions` of the result: those that are being loaded (CoordinatorLoadingError), as after a start, that failed
+        (PartitionFailedError), that another process leads (NotCoordinatorError), where the same call does them, or that
+        were not led here all the time (CoordinatorLoadingError).  A call of each process has done all groups once each
+        partition is missing in `partitions` of one of them.
+
         Returns:
-            The positions that still differ, and the groups and log partitions that were not done and why.  Where all
-            three are empty, and nobody has committed since, both storages have the same of the groups that this process
-            leads.  It does not know groups that are only in logs of other processes: each process has to be asked.
+            The positions that still differ, and the groups and log partitions that were not done and why.  Where all of
+            them are empty, and nobody has committed since, both storages have the same.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not say which groups there are; nothing was done.
@@ -626,33 +649,8 @@ class DualManager(BaseOffsetManager):
         """
         with self._running():
             pass
-        before = self._leaderships()
-        done = catch_up_groups({*self.zookeeper.groups(), *self.log.groups()}, self._catch_up)
-        return done._replace(partitions=_not_read(before, self._leaderships()))
+        return catch_up_groups(self._groups, self._catch_up, self._look)
 
-    def _leaderships(self) -> list[tuple[PartitionState, int]]:
-        """Returns the state and the leader epoch of each log partition."""
-        with self._running():
-            return [(self.log.state(number), self.log.leader_epoch(number)) for number in range(self.partitions)]
-
-
-def _unreadable(number: int, state: PartitionState) -> OffsetLogError | None:
-    if state is PartitionState.LOADING:
-        return CoordinatorLoadingError(f"log partition {number} is being loaded")
-    if state is PartitionState.FAILED:
-        return PartitionFailedError(f"log partition {number} failed")
-    return None
-
-
-def _not_read(
-    before: Sequence[tuple[PartitionState, int]], after: Sequence[tuple[PartitionState, int]]
-) -> dict[int, OffsetLogError]:
-    """Returns the log partitions of which groups can be missing in a list that was made between two looks."""
-    found: dict[int, OffsetLogError] = {}
-    for number, (first, last) in enumerate(zip(before, after, strict=True)):
-        failure = _unreadable(number, first[0]) or _unreadable(number, last[0])
-        if failure is None and first != last:
-            failure = NotCoordinatorError(f"the leadership of log partition {number} changed meanwhile; try again")
-        if failure is not None:
-            found[number] = failure
-    return found
+    def _groups(self) -> set[str]:
+        """Returns the groups of ZooKeeper, of the log partitions that are led and loaded here, and with differences."""
+        return {*self.zookeeper.groups(), *self.log.groups(), *self._differences.groups()}

@@ -140,10 +140,16 @@ class ZooKeeperQueue:
         """Whether ZooKeeper lacks anything of a group that it is to take."""
         return group in self._waiting or group in self._flying or group in self._late
 
-    def groups(self) -> list[str]:
-        """Returns the groups of which ZooKeeper lacks anything that it is to take."""
+    def keys(self, group: str) -> list[TopicPartition]:
+        """Returns the positions of a group that ZooKeeper is to take."""
         with self._lock:
-            return list({*self._waiting, *self._flying, *self._late})
+            waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
+            return list(dict.fromkeys((*waiting, *flying, *self._late_keys(group))))
+
+    def landings(self, is_meant: Callable[[str], bool]) -> list[Completion[None]]:
+        """Returns what is answered once each write of these groups that is on its way now is so no more."""
+        with self._lock:
+            return [each.landed for group in self._flying if is_meant(group) for each in self._on_its_way(group, None)]
 
     # ----------------------------------------------------------------------------------------------------- to the queue
 
@@ -469,10 +475,13 @@ class ZooKeeperQueue:
     # ------------------------------------------------------------------------------------------- what must not come now
 
     @contextmanager
-    def held(self, group: str, keys: Collection[TopicPartition] | None, timeout: float) -> Iterator[None]:
+    def held(
+        self, group: str, keys: Collection[TopicPartition] | None, timeout: float
+    ) -> Iterator[set[TopicPartition]]:
         """Keeps positions of a group, all for None, from ZooKeeper while something of them is taken back.
 
-        The caller has their turn, and waits.
+        The caller has their turn, and waits.  It adds to the set that it is given what it took back in ZooKeeper: where
+        the log does not follow (DifferenceError), that is not late again, as the log may follow yet.
 
         Args:
             group: the consumer group.
@@ -483,27 +492,36 @@ class ZooKeeperQueue:
             ZooKeeperUnavailableError: ZooKeeper does not answer; nothing was written.
         """
         deadline = time.monotonic() + timeout
-        withdrawn: dict[TopicPartition, None] = {}
+        withdrawn: dict[TopicPartition, int | None] = {}
+        lowered: set[TopicPartition] = set()
         try:
             # In one step with the look at what is on its way: a write that ends between the two would be late, and
             # come while something is taken back.
             while flying := self._withdraw(group, keys, withdrawn):
                 self._wait(flying, deadline, timeout)
-            yield
+            yield lowered
+        except NotCoordinatorError:
+            raise  # nothing follows what another process leads
         except DifferenceError:
-            raise  # ZooKeeper went back, and the log may follow; what goes forward beside it is late already
+            self._late_again(group, withdrawn.keys() - lowered, withdrawn)
+            raise
         except UnknownOutcomeError:
             # ZooKeeper may have gone back, and the log has not.
-            self.late_again(group, self._in_log(group) if keys is None else keys)
+            self._late_again(group, self._in_log(group) if keys is None else keys, withdrawn)
             raise
         except BaseException:
-            self.late_again(group, withdrawn)
+            self._late_again(group, withdrawn, withdrawn)
             raise
 
-    def late_again(self, group: str, keys: Iterable[TopicPartition]) -> None:
-        """Has ZooKeeper take what the log has of positions, in case it lacks it."""
+    def _late_again(
+        self, group: str, keys: Iterable[TopicPartition], withdrawn: Mapping[TopicPartition, int | None]
+    ) -> None:
+        """Keeps positions for later; the commits of those that waited were answered, and they are differences."""
+        again = list(keys)
+        waited = {key: offset for key in again if (offset := withdrawn.get(key)) is not None}
         with self._lock:
-            answered = self._keep_late(group, keys)
+            self._differences.note_lagging(group, waited, is_failure=False)
+            answered = self._keep_late(group, again)
         self._answer(answered)
         self._send_late()
 
@@ -514,14 +532,20 @@ class ZooKeeperQueue:
             return ()
 
     def _withdraw(
-        self, group: str, keys: Collection[TopicPartition] | None, withdrawn: dict[TopicPartition, None]
+        self, group: str, keys: Collection[TopicPartition] | None, withdrawn: dict[TopicPartition, int | None]
     ) -> list[Write]:
-        """Takes what waits or is late out of the queue, into `withdrawn`; returns what is on its way."""
+        """Takes what waits or is late out of the queue; returns what is on its way.
+
+        Args:
+            group: the consumer group.
+            keys: which positions, None for all.
+            withdrawn: gets what was taken: the offset of what waited, None for what was late, and is a difference.
+        """
         with self._lock:
             late, answered = self._withdraw_late(group, keys)
             waiting = self._waiting.get(group, {})
             taken = [key for key in waiting if keys is None or key in keys]
-            withdrawn |= dict.fromkeys([*late, *taken])
+            withdrawn |= dict.fromkeys(late) | {key: waiting[key].offsets[key] for key in taken}
             emptied, rest = self._taken_out(taken, waiting)
             ready = self._ready(group, rest)
             flying = self._on_its_way(group, keys)
@@ -556,21 +580,15 @@ class ZooKeeperQueue:
         while flying := self._flying_of(group, None):
             self._wait(flying, deadline, timeout)
 
-    def forget(
-        self, is_meant: Callable[[str], bool], is_gone: Callable[[TopicPartition], bool] = lambda _: True
-    ) -> None:
-        """Drops what is to come to ZooKeeper: another process may lead the groups, or the topics are deleted."""
+    def forget(self, is_meant: Callable[[str], bool]) -> None:
+        """Drops what is to come to ZooKeeper of groups that another process may lead from now on."""
         with self._lock:
             groups = {group for group in (*self._waiting, *self._flying, *self._late) if is_meant(group)}
             for group in groups:
                 for write in self._flying.get(group, {}).values():
-                    write.is_dropped = write.is_dropped or all(map(is_gone, write.keys))
-            gone = {
-                group: [key for key in (*self._waiting.get(group, ()), *self._late_keys(group)) if is_gone(key)]
-                for group in groups
-            }
-        for group, keys in gone.items():
-            self._withdraw(group, keys, {})
+                    write.is_dropped = True
+        for group in groups:
+            self._withdraw(group, None, {})
 
     def _late_keys(self, group: str) -> Collection[TopicPartition]:
         late = self._late.get(group)

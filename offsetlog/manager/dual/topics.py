@@ -1,0 +1,91 @@
+"""The positions of deleted topics, deleted in two storages so that nothing brings them back.
+
+A commit, a rewind or a catch-up beside the deletion brings positions from one storage to the other.  Were each storage
+swept by itself, ZooKeeper could get one after its own sweep that the log then loses, and fetches would answer it, also
+for a topic of the same name that is made later.  Therefore each group is done in its turn, in both storages.
+
+ZooKeeper is swept after that, which takes away what has no offset: the nodes above the positions, and those that hold
+none.  Positions that the log has by then were committed after the deletion of their group, and follow again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from offsetlog.errors import ClosedError, NotCoordinatorError, OffsetLogError, ZooKeeperUnavailableError
+from offsetlog.manager.dual.both import Both
+from offsetlog.manager.dual.catching_up import Leadership, unknown_partitions
+from offsetlog.manager.dual.storage import Storage
+from offsetlog.manager.interface import Pending
+
+
+class TopicDeletion:
+    """Deletes the positions of topics.  Safe from any thread; the calls wait.
+
+    Args:
+        log: one storage.
+        zookeeper: the other one.
+        both: changes both of them.
+        groups: lists the groups that may have positions.
+        in_turn: makes a call in the turn of a group.
+        look: returns the leadership of each log partition.
+    """
+
+    def __init__(
+        self,
+        log: Storage,
+        zookeeper: Storage,
+        both: Both,
+        groups: Callable[[], Iterable[str]],
+        in_turn: Callable[[str, Callable[[], int], float | None], Pending[int]],
+        look: Callable[[], Sequence[Leadership]],
+    ) -> None:
+        self._log, self._zookeeper, self._both = log, zookeeper, both
+        self._groups, self._in_turn, self._look = groups, in_turn, look
+
+    def delete(self, topics: Sequence[str], timeout: float | None) -> int:
+        """Deletes them; returns how many positions there were, twice those that were committed again meanwhile.
+
+        Raises:
+            ZooKeeperUnavailableError: ZooKeeper does not answer; the rest was not tried.
+            CoordinatorLoadingError: a partition loads, or was not led here all the time, and may have been left out.
+            OffsetLogError: the first failure; what could be deleted without it is.
+        """
+        gone, before = frozenset(topics), self._look()
+        failures: list[OffsetLogError] = []
+        deleted = 0
+        for group in sorted(self._groups()):
+            delete = partial(self._both.delete_topics, group, gone, timeout)
+            deleted += self._one(failures, group, delete, timeout)
+        if not failures:
+            deleted += self._sweep_zookeeper(failures, gone, timeout)
+        unknown = unknown_partitions(before, self._look()).values()
+        failures += [each for each in unknown if not isinstance(each, NotCoordinatorError)]
+        if failures:
+            raise failures[0]
+        return deleted
+
+    def _sweep_zookeeper(self, failures: list[OffsetLogError], gone: frozenset[str], timeout: float | None) -> int:
+        deleted = 0
+        try:
+            deleted = self._zookeeper.on_topic_deleted(sorted(gone), timeout=timeout)
+        except ClosedError:
+            raise
+        except OffsetLogError as failure:
+            failures.append(failure)
+        for group in self._log.groups():
+            if self._both.has_topics(group, gone):
+                self._one(failures, group, partial(self._both.follow_topics, group, gone), timeout)
+        return deleted
+
+    def _one(self, failures: list[OffsetLogError], group: str, call: Callable[[], int], timeout: float | None) -> int:
+        try:
+            return self._in_turn(group, call, timeout).result()
+        except NotCoordinatorError:
+            return 0  # another process deletes them
+        except (ClosedError, ZooKeeperUnavailableError):
+            raise
+        except OffsetLogError as failure:
+            failures.append(failure)
+            return 0
