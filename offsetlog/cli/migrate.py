@@ -149,7 +149,8 @@ def _print(output: Output, report: Report) -> None:
     if report.refused:
         complain(f"{count_text(report.refused, 'position')} refused")
         for each in report.examples:
-            held = "" if each.offset is None else f" (it holds {each.offset!r})"
+            holder = "it holds" if each.place else "the source has"
+            held = "" if each.offset is None else f" ({holder} {each.offset!r})"
             complain(f"  {_place_text(each)}: {each.reason}{held}")
         if report.refused > len(report.examples):
             complain(f"  and {report.refused - len(report.examples):,} more")

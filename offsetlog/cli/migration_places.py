@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 # kazoo and pyarrow are imported where a place is opened: help and wrong usage must not wait for them.
 
 SCHEME = "zookeeper://"
+
+# An address without its scheme, or with half of it.
+_ADDRESS = re.compile(r"(?i:zookeeper:)|[\w.-]+:\d+(?:[,/]|\Z)")
 
 Credentials: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -72,11 +76,14 @@ def parse_place(text: str) -> Ensemble | Path:
     """
     if text.startswith(SCHEME):
         return Ensemble(text.removeprefix(SCHEME).rstrip("/"))
-    if "://" in text:
+    path = Path(text)
+    # Otherwise a slip of the pen makes a new directory of that name, and says that all went well.
+    if "://" in text or (_ADDRESS.match(text) and not path.exists()):
         raise InvalidArgumentError(
             f"{text!r} is no place of offsets: give {SCHEME}HOST:PORT,.../ROOT, or the path of a log directory"
+            + ("" if "://" in text else f" (./{text} for one of that name)")
         )
-    return Path(text)
+    return path
 
 
 def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:

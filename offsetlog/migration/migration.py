@@ -246,8 +246,8 @@ def _refusal(
     reason: str | None,
     unreadable: dict[tuple[str, str], Refused],
 ) -> Refused:
-    place = ""
-    if reason is None:
-        found = unreadable[key.topic, str(key.partition)]
-        place, reason = found.place, f"what the target has there is no offset to compare with: {found.reason}"
-    return Refused(place, target.group, key.topic, str(key.partition), str(held.offset), reason)
+    if reason is not None:
+        return Refused("", target.group, key.topic, str(key.partition), str(held.offset), reason)
+    found = unreadable[key.topic, str(key.partition)]
+    reason = f"what the target has there is no offset to compare with: {found.reason}"
+    return Refused(found.place, target.group, key.topic, str(key.partition), found.offset, reason)

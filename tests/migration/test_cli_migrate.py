@@ -170,6 +170,33 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     assert (code, len(questions), out.splitlines()[-2:]) == (0, 2, ["2 positions there already", "nothing was written"])
 
 
+@pytest.mark.parametrize(
+    "text", ["zookeeper:h:2181/kafka", "ZooKeeper:/h:2181", "h:2181", "127.0.0.1:2181/kafka", "a.b:1,c:2/kafka"]
+)
+def test_an_address_without_its_scheme_makes_no_directory(tmp_path, capsys, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    with offsetlog.open("data", durability="process") as store:
+        store.commit_one("g", "t", 0, 1)
+    for more in ((), ("--dry-run",)):
+        code, _, err = call(capsys, "--from", "data", "--to", text, "--yes", *more)
+        assert code == 2
+        assert f"give zookeeper://HOST:PORT,.../ROOT, or the path of a log directory (./{text} for one" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert call(capsys, "--from", "data", "--to", "./h:2181", "--yes")[0] == 0
+    # By then it is there.
+    assert call(capsys, "--from", "data", "--to", "h:2181", "--yes")[0] == 0
+
+
+def test_a_bad_node_of_the_target_is_shown_as_it_is(hosts, tmp_path, capsys):
+    fill(hosts, {("g", "orders", "2"): b"xyz"})
+    with offsetlog.open(tmp_path / "data", durability="process") as store:
+        store.commit_one("g", "orders", 2, 102)
+    code, _, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes")
+    assert code == 1
+    assert "/consumers/g/offsets/orders/2: what the target has there is no offset to compare with: " in err
+    assert "(it holds 'xyz')\n" in err
+
+
 def test_bad_nodes_are_reported_by_path_and_stop_nothing(hosts, tmp_path, capsys):
     bad = {
         ("broken", "orders", "0"): b"not a number",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 
 import pytest
@@ -347,6 +348,12 @@ def test_what_a_broker_says_of_itself_comes_from_its_properties():
     assert (found.broker_id, found.rack) == (1, "r1")
 
 
+def test_a_listener_without_a_host_has_the_name_of_the_machine():
+    given = properties_of("h")
+    given["advertised.listeners"] = "PLAINTEXT://:9092"
+    assert record_from_properties(given).endpoints == (Endpoint("PLAINTEXT", socket.getfqdn(), 9092, "PLAINTEXT"),)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "named"),
     [
@@ -357,6 +364,10 @@ def test_what_a_broker_says_of_itself_comes_from_its_properties():
         ("broker.rack", "a\udc80", "broker.rack"),
         ("advertised.listeners", None, "advertised.listeners"),
         ("advertised.listeners", "kafka-1:9092", "advertised.listeners"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "advertised.listeners"),
+        ("advertised.listeners", "PLAINTEXT://[::]:9092", "advertised.listeners"),
+        ("advertised.listeners", "INTERNAL://k1:9092", "advertised.listeners: the listener INTERNAL has"),
+        ("advertised.listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "advertised.listeners names a listener twice"),
         ("listener.security.protocol.map", "PLAINTEXT", "listener.security.protocol.map"),
         ("listener.security.protocol.map", "OTHER:SSL", "advertised.listeners"),
         ("zookeeper.connect", None, "zookeeper.connect"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
@@ -15,6 +16,9 @@ from offsetlog.zookeeper.missing_nodes import ensure_root
 from offsetlog.zookeeper.registration import BrokerRegistration
 
 T = TypeVar("T")
+
+#: Of connections with a broker (Kafka's SecurityProtocol).
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class BrokerSession:
@@ -99,6 +103,10 @@ def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
     endpoints = _named(
         name, lambda: tuple(Endpoint.parse(each.strip(), protocols) for each in str(properties[name]).split(","))
     )
+    endpoints = tuple(_reachable(name, each) for each in endpoints)
+    listeners = [each.listener for each in endpoints]
+    if len({*listeners}) < len(listeners):
+        raise ConfigError(f"{name} names a listener twice: {', '.join(listeners)}")
     broker_id = number("broker.id", properties["broker.id"])
     _named("broker.id", lambda: check_broker_id(broker_id))
     rack = properties.get("broker.rack")
@@ -111,6 +119,20 @@ def _named(name: str, read: Callable[[], T]) -> T:
         return read()
     except InvalidArgumentError as failure:
         raise ConfigError(f"{name}: {failure.message}") from failure
+
+
+def _reachable(name: str, endpoint: Endpoint) -> Endpoint:
+    """Returns an endpoint as clients can use it.  Without a host it gets the machine's name, as with Kafka."""
+    if endpoint.security_protocol not in SECURITY_PROTOCOLS:
+        raise ConfigError(
+            f"{name}: the listener {endpoint.listener} has the security protocol {endpoint.security_protocol!r}, and "
+            f"there are {', '.join(SECURITY_PROTOCOLS)}; listener.security.protocol.map says which one a listener has"
+        )
+    if endpoint.host in ("0.0.0.0", "::"):
+        raise ConfigError(
+            f"{name}: no client reaches {endpoint}; give the host by which they reach it in advertised.listeners"
+        )
+    return endpoint if endpoint.host else endpoint._replace(host=socket.getfqdn())
 
 
 def _protocols(properties: Mapping[str, Setting]) -> dict[str, str] | None:
