@@ -111,18 +111,33 @@ static int check_index(const ol_opening *opening, const ol_found_segment *segmen
                                segment->base_offset, segment->file_size, INT64_MAX, error);
 }
 
+static int open_transactions(const ol_opening *opening, const ol_found_segment *segment,
+                             ol_transaction_index *index, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = ol_segment_path(path, sizeof path, opening->log->directory, segment->base_offset,
+                                 ".txnindex", error);
+    if (status != OL_OK) return status;
+    return ol_transaction_index_open(index, opening->log->fs, path, segment->base_offset, false,
+                                     error);
+}
+
+/* Those of closed segments below can be made again only by a walk with the producers of then. */
+static int check_transactions_below(const ol_opening *opening, size_t at, ol_error *error) {
+    int status = OL_OK;
+    for (size_t i = 0; i < at && status == OL_OK; i++) {
+        ol_transaction_index index;
+        status = open_transactions(opening, &opening->found[i], &index, error);
+        if (status == OL_OK) ol_transaction_index_close(&index);
+    }
+    return status;
+}
+
 /* The aborted transactions below the mark are those that there were. */
 static int check_transactions(const ol_opening *opening, const ol_found_segment *segment,
                               ol_error *error) {
     const ol_log_mark *mark = opening->options->mark;
-    char path[OL_PATH_MAX];
     ol_transaction_index index;
-    int status = ol_segment_path(path, sizeof path, opening->log->directory, segment->base_offset,
-                                 ".txnindex", error);
-    if (status == OL_OK) {
-        status = ol_transaction_index_open(&index, opening->log->fs, path, segment->base_offset,
-                                           false, error);
-    }
+    int status = open_transactions(opening, segment, &index, error);
     if (status != OL_OK) return status;
     bool is_same = index.count >= mark->aborted_count &&
                    crc_of_aborted(&index, mark->aborted_count) == mark->aborted_crc &&
@@ -141,9 +156,9 @@ static int check_producers(const ol_log_mark *mark, ol_error *error) {
 }
 
 /* OL_CORRUPT and its like: something is doubtful. */
-static int check_settled(const ol_opening *opening, const ol_found_segment *segment, bool is_last,
-                         ol_error *error) {
-    bool is_there = false;
+static int check_settled(const ol_opening *opening, size_t at, ol_error *error) {
+    const ol_found_segment *segment = &opening->found[at];
+    bool is_there = false, is_last = at + 1 == opening->found_count;
     int status = check_place(opening, segment, is_last, &is_there, error);
     if (status == OL_OK && !is_there) {
         status = ol_fail(error, OL_CORRUPT, "the batch at the mark is not there");
@@ -151,6 +166,7 @@ static int check_settled(const ol_opening *opening, const ol_found_segment *segm
     if (status == OL_OK) status = check_index(opening, segment, ".index", OL_INDEX_OFFSET, error);
     if (status == OL_OK) status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, error);
     if (status == OL_OK) status = check_transactions(opening, segment, error);
+    if (status == OL_OK) status = check_transactions_below(opening, at, error);
     return status == OL_OK ? check_producers(opening->options->mark, error) : status;
 }
 
@@ -168,7 +184,7 @@ int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) {
     ol_found_segment *segment = &opening->found[at];
     if (segment->base_offset != mark->segment_base) return OL_OK;
     if (bytes_below(opening, *first, at) < opening->log->config.settled_bytes_min) return OL_OK;
-    int status = check_settled(opening, segment, at + 1 == opening->found_count, error);
+    int status = check_settled(opening, at, error);
     bool is_doubtful = status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED ||
                        status == OL_NO_SUCH_FILE || status == OL_LIMIT;
     if (status != OL_OK) return is_doubtful ? OL_OK : status;

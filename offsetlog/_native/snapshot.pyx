@@ -464,7 +464,9 @@ def tails(list partitions not None):
         if handles == NULL or found == NULL:
             raise MemoryError
         for index in range(count):
-            partition = partitions[index]
+            partition = <Partition?>partitions[index]
+            if partition is None:
+                raise TypeError("a partition is None")
             try:
                 partition.enter()
             except ClosedError:

@@ -22,6 +22,7 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.maintenance.cleaning import tails_of
 from offsetlog.maintenance.policy import snapshots_due
 from offsetlog.maintenance.scheduler import Maintenance
+from offsetlog.maintenance.threads import on_maintenance_thread
 
 LOGGER = logging.getLogger("offsetlog.snapshot")
 
@@ -143,8 +144,12 @@ class StoreCloser:
             warnings.warn(
                 f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2
             )
-        finally:
-            self.close(core)  # also where a filter makes the warning an error
+        finally:  # also where a filter makes the warning an error
+            if on_maintenance_thread():
+                # It may have held the last reference, or collect the garbage within a turn.
+                threading.Thread(target=self.close, args=(core,), name="offsetlog-close").start()
+            else:
+                self.close(core)
 
     def abandon(self, core: StoreCore) -> None:
         """Releases everything without writing a byte, as the end of the process would."""

@@ -62,7 +62,7 @@ def tails_of(partitions: list[Partition]) -> list[Tail]:
 class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Safe to call from any thread.
 
-    One log is cleaned at a time, and one snapshot is made at a time, beside each other.  A call that
+    One log is cleaned at a time, and few snapshots are made at a time, beside each other.  A call that
     needs both turns takes that of the cleaning first.
 
     Args:
@@ -460,7 +460,7 @@ class LogCleaner:
         return current[0], current[1].clean.progress()
 
     def stop(self) -> None:
-        """Stops the cleaning and the snapshot under way and waits for their end; no other begins."""
+        """Stops the cleaning and the snapshots under way and waits for their end; no other begins."""
         # Each by itself first: a cleaning may wait for a snapshot, or the other way round.
         self._cleans.stop()
         self._large_snapshots.stop()

@@ -1,10 +1,10 @@
 """Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (docs/maintenance.md).
 
-Two threads a store: one that cleans and expires, and one that writes snapshots, so that the part of
-a log after its snapshot stays short while a large log is cleaned.  A thread holds a reference to
-the store only for a moment at a time, so that a store that nobody uses any more ends.  Work on one
-log that fails is logged, counted and tried again later, and never keeps a thread from the other
-logs.
+Two threads a store: one that cleans and expires, and one that writes snapshots, with others for a
+while where several are due (`snapshot_round`), so that the part of a log after its snapshot stays
+short while a large log is cleaned.  A thread holds a reference to the store only for a moment at a
+time, so that a store that nobody uses any more ends.  Work on one log that fails is logged, counted
+and tried again later, and never keeps a thread from the other logs.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from offsetlog.maintenance.status import (
     MaintenanceStatus,
     Work,
 )
+from offsetlog.maintenance.threads import MaintenanceThread
 from offsetlog.types import CleaningReport, CleanSurvey
 
 #: The longest sleep between two checks of the clock, in milliseconds; a lock cannot be waited for
@@ -121,7 +122,7 @@ class Maintenance:
         if self.config.snapshots:
             works.append(("offsetlog-snapshots", self._keep_snapshots))
         for name, work in works:
-            thread = threading.Thread(target=work, name=name, daemon=True)
+            thread = MaintenanceThread(work, name)
             thread.start()
             self._threads.append(thread)
 
@@ -131,10 +132,8 @@ class Maintenance:
         self._expirer.stop()
         self.calls.stop()
         self._cleaner.stop()
-        # A thread itself may have held the last reference to the store for a moment.
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+            thread.join()
 
     def _run(self) -> None:
         config = self.config

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from offsetlog._native.partition import Partition
 from offsetlog.maintenance.cleaning import SMALL_SNAPSHOT_BYTES_MAX, SNAPSHOTS_AT_ONCE, tails_of
 from offsetlog.maintenance.policy import Tail
+from offsetlog.maintenance.threads import MaintenanceThread
 
 
 class _Chosen(NamedTuple):
@@ -69,9 +70,7 @@ class SnapshotRound:
         with self._deciding:
             if len(self._writers) == SNAPSHOTS_AT_ONCE - 1:
                 return
-            writer = threading.Thread(
-                target=self._write_small, name="offsetlog-snapshot-writer", daemon=True
-            )
+            writer = MaintenanceThread(self._write_small, "offsetlog-snapshot-writer")
             # Where no thread can be had, those that are there do all.
             with contextlib.suppress(RuntimeError):
                 writer.start()

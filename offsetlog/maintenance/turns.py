@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from offsetlog.errors import ClosedError
 
 #: How often who waits for a turn looks whether it was stopped, in seconds.
 STOP_SECONDS = 0.1
+#: How often `stop` looks whether all have ended, in seconds.
+STOPPED_CHECK_SECONDS = 0.002
 
 
 class Turns:
@@ -51,11 +54,12 @@ class Turns:
             while number in self._under_way or len(self._under_way) >= self._at_once:
                 self._changed.wait(STOP_SECONDS)
                 control.check()
+            self._under_way[number] = control
+        try:
+            # After it has its place, so that `stop` either stops this run or keeps it from beginning.
             if self._stopped:
                 raise ClosedError("the store is closed")
             control.check()
-            self._under_way[number] = control
-        try:
             yield
         finally:
             with self._changed:
@@ -74,9 +78,9 @@ class Turns:
 
     def stop(self) -> None:
         """Stops the runs under way and waits for their end; no other begins."""
-        with self._changed:
-            self._stopped = True
-            while self._under_way:
-                for control in self._under_way.values():
-                    control.stop()
-                self._changed.wait(STOP_SECONDS)
+        self._stopped = True
+        # It takes no lock: an interrupt of the caller could leave that held for ever.
+        while under_way := self._under_way.copy():
+            for control in under_way.values():
+                control.stop()
+            time.sleep(STOPPED_CHECK_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +121,50 @@ def test_a_close_ends_all_that_are_under_way(path, monkeypatch):
     store.close()
     assert not [each for each in threading.enumerate() if each.name.startswith("offsetlog-snapshot")]
     assert len(begun) == SNAPSHOTS_AT_ONCE
+
+
+@pytest.mark.parametrize("name", ["offsetlog-snapshots", "offsetlog-snapshot-writer"])
+@pytest.mark.filterwarnings("ignore:the store in .* was not closed:ResourceWarning")
+def test_a_store_that_ends_on_one_of_its_own_threads_is_closed(path, monkeypatch, name):
+    with opened(path, BY_HAND, partitions=PARTITIONS) as store:
+        fill(store)
+    ready, collected = threading.Event(), threading.Event()
+    write = snapshot_files.write
+
+    def collecting(*given, **named):
+        if threading.current_thread().name == name and not collected.is_set():
+            assert ready.wait(60)
+            collected.set()
+            gc.collect()    # as any allocation of this thread may
+        return write(*given, **named)
+
+    monkeypatch.setattr(snapshot_files, "write", collecting)
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=1 << 30, snapshot_tail_bytes=4096)
+    gc.disable()
+    try:
+        cycle = [opened(path, config, partitions=PARTITIONS)]
+        cycle.append(cycle)
+        del cycle, store
+        ready.set()
+        assert collected.wait(60)
+    finally:
+        gc.enable()
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("offsetlog-")], 60)
+    with opened(path, BY_HAND, partitions=PARTITIONS) as store:
+        assert len(store.groups()) == 40
+
+
+def test_a_stop_of_turns_waits_for_no_lock():
+    """An interrupt of its caller could leave it held."""
+    turns = Turns()
+    with turns._changed:
+        stopping = threading.Thread(target=turns.stop)
+        stopping.start()
+        stopping.join(60)
+        assert not stopping.is_alive()
+    with pytest.raises(ClosedError), turns.of(1, Control()):
+        pass
+    assert not turns.is_taken
 
 
 def test_turns_on_one_log_come_one_after_the_other():

@@ -373,6 +373,35 @@ OL_TEST(a_transaction_index_that_is_not_that_of_the_mark_is_made_from_the_batche
     }
 }
 
+/* A transaction is aborted in a closed segment, and the mark lies in the next one. */
+OL_TEST(a_transaction_index_below_the_segment_of_the_mark_is_made_from_the_batches) {
+    place p;
+    ol_error error;
+    ol_transaction_index aborted;
+    char path[OL_PATH_MAX];
+    prepare(&p);
+    ol_log *log = fixture_open(&p.options, NULL);
+    append_of(log, 7);
+    fixture_append_marker(log, 7, OL_CONTROL_ABORT);
+    while (log->list.count < 2) append_timed(log, 10);
+    append_timed(log, 100);
+    take_mark(log);
+    flush(log);
+    ol_log_abandon(log);
+    p.options.mark = &mark;
+    p.options.witnessed = true;
+    fixture_join(path, p.path, FIRST_ABORTED);
+    OL_CHECK(truncate(path, OL_TRANSACTION_INDEX_ENTRY_SIZE - 3) == 0);
+    log = fixture_open(&p.options, NULL);
+    derived_true(log);
+    ol_log_abandon(log);
+    OL_CHECK_OK(ol_transaction_index_open(&aborted, ol_fs_posix(), path, 0, false, &error), &error);
+    OL_CHECK_INT(aborted.count, 1);
+    OL_CHECK_INT(aborted.entries[0].producer_id, 7);
+    ol_transaction_index_close(&aborted);
+    fixture_remove(p.root);
+}
+
 static ol_log *flushed_log;
 static int flushes;
 
