@@ -302,6 +302,7 @@ class Clock:
         return self.ms
 
     def set_to_age(self, connection: ZooKeeperConnection, node: str, age_ms: int) -> None:
+        connection.sync_async().result()  # its server may lack what another one answered
         self.ms = connection.get(node).stat.modified_ms + age_ms
 
 
