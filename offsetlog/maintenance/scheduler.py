@@ -44,7 +44,7 @@ from offsetlog.maintenance.status import (
     MaintenanceStatus,
     Work,
 )
-from offsetlog.maintenance.threads import MaintenanceThread
+from offsetlog.maintenance.threads import MaintenanceThread, on_maintenance_thread
 from offsetlog.types import CleaningReport, CleanSurvey
 
 #: The longest sleep between two checks of the clock, in milliseconds; a lock cannot be waited for
@@ -132,6 +132,10 @@ class Maintenance:
         self._expirer.stop()
         self.calls.stop()
         self._cleaner.stop()
+        if on_maintenance_thread():
+            # As in a handler of log records: it would wait for itself, or for one that waits for
+            # it.  They end soon, and whatever they still ask of the store is refused.
+            return
         for thread in self._threads:
             thread.join()
 

@@ -45,6 +45,7 @@ class SnapshotRound:
         self._deciding = threading.Lock()
         self._left = set(self._partitions)
         self._under_way: set[int] = set()
+        self._places = SNAPSHOTS_AT_ONCE - 1  # for writers beside the thread of the round
         self._writers: list[threading.Thread] = []
         self._failures: list[BaseException] = []
 
@@ -68,13 +69,15 @@ class SnapshotRound:
 
     def _begin_another(self) -> None:
         with self._deciding:
-            if len(self._writers) == SNAPSHOTS_AT_ONCE - 1:
+            if self._places == 0:
                 return
-            writer = MaintenanceThread(self._write_small, "offsetlog-snapshot-writer")
-            # Where no thread can be had, those that are there do all.
-            with contextlib.suppress(RuntimeError):
-                writer.start()
-                self._writers.append(writer)
+            self._places -= 1
+        # Without the lock: a start waits for the thread, and whatever runs meanwhile may need it.
+        writer = MaintenanceThread(self._write_small, "offsetlog-snapshot-writer")
+        # Where no thread can be had, those that are there do all.
+        with contextlib.suppress(RuntimeError):
+            writer.start()
+            self._writers.append(writer)
 
     def _write_small(self) -> None:
         try:

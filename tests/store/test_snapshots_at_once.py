@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import logging
+import queue
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -189,3 +191,60 @@ def test_turns_on_one_log_come_one_after_the_other():
             job.result()
     assert order == ["first", "another log", "second"]
     assert not turns.is_taken
+
+
+@pytest.mark.parametrize("name", ["offsetlog-snapshots", "offsetlog-snapshot-writer"])
+def test_a_handler_of_log_records_may_close_the_store(path, monkeypatch, name):
+    """It runs on the thread that reports: one of the store's own."""
+    with opened(path, BY_HAND, partitions=PARTITIONS) as store:
+        fill(store)
+
+    def fail(partition, *given, **named):
+        raise StorageError("the disk is full", path=partition.path)
+
+    outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    class Closer(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if threading.current_thread().name == name and ready.wait(60):
+                try:
+                    store.close()
+                except BaseException as failure:
+                    outcome.put(failure)
+                else:
+                    outcome.put(None)
+
+    ready, handler, logger = threading.Event(), Closer(), logging.getLogger("offsetlog")
+    monkeypatch.setattr(snapshot_files, "write", fail)
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=1 << 30, snapshot_tail_bytes=4096)
+    logger.addHandler(handler)
+    try:
+        store = opened(path, config, partitions=PARTITIONS)
+        ready.set()
+        assert outcome.get(timeout=60) is None
+    finally:
+        logger.removeHandler(handler)
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("offsetlog-")], 60)
+
+
+def test_a_writer_is_started_without_a_lock(path, monkeypatch):
+    """A start waits for the thread; the garbage that is collected meanwhile may hold what needs the round."""
+    deciding, held = [], []
+    round_of = snapshot_round.SnapshotRound.__init__
+
+    def remember(self, *given):
+        round_of(self, *given)
+        deciding.append(self._deciding)
+
+    class Watched(snapshot_round.MaintenanceThread):
+        def start(self) -> None:
+            held.append(deciding[-1].locked())
+            super().start()
+
+    monkeypatch.setattr(snapshot_round.SnapshotRound, "__init__", remember)
+    monkeypatch.setattr(snapshot_round, "MaintenanceThread", Watched)
+    with opened(path, DUE, partitions=PARTITIONS) as store:
+        fill(store)
+        renew(store)
+    assert held
+    assert not any(held)
