@@ -100,7 +100,8 @@ class _Moves:
                     rows.append(each._asdict())
         committed = migration.report.committed
         shown = [*back, *others][:SHOWN_MAX]
-        return effect_of(name, committed, shown, sum(committed.values())) if committed else None
+        count, refused = sum(committed.values()), migration.report.refused
+        return effect_of(name, committed, shown, count, refused) if committed else None
 
 
 def _migrated(moves: _Moves, place: Ensemble | Path, options: PlaceOptions, consent: Consent) -> Report:

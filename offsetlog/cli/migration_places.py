@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsetlog.cli.stores import check_log, open_readable, open_writable
-from offsetlog.errors import InvalidArgumentError
+from offsetlog.errors import InvalidArgumentError, ZooKeeperUnavailableError
 
 if TYPE_CHECKING:
     from offsetlog.migration.directory_place import DirectoryPlace, NewDirectory
@@ -127,11 +129,29 @@ def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
     return tuple(map(parse_acl, texts)) or OPEN
 
 
+def _check_names(place: Ensemble) -> None:
+    """Raises ZooKeeperUnavailableError where no host of an ensemble has an address: a session would wait for one."""
+    unknown = []
+    for host in place.hosts.partition("/")[0].split(","):
+        name = host.rpartition(":")[0].strip("[]") or host
+        if not name:
+            return  # no list of hosts, as kazoo will say
+        try:
+            socket.getaddrinfo(name, None)
+            return
+        except (OSError, UnicodeError) as failure:
+            unknown.append(f"{name}: {getattr(failure, 'strerror', None) or failure}")
+    raise ZooKeeperUnavailableError(f"no host of {place} has an address ({'; '.join(unknown)}); check the names")
+
+
 @contextlib.contextmanager
 def opened_ensemble(
     place: Ensemble, options: PlaceOptions, auth: Credentials, acl: tuple[str, ...] = ()
 ) -> Iterator[ZooKeeperPlace]:
     """Opens a session; raises ConfigError (no kazoo, no list of hosts) and ZooKeeperUnavailableError."""
+    # Its warnings of each attempt; the error of the command says how the last one failed.
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
+    _check_names(place)
     from offsetlog.migration.zookeeper_place import ZooKeeperPlace
     from offsetlog.zookeeper.connection import REQUEST_BYTES_MAX, ConnectionSettings, ZooKeeperConnection
 

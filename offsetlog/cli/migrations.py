@@ -39,9 +39,12 @@ def counts_text(counts: dict[str, int]) -> str:
     return ", ".join(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in counts.items())
 
 
-def effect_of(target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int) -> Effect:
+def effect_of(
+    target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int, refused: int = 0
+) -> Effect:
     """Returns what is asked before positions are committed: the counts by action, and the first `rows` of `count`."""
-    return Effect(f"commit to {target}: {counts_text(committed)}", CHANGES, rows, _name, count)
+    left_out = f"; leave out {count_text(refused, 'position')} that cannot be moved" if refused else ""
+    return Effect(f"commit to {target}: {counts_text(committed)}{left_out}", CHANGES, rows, _name, count)
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,6 +171,48 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     # Nothing to write: nobody is asked, also where there is nobody.
     code, out, err = call(capsys, *arguments)
     assert (code, len(questions), out.splitlines()[-2:]) == (0, 2, ["2 positions there already", "nothing was written"])
+
+
+def test_the_question_says_how_much_is_left_out(hosts, tmp_path, capsys):
+    fill(hosts, {**OFFSETS, ("billing", "orders", "7"): b"no offset"})
+    code, out, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--groups", "billing")
+    assert (code, out) == (1, "")
+    assert ": 3 positions new; leave out 1 position that cannot be moved (billing orders:0 none -> 100, " in err
+
+
+def test_a_host_without_an_address_is_an_error_at_once(tmp_path):
+    """In a process of its own: without handlers of log records, kazoo's warnings of each attempt were printed."""
+    command = [sys.executable, "-m", "offsetlog", "migrate", "--to", str(tmp_path / "data"), "--from"]
+    done = subprocess.run(
+        [*command, "zookeeper://zk1.invalid:2181,zk2.invalid/kafka"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("offsetlog: no host of zookeeper://zk1.invalid:2181,zk2.invalid/kafka has an address (zk1.")
+    assert line.count("zk2.invalid: ") == 1
+
+
+def test_servers_that_do_not_answer_are_one_line(tmp_path):
+    command = """
+import sys
+from offsetlog.zookeeper import connection
+made = connection.ConnectionSettings
+connection.ConnectionSettings = lambda **given: made(**given, connection_timeout=2.0)
+from offsetlog.cli.app import run
+sys.exit(run(sys.argv[1:]))
+"""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        place = f"zookeeper://127.0.0.1:{unused.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", command, "migrate", "--to", str(tmp_path / "data"), "--from", place],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("offsetlog: no ZooKeeper answers at 127.0.0.1:")
 
 
 @pytest.mark.parametrize(

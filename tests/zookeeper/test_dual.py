@@ -14,6 +14,7 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 from .managers import PATIENCE, leading, leading_both
 from .proxy import OP_MULTI, Cut, CuttingProxy
 from .test_manager import make
+from .test_manager_removal import DAY_MS, Clock
 
 KEYS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -169,3 +170,20 @@ def test_the_log_alone_goes_on_where_both_were(hosts, tmp_path):
         for partition in range(log.partitions):
             log.become_leader(partition, log.leader_epoch(partition) + 1).result(PATIENCE)
         assert offsets_of(log) == {**dict.fromkeys(KEYS, 5), KEYS[0]: 3}
+
+
+def test_a_bad_node_keeps_no_other_group_from_expiry(hosts, tmp_path, connection):
+    clock = Clock()
+    with leading_both(tmp_path, hosts, clock=clock, retention_ms=DAY_MS) as manager:
+        for group in ("bad", "g", "h"):
+            manager.zookeeper.commit(group, {KEYS[0]: 5})
+        make(connection, ("/consumers/bad/offsets/orders/1", b"no offset"))
+        clock.set_to_age(connection, "/consumers/h/offsets/orders/0", DAY_MS + 1)
+        with pytest.raises(errors.CorruptionError) as caught:
+            manager.expire()
+        assert caught.value.path == "/consumers/bad/offsets/orders/1"
+        assert manager.zookeeper.groups() == ["bad"]
+        connection.set_data("/consumers/bad/offsets/orders/1", b"7")
+        clock.set_to_age(connection, "/consumers/bad/offsets/orders/1", DAY_MS + 1)
+        assert manager.expire() == 2
+        assert manager.zookeeper.groups() == []

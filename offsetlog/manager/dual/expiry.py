@@ -4,7 +4,7 @@ Each storage lets positions expire by its own time.  Where one has an older offs
 newer one expires first, fetches would answer the older one again.  Therefore the groups of which something is to expire
 are made level first: a position that both have gets the larger offset in both.  The storage that is raised has it from
 then on as changed just now, and keeps it for its whole retention.  A group that cannot be made level keeps everything
-in the log; ZooKeeper, which lets all its groups expire in one go, waits until each of them can.
+in both.
 """
 
 from __future__ import annotations
@@ -90,13 +90,21 @@ class Expiry:
                 yield self._one(failures, group, partial(_expire_group, expiry, partition, group, now))
 
     def _expire_in_zookeeper(self, failures: list[OffsetLogError], timeout: float | None) -> int:
-        if isinstance(self._zookeeper, ZooKeeperManager) and self._zookeeper.settings.retention_ms is None:
-            return 0
+        zookeeper = self._zookeeper
+        if isinstance(zookeeper, ZooKeeperManager):
+            if zookeeper.settings.retention_ms is None:
+                return 0
+            groups = zookeeper.groups()
+            return sum(
+                self._one(failures, group, partial(zookeeper.expire_group, group, timeout=timeout))
+                for group in groups
+            )
+        # Another storage knows expiry of all its groups only, and waits until each of them is level.
         unlevel: list[OffsetLogError] = []
-        for group in self._zookeeper.groups():
+        for group in zookeeper.groups():
             self._one(unlevel, group, lambda: 0)
         failures += unlevel
-        return 0 if unlevel else self._zookeeper.expire(timeout=timeout)
+        return 0 if unlevel else zookeeper.expire(timeout=timeout)
 
     def _one(self, failures: list[OffsetLogError], group: str, expire: Callable[[], int]) -> int:
         try:

@@ -483,11 +483,25 @@ class ZooKeeperManager(BaseOffsetManager):
         checked_timeout(timeout)
         retention_ms = self.settings.retention_ms
 
-        def of_group(group: str, work: Work[int]) -> Steps[int]:
-            assert retention_ms is not None
-            return expire_group(self._session, work, group, retention_ms, self._clock)
+        return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
-        return self._sweep(None if retention_ms is None else of_group, timeout)
+    def expire_group(self, group: str, *, timeout: float | None = None) -> int:
+        """Does for one group what `expire` does for all; for whoever has to prepare each of them.
+
+        Raises:
+            NotCoordinatorError: the group is led elsewhere.
+            Also as `expire`.
+        """
+        with self._running():
+            checked_timeout(timeout)
+            self._kept_group(group)
+        if self.settings.retention_ms is None:
+            return 0
+        return self._begin_group(group, partial(self._expiry_of_group, group), timeout).result()
+
+    def _expiry_of_group(self, group: str, work: Work[int]) -> Steps[int]:
+        assert self.settings.retention_ms is not None
+        return expire_group(self._session, work, group, self.settings.retention_ms, self._clock)
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted, and `expire` for the timeout.

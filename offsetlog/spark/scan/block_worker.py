@@ -19,6 +19,7 @@ A change in this text or in that of `blocks` needs another PROTOCOL, here and in
 
 from __future__ import annotations
 
+import gc
 import json
 import mmap
 import os
@@ -194,6 +195,8 @@ def main(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
         end_with(connection)
+        # What was imported stays: looking through it for garbage would be a twentieth of a narrow read.
+        gc.freeze()
         try:
             BlockWorker(connection).serve()
         except ConnectionError:
