@@ -230,6 +230,7 @@ def outlast_session(connection: ZooKeeperConnection, proxy: CuttingProxy, other:
 
     node = f"/session-{session}"
     connection.create(node, ephemeral=True)
+    other.sync_async().result()  # its server may lack what another one answered
     assert other.exists_async(node, lambda _: gone.set()).result() is not None
     connection.add_state_listener(listen)
     try:
