@@ -1450,6 +1450,11 @@ cdef extern from "format/group_schema.h" nogil:
     const ol_schema *ol_schema_of_subscription() noexcept
 
 
+cdef extern from "format/transaction_schema.h" nogil:
+    const ol_schema *ol_schema_of_transaction_key(int16_t key_type) noexcept
+    const ol_schema *ol_schema_of_transaction_value(int16_t key_type) noexcept
+
+
 cdef extern from "format/schema_encode.h" nogil:
     ctypedef struct ol_schema_writer:
         pass

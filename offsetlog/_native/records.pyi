@@ -10,6 +10,7 @@ from offsetlog._native.files import FileSystem
 CODECS: tuple[str, ...]
 KEY_TYPE_MAX: int
 KINDS: dict[int, str]
+TRANSACTION_KIND: str
 
 def decode_key(key: bytes) -> dict[str, Any] | None: ...
 def decode_value(key_type: int, value: bytes) -> dict[str, Any]: ...
@@ -23,6 +24,8 @@ class SegmentReader:
         path: str | bytes | PathLike[str],
         file_system: FileSystem | None = ...,
         decompressor: Decompressor | None = ...,
+        *,
+        transactions: bool = ...,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

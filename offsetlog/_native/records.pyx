@@ -56,6 +56,8 @@ from offsetlog._native.csrc cimport (
     ol_schema_decode,
     ol_schema_of_key,
     ol_schema_of_subscription,
+    ol_schema_of_transaction_key,
+    ol_schema_of_transaction_value,
     ol_schema_of_value,
     ol_schema_visitor,
     ol_slice,
@@ -87,6 +89,8 @@ def _kinds():
 
 #: Type of a key -> kind of its record, in the words of Kafka's schemas.
 KINDS = _kinds()
+#: The kind of the records of __transaction_state.
+TRANSACTION_KIND = "transaction_log"
 
 
 # ------------------------------------------------------------------------------------------------------ any record, by its schema
@@ -282,6 +286,35 @@ cdef dict _decode_value(ol_slice bytes, int16_t type_):
     }
 
 
+cdef tuple _transaction_content(const ol_record *record):
+    # (kind, key, value) of a record of __transaction_state.
+    cdef const ol_schema *schema
+    cdef int16_t type_
+    cdef int16_t version
+    if record.key.data == NULL:
+        return "undecodable", {"error": "the record has no key"}, None
+    try:
+        type_ = _leading_number(record.key, "key")
+        schema = ol_schema_of_transaction_key(type_)
+        if schema == NULL:
+            return "unknown", None, None
+        key = {"type": str(type_), "data": _decode_after_version(schema, 0, record.key)}
+    except CorruptionError as failure:
+        return "undecodable", _undecodable(record.key, failure), None
+    if record.value.data == NULL:
+        return TRANSACTION_KIND, key, None
+    try:
+        version = _leading_number(record.value, "value")
+        data = _decode_after_version(ol_schema_of_transaction_value(type_), version, record.value)
+    except CorruptionError as failure:
+        return "undecodable", key, _undecodable(record.value, failure)
+    return TRANSACTION_KIND, key, {"version": str(version), "data": data}
+
+
+cdef dict _decode_after_version(const ol_schema *schema, int16_t version, ol_slice bytes):
+    return _decode_struct(schema, version, ol_slice_of(bytes.data + 2, bytes.size - 2))
+
+
 def decode_key(bytes key not None):
     """Returns {"type": "2", "data": {...}} with Kafka's field names, or None for a type that is not known.
 
@@ -352,13 +385,15 @@ cdef tuple _marker(const ol_record *record):
     return "marker", told, told
 
 
-cdef tuple _content(const ol_batch *batch, const ol_record *record):
+cdef tuple _content(const ol_batch *batch, const ol_record *record, bint transactions):
     # (kind, key, value); what cannot be decoded is shown with the reason.
     if batch.attributes & OL_ATTRIBUTE_CONTROL:
         try:
             return _marker(record)
         except CorruptionError as failure:
             return "undecodable", _undecodable(record.key, failure), None
+    if transactions:
+        return _transaction_content(record)
     try:
         key = _decode_key(record.key)
     except CorruptionError as failure:
@@ -391,13 +426,17 @@ cdef class SegmentReader:
     cdef Decompressor decompressor
     cdef readonly object path
     cdef bint is_open
+    cdef bint transactions
     cdef int64_t next_offset
 
     def __cinit__(self):
         self.is_open = False
 
-    def __init__(self, path, FileSystem file_system=None, Decompressor decompressor=None):
-        """Opens the file; MissingFileError or StorageError where that fails."""
+    def __init__(self, path, FileSystem file_system=None, Decompressor decompressor=None, *, bint transactions=False):
+        """Opens the file; MissingFileError or StorageError where that fails.
+
+        `transactions` says that it is a segment of __transaction_state, whose records have keys and values of their own.
+        """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -406,6 +445,7 @@ cdef class SegmentReader:
         self.path = os.fsdecode(path)
         self.fs = file_system if file_system is not None else FileSystem()
         self.decompressor = decompressor if decompressor is not None else Decompressor()
+        self.transactions = transactions
         self.next_offset = 0
         with nogil:
             check(ol_file_scan_open(&self.scan, self.fs.fs, text, 0, -1, &error), &error)
@@ -448,7 +488,7 @@ cdef class SegmentReader:
         The first is what all rows of the batch share: position, base_offset, last_offset, batch_size, magic, codec, crc,
         leader_epoch, producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon, timestamp_type.
         The second is a list with log_offset, timestamp, headers (names), kind, key and value of each record; kind is
-        "marker", "unknown", "undecodable" or one of KINDS.
+        "marker", "unknown", "undecodable" or one of KINDS; TRANSACTION_KIND in a segment of __transaction_state.
 
         Raises:
             CorruptionError: the batch at `position` cannot be read; the reader stays there, `skip` goes on behind it.
@@ -505,7 +545,7 @@ cdef class SegmentReader:
         check(ol_records_open(&records, batch, &self.decompressor.port, &error), &error)
         try:
             while check(ol_records_next(&records, &record, &error), &error) != OL_END:
-                kind, key, value = _content(batch, &record)
+                kind, key, value = _content(batch, &record, self.transactions)
                 found.append(
                     {
                         "log_offset": record.offset,

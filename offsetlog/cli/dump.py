@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.formatters import Formatter, Lines
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.states import complain_of_tail
-from offsetlog.cli.text import plain, time_text
+from offsetlog.cli.text import escape, plain, time_text
+from offsetlog.directory.listing import TOPIC
 from offsetlog.directory.reading import Tail, dump_batches, find_partitions
-from offsetlog.errors import CorruptionError
+from offsetlog.errors import CorruptionError, InvalidArgumentError
 
 HELP = """Print every record in the files, with keys and values decoded.
 
 The rows are in log order, partition by partition, with the fields of the batch; a batch without records is a row of
 kind "empty". Bytes that cannot be read are skipped, and reported on standard error.
 
+With --formatter the lines are those of Kafka's console consumer with its own formatters: "offsets" and "groups" of
+__consumer_offsets, "transactions" of __transaction_state, in the form of the Kafka that --kafka names; "old" is
+"offsets" as 0.8.2 printed it. From 3.9 on a line is one JSON object. Other records are skipped. On a terminal control
+characters are escaped, elsewhere they are printed as they are, as Kafka does.
+
 \b
 Examples:
   offsetlog dump /var/kafka-logs/__consumer_offsets-12
   offsetlog dump /var/kafka-logs --format json | grep '"marker"'
+  offsetlog dump /var/kafka-logs --formatter offsets --kafka 0.10
+  offsetlog dump /var/kafka-logs --formatter transactions
 """
 
 
@@ -79,8 +90,10 @@ class _Told:
             complain_of_tail(found)
 
 
-def _batches(path: Path, told: _Told) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    for files in find_partitions(path):
+def _batches(
+    path: Path, told: _Told, topic: str = TOPIC
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    for files in find_partitions(path, topic):
         for batch, records in dump_batches(files, told.report):
             told.undecodable += sum(record["kind"] == "undecodable" for record in records)
             yield batch, records
@@ -90,11 +103,40 @@ def _rows(path: Path, told: _Told) -> Iterator[dict[str, Any]]:
     return ({**batch, **record} for batch, records in _batches(path, told) for record in records)
 
 
-def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
+def _print_lines(path: Path, told: _Told, lines: Lines, output: Output) -> None:
+    for _, records in _batches(path, told, lines.topic):
+        for record in records:
+            text = lines.of(record)
+            if text is not None:
+                output.line(escape(text) if output.is_terminal else text)
+
+
+def command(
+    path: LogPath,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+    formatter: Annotated[
+        Formatter | None, typer.Option("--formatter", help="Print the lines of this formatter of Kafka's instead.")
+    ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            "--kafka",
+            metavar="VERSION",
+            help="The version whose formatter is meant, from 0.8.2 on, as 0.10 or 2.8; the newest by default.",
+        ),
+    ] = None,
+) -> int:
     """Prints every record; returns the exit code."""
     told = _Told()
     output = Output(form)
-    if output.is_json:
+    if formatter is not None:
+        if form is not Format.TEXT or wide:
+            raise InvalidArgumentError("--formatter prints Kafka's own lines: leave --format and --wide out")
+        _print_lines(path, told, Lines(formatter, kafka), output)
+    elif kafka is not None:
+        raise InvalidArgumentError("--kafka goes with --formatter")
+    elif output.is_json:
         for batch, records in _batches(path, told):
             output.objects(batch, records)
     else:

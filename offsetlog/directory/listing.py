@@ -17,6 +17,8 @@ from offsetlog.errors import CorruptionError
 
 #: The topic whose partitions hold the committed positions.
 TOPIC = "__consumer_offsets"
+#: The topic in which Kafka's transaction coordinator keeps transactional ids.
+TRANSACTIONS_TOPIC = "__transaction_state"
 #: The name of a log directory's own file, which one that has no partition yet has as well.
 PROPERTIES = "offsetlog.properties"
 #: The file of a partition directory that names the topic's id.

@@ -15,7 +15,7 @@ from pathlib import Path
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.records import SegmentReader
 from offsetlog._native.replay import Replay
-from offsetlog.directory.listing import Row
+from offsetlog.directory.listing import TRANSACTIONS_TOPIC, Row
 from offsetlog.directory.log_directory import TOPIC, LogDirectory
 from offsetlog.directory.segments import TRIES, base_offset_of, segment_base, segments_of
 from offsetlog.errors import CorruptionError, InvalidArgumentError, MissingFileError, StorageError
@@ -33,11 +33,13 @@ class PartitionFiles:
             directory.
         directory: that directory, None for a single segment file.
         segments: the .log files; within a swap a `.log.swap` file can be one of them.
+        topic: of the partition.
     """
 
     number: int | None
     directory: Path | None
     segments: tuple[Path, ...]
+    topic: str = TOPIC
 
     @property
     def size_bytes(self) -> int:
@@ -57,39 +59,46 @@ def _partition_number(directory: Path) -> int | None:
     return None if parsed is None else parsed[1]
 
 
-def find_partitions(path: Path) -> list[PartitionFiles]:
+def find_partitions(path: Path, topic: str = TOPIC) -> list[PartitionFiles]:
     """Returns the partitions that a path stands for, by number.
 
     Args:
         path: a log directory, a partition directory or a segment file.
+        topic: the topic that is wanted.
 
     Raises:
-        MissingFileError: there is nothing, or nothing of the offsets topic.
+        MissingFileError: there is nothing, or nothing of the topic.
         InvalidArgumentError: it is a partition of another topic.
         StorageError: it cannot be read.
     """
     path = path.absolute()
     if path.is_file():
-        return [PartitionFiles(_partition_number(path.parent), None, (path,))]
+        return [PartitionFiles(_partition_number(path.parent), None, (path,), topic)]
     if not path.is_dir():
         raise MissingFileError("there is no such file or directory", path=path)
     parsed = parse_directory_name(path.name)
     segments = segments_of(path)
-    if segments or (parsed is not None and parsed[0] == TOPIC):
-        if parsed is not None and parsed[0] != TOPIC and parsed[2] == 0:
+    if segments or (parsed is not None and parsed[0] == topic):
+        if parsed is not None and parsed[0] != topic and parsed[2] == 0:
             raise InvalidArgumentError(
-                f"this is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path
+                f"this is a partition of the topic {parsed[0]!r}, not of {topic}", path=path
             )
-        return [PartitionFiles(_partition_number(path), path, segments)]
+        return [PartitionFiles(_partition_number(path), path, segments, topic)]
     directory = LogDirectory(path, FileSystem())
     found = []
-    for number in directory.partition_numbers():
-        folder = directory.partition_path(number)
+    for number in _numbers_of(directory, topic):
+        folder = directory.partition_path(number).with_name(f"{topic}-{number}")
         if folder.is_dir():
-            found.append(PartitionFiles(number, folder, segments_of(folder)))
-    if not found and directory.known_properties() is None:
-        raise MissingFileError(f"there is no partition of {TOPIC} in it", path=path)
+            found.append(PartitionFiles(number, folder, segments_of(folder), topic))
+    if not found and (topic != TOPIC or directory.known_properties() is None):
+        raise MissingFileError(f"there is no partition of {topic} in it", path=path)
     return found
+
+
+def _numbers_of(directory: LogDirectory, topic: str) -> list[int]:
+    if topic == TOPIC:
+        return directory.partition_numbers()
+    return directory.other_partitions().get(topic, [])
 
 
 def whole_size(partitions: list[PartitionFiles]) -> int:
@@ -277,7 +286,7 @@ def dump_batches(
     while segments:
         segment = segments[0]
         try:
-            reader = SegmentReader(segment)
+            reader = SegmentReader(segment, transactions=files.topic == TRANSACTIONS_TOPIC)
         except MissingFileError:
             # A cleaner took it away since it was listed: what it left is in another file.
             tries -= 1

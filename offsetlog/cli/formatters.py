@@ -1,0 +1,352 @@
+"""The lines that Kafka's console consumer prints with the formatters of its internal topics.
+
+Each formatter has had several forms.  A form begins with the version of Kafka that brought it; the lines equal those of
+0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  Where Kafka prints a Scala map or set, its
+elements stand in the order of that collection's hash table, so the tables are computed here: those of Scala 2.11 and
+2.12 up to Kafka 2.5, those of Scala 2.13 from Kafka 2.6 on.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from offsetlog._native.codec import java_hash
+from offsetlog.directory.listing import TOPIC, TRANSACTIONS_TOPIC
+from offsetlog.errors import InvalidArgumentError
+
+Row = dict[str, Any]
+Version = tuple[int, ...]
+#: Makes the text of a record's key and value, as `dump` shows them; the value is None for a tombstone.
+Form = Callable[[Row, Row | None], str]
+
+
+class Formatter(enum.StrEnum):
+    """The formatters, by the records that they print."""
+
+    OLD = "old"
+    OFFSETS = "offsets"
+    GROUPS = "groups"
+    TRANSACTIONS = "transactions"
+
+
+#: The version of Kafka whose forms are printed where no other is named.
+NEWEST = "4.3"
+_OLD = (0, 8, 2)
+_SCALA_2_13 = (2, 6)
+
+# ----------------------------------------------------------------------------------------------- hash tables of Scala
+
+
+def _int32(number: int) -> int:
+    return (number + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
+def _index_2_11(hashed: int, size: int) -> int:
+    # byteswap32, rotated by the number of bits of the table's size; its highest bits are the index.
+    mixed = hashed * 0x9E3775CD & 0xFFFFFFFF
+    mixed = int.from_bytes(mixed.to_bytes(4, "big"), "little") * 0x9E3775CD & 0xFFFFFFFF
+    bits = size.bit_length() - 1
+    rotated = (mixed >> bits | mixed << 32 - bits) & 0xFFFFFFFF
+    return rotated >> 32 - bits & size - 1
+
+
+def _map_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
+    # Chains grow at their head; the walk begins at the end of the table.  It grows when it holds more than 3/4.
+    size, count = 16, 0
+    table: list[list[str]] = [[] for _ in range(size)]
+    for key in dict.fromkeys(keys):
+        table[_index_2_11(hash_of(key), size)].insert(0, key)
+        count += 1
+        if count > size * 3 // 4:
+            size *= 2
+            old, table = table, [[] for _ in range(size)]
+            for chain in reversed(old):
+                for each in chain:
+                    table[_index_2_11(hash_of(each), size)].insert(0, each)
+    return [key for chain in reversed(table) for key in chain]
+
+
+def _set_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
+    # Open addressing; the table grows when it holds 450 of 1000.
+    size, count = 32, 0
+    table: list[str | None] = [None] * size
+
+    def put(key: str) -> None:
+        index = _index_2_11(hash_of(key), size)
+        while table[index] is not None:
+            index = (index + 1) % size
+        table[index] = key
+
+    for key in dict.fromkeys(keys):
+        put(key)
+        count += 1
+        if count >= size * 450 // 1000:
+            size *= 2
+            old, table = table, [None] * size
+            for each in old:
+                if each is not None:
+                    put(each)
+    return [key for key in table if key is not None]
+
+
+def _table_2_13(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
+    # Maps and sets alike: chains sorted by hash, and a walk from the start.
+    distinct = list(dict.fromkeys(keys))
+    size = 16
+    while len(distinct) >= size * 3 // 4:
+        size *= 2
+
+    def place(key: str) -> tuple[int, int]:
+        hashed = hash_of(key) & 0xFFFFFFFF
+        mixed = _int32(hashed ^ hashed >> 16)
+        return mixed & size - 1, mixed
+
+    return sorted(distinct, key=place)
+
+
+def _topic_partition_hash(text: str) -> int:
+    # TopicPartition.hashCode, of its text "topic-7".
+    topic, _, number = text.rpartition("-")
+    return _int32(31 * (31 + int(number)) + java_hash(topic))
+
+
+def _scala_map(kafka: Version, entries: dict[str, str]) -> str:
+    modern = kafka >= _SCALA_2_13
+    order = _table_2_13 if modern else _map_2_11
+    shown = ", ".join(f"{key} -> {entries[key]}" for key in order(entries, java_hash))
+    return f"{'HashMap' if modern else 'Map'}({shown})"
+
+
+def _scala_set(kafka: Version, partitions: list[str]) -> str:
+    modern = kafka >= _SCALA_2_13
+    order = _table_2_13 if modern else _set_2_11
+    return f"{'HashSet' if modern else 'Set'}({', '.join(order(partitions, _topic_partition_hash))})"
+
+
+def _option(value: object) -> str:
+    return "None" if value is None else f"Some({value})"
+
+
+# ----------------------------------------------------------------------------------------------------------- offsets
+
+
+def _position(key: Row) -> str:
+    return f"[{key['group']},{key['topic']},{key['partition']}]"
+
+
+def _offsets_0_8_2(key: Row, value: Row | None) -> str:
+    if value is None:
+        return f"{_position(key)}::NULL"
+    time = value["commitTimestamp"]
+    return (
+        f"{_position(key)}::OffsetAndMetadata[{value['offset']},{value['metadata'] or 'NO_METADATA'}"
+        f"{'' if time == -1 else f',{time}'}]"
+    )
+
+
+def _offsets_0_9(key: Row, value: Row | None) -> str:
+    if value is None:
+        return f"{_position(key)}::NULL"
+    return (
+        f"{_position(key)}::[OffsetMetadata[{value['offset']},{value['metadata'] or 'NO_METADATA'}],"
+        f"CommitTime {value['commitTimestamp']},ExpirationTime {value.get('expireTimestamp', -1)}]"
+    )
+
+
+def _offsets_2_1(key: Row, value: Row | None) -> str:
+    if value is None:
+        return f"{_position(key)}::NULL"
+    epoch, expires = value.get("leaderEpoch", -1), value.get("expireTimestamp", -1)
+    return (
+        f"{_position(key)}::OffsetAndMetadata(offset={value['offset']}, "
+        f"leaderEpoch={'Optional.empty' if epoch == -1 else f'Optional[{epoch}]'}, metadata={value['metadata']}, "
+        f"commitTimestamp={value['commitTimestamp']}, expireTimestamp={_option(None if expires == -1 else expires)})"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ groups
+
+
+def _groups_in_brackets(kafka: Version) -> Form:
+    # 0.9 knows no group without members.
+    has_states = kafka >= (0, 10, 1)
+
+    def form(key: Row, value: Row | None) -> str:
+        if value is None:
+            return f"{key['group']}::NULL"
+        members = {
+            each["memberId"]: f"[{each['memberId']},{each['clientId']},{each['clientHost']},{each['sessionTimeout']}]"
+            for each in value["members"]
+        }
+        kind, state = value["protocolType"], "Stable"
+        if has_states:
+            kind, state = (_option(kind), state) if members else ("None", "Empty")
+        return f"{key['group']}::[{key['group']},{kind},{state},{_scala_map(kafka, members)}]"
+
+    return form
+
+
+def _groups_in_words(kafka: Version) -> Form:
+    def member_text(each: Row) -> str:
+        instance = f"groupInstanceId={_option(each.get('groupInstanceId'))}, " if kafka >= (2, 3) else ""
+        return (
+            f"MemberMetadata(memberId={each['memberId']}, {instance}clientId={each['clientId']}, "
+            f"clientHost={each['clientHost']}, sessionTimeoutMs={each['sessionTimeout']}, "
+            f"rebalanceTimeoutMs={each.get('rebalanceTimeout', each['sessionTimeout'])}, supportedProtocols="
+        )
+
+    def form(key: Row, value: Row | None) -> str:
+        if value is None:
+            return f"{key['group']}::NULL"
+        protocol = "null" if value["protocol"] is None else value["protocol"]
+        members = {each["memberId"]: f"{member_text(each)}List({protocol}), )" for each in value["members"]}
+        # Before 1.1 the type came from the members alone.
+        kind = value["protocolType"] or None if members or kafka >= (1, 1) else None
+        return (
+            f"{key['group']}::GroupMetadata(groupId={key['group']}, generation={value['generation']}, "
+            f"protocolType={_option(kind)}, currentState={'Stable' if members else 'Empty'}, "
+            f"members={_scala_map(kafka, members)})"
+        )
+
+    return form
+
+
+# ------------------------------------------------------------------------------------------------------ transactions
+
+_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+
+
+def _transactions_in_words(kafka: Version) -> Form:
+    def form(key: Row, value: Row | None) -> str:
+        name = key["transactionalId"]
+        if value is None:
+            return f"{name}::NULL"
+        status = value["transactionStatus"]
+        state = _STATES[status] if 0 <= status < len(_STATES) else str(status)
+        listed = [] if state == "Empty" else value["transactionPartitions"] or []
+        partitions = [f"{each['topic']}-{number}" for each in listed for number in each["partitionIds"]]
+        return (
+            f"{name}::TransactionMetadata(transactionalId={name}, producerId={value['producerId']}, "
+            f"producerEpoch={value['producerEpoch']}, txnTimeoutMs={value['transactionTimeoutMs']}, state={state}, "
+            f"pendingState=None, topicPartitions={_scala_set(kafka, partitions)}, "
+            f"txnStartTimestamp={value['transactionStartTimestampMs']}, "
+            f"txnLastUpdateTimestamp={value['transactionLastUpdateTimestampMs']})"
+        )
+
+    return form
+
+
+# -------------------------------------------------------------------------------------------------------------- JSON
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPED = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+#: Fields that 3.9 does not know.
+_SINCE_4 = {"topicId", "nextProducerEpoch"}
+#: Where a value of a transactional id has tagged fields, in the order in which Kafka prints all of them.
+_TRANSACTION_FIELDS = (
+    "producerId",
+    "previousProducerId",
+    "nextProducerId",
+    "producerEpoch",
+    "nextProducerEpoch",
+    "transactionTimeoutMs",
+    "transactionStatus",
+    "transactionPartitions",
+    "transactionLastUpdateTimestampMs",
+    "transactionStartTimestampMs",
+    "clientTransactionVersion",
+)
+
+
+def _in_order(data: Row) -> Row:
+    if "producerId" not in data:
+        return data
+    return {name: data[name] for name in _TRANSACTION_FIELDS if name in data}
+
+
+def _json_line(kafka: Version, key: Row, value: Row | None) -> str:
+    type_name = "type" if kafka >= (4, 1) else "version"
+    shown: Row = {"key": {type_name: int(key["type"]), "data": key["data"]}, "value": None}
+    if value is not None:
+        data = _in_order(value["data"])
+        if kafka < (4, 1):
+            data = {name: each for name, each in data.items() if name not in _SINCE_4}
+        shown["value"] = {"version": int(value["version"]), "data": data}
+    text = _ENCODER.encode(shown)
+    # Jackson writes the digits of a control character in upper case.
+    return _ESCAPED.sub(lambda found: found[0] if len(found[0]) == 2 else "\\u" + found[0][2:].upper(), text)
+
+
+# ---------------------------------------------------------------------------------------------------- which is meant
+
+_OFFSETS, _GROUPS, _TRANSACTIONS = {"offset_commit"}, {"group_metadata"}, {"transaction_log"}
+_JSON: Version = (3, 9)
+
+
+class Lines:
+    """Makes the lines of one formatter of one version of Kafka.  Immutable; safe from any thread."""
+
+    def __init__(self, formatter: Formatter, kafka: str | None = None) -> None:
+        """Chooses the form.
+
+        Args:
+            formatter: which records are printed.
+            kafka: the version whose form is meant, as 0.10 or 2.8.2; None for the newest, and for `old` 0.8.2.
+
+        Raises:
+            InvalidArgumentError: it is no version, or that version has no such formatter.
+        """
+        if formatter is Formatter.OLD and kafka is not None:
+            raise InvalidArgumentError("--formatter old is the form of Kafka 0.8.2; --kafka goes with the others")
+        version = _OLD if formatter is Formatter.OLD else _parse_version(kafka or NEWEST)
+        self._kafka = version
+        if formatter is Formatter.TRANSACTIONS:
+            self.topic, self.kinds, first = TRANSACTIONS_TOPIC, _TRANSACTIONS, (0, 11)
+            self._form = _transactions_in_words(version)
+        elif formatter is Formatter.GROUPS:
+            self.topic, self.kinds, first = TOPIC, _GROUPS, (0, 9)
+            self._form = _groups_in_words(version) if version >= (0, 11) else _groups_in_brackets(version)
+        else:
+            self.topic, self.kinds, first = TOPIC, _OFFSETS, _OLD
+            self._form = _offsets_form(version)
+        if version < first:
+            raise InvalidArgumentError(
+                f"Kafka {kafka} has no formatter of {formatter}: the first is that of {'.'.join(map(str, first))}"
+            )
+
+    def of(self, record: Row) -> str | None:
+        """Returns the text of a record of `dump_batches`, without a line end; None for one that is skipped.
+
+        Metadata can hold line feeds; Kafka prints them as they are.
+        """
+        if record["kind"] not in self.kinds:
+            return None
+        key, value = record["key"], record["value"]
+        if self._kafka >= _JSON:
+            return _json_line(self._kafka, key, value)
+        return self._form(key["data"], None if value is None else value["data"])
+
+
+def _offsets_form(version: Version) -> Form:
+    if version >= (2, 1):
+        return _offsets_2_1
+    return _offsets_0_9 if version >= (0, 9) else _offsets_0_8_2
+
+
+def _parse_version(text: str) -> Version:
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,3}){0,3}", text.strip()):
+        raise InvalidArgumentError(f"{text!r} is no version of Kafka; one is written 0.10, 2.8.2 or 4.3")
+    return tuple(int(part) for part in text.strip().split("."))
