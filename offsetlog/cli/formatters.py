@@ -9,6 +9,7 @@ elements stand in the order of that collection's hash table, so the tables are c
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -45,45 +46,47 @@ def _int32(number: int) -> int:
     return (number + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
-def _index_2_11(hashed: int, size: int) -> int:
-    # byteswap32, rotated by the number of bits of the table's size; its highest bits are the index.
+def _index_2_11(hashed: int, size: int, seed: int) -> int:
+    # byteswap32, rotated by a seed; the highest bits are the index.
     mixed = hashed * 0x9E3775CD & 0xFFFFFFFF
     mixed = int.from_bytes(mixed.to_bytes(4, "big"), "little") * 0x9E3775CD & 0xFFFFFFFF
-    bits = size.bit_length() - 1
-    rotated = (mixed >> bits | mixed << 32 - bits) & 0xFFFFFFFF
-    return rotated >> 32 - bits & size - 1
+    rotated = (mixed >> seed | mixed << 32 - seed) & 0xFFFFFFFF
+    return rotated >> 33 - size.bit_length() & size - 1
+
+
+#: The bits of a map's first size, 16, whatever it grows to; a set takes those of its present size.
+_MAP_SEED = 4
 
 
 def _map_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
     # Chains grow at their head; the walk begins at the end of the table.  It grows when it holds more than 3/4.
-    size, count = 16, 0
+    size = 16
     table: list[list[str]] = [[] for _ in range(size)]
-    for key in dict.fromkeys(keys):
-        table[_index_2_11(hash_of(key), size)].insert(0, key)
-        count += 1
+    for count, key in enumerate(dict.fromkeys(keys), 1):
+        table[_index_2_11(hash_of(key), size, _MAP_SEED)].insert(0, key)
         if count > size * 3 // 4:
             size *= 2
             old, table = table, [[] for _ in range(size)]
             for chain in reversed(old):
                 for each in chain:
-                    table[_index_2_11(hash_of(each), size)].insert(0, each)
+                    table[_index_2_11(hash_of(each), size, _MAP_SEED)].insert(0, each)
     return [key for chain in reversed(table) for key in chain]
 
 
 def _set_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
-    # Open addressing; the table grows when it holds 450 of 1000.
-    size, count = 32, 0
+    # Open addressing; the table grows when it holds 450 of 1000.  Kafka adds the partitions of a topic as a set, whose
+    # order decides between two that want one place; here it is that of the record.
+    size = 32
     table: list[str | None] = [None] * size
 
     def put(key: str) -> None:
-        index = _index_2_11(hash_of(key), size)
+        index = _index_2_11(hash_of(key), size, size.bit_length() - 1)
         while table[index] is not None:
             index = (index + 1) % size
         table[index] = key
 
-    for key in dict.fromkeys(keys):
+    for count, key in enumerate(dict.fromkeys(keys), 1):
         put(key)
-        count += 1
         if count >= size * 450 // 1000:
             size *= 2
             old, table = table, [None] * size
@@ -93,19 +96,36 @@ def _set_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
     return [key for key in table if key is not None]
 
 
-def _table_2_13(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
+def _ordered_2_13(keys: Iterable[str], size: int, hash_of: Callable[[str], int]) -> list[str]:
     # Maps and sets alike: chains sorted by hash, and a walk from the start.
-    distinct = list(dict.fromkeys(keys))
-    size = 16
-    while len(distinct) >= size * 3 // 4:
-        size *= 2
-
     def place(key: str) -> tuple[int, int]:
         hashed = hash_of(key) & 0xFFFFFFFF
         mixed = _int32(hashed ^ hashed >> 16)
         return mixed & size - 1, mixed
 
-    return sorted(distinct, key=place)
+    return sorted(dict.fromkeys(keys), key=place)
+
+
+def _map_2_13(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
+    distinct = list(dict.fromkeys(keys))
+    size = 16
+    while len(distinct) >= size * 3 // 4:
+        size *= 2
+    return _ordered_2_13(distinct, size, hash_of)
+
+
+def _set_2_13(parts: Iterable[list[str]], hash_of: Callable[[str], int]) -> list[str]:
+    # A set to which sets are added: one of five elements or more makes the table grow by its own size alone.
+    size, held = 16, dict.fromkeys("")
+    for part in parts:
+        distinct = list(dict.fromkeys(part))
+        while size < int((len(distinct) + 1) / 0.75):
+            size *= 2
+        for key in distinct:
+            if len(distinct) < 5 and len(held) + 1 >= size * 3 // 4:
+                size *= 2
+            held[key] = None
+    return _ordered_2_13(held, size, hash_of)
 
 
 def _topic_partition_hash(text: str) -> int:
@@ -116,15 +136,15 @@ def _topic_partition_hash(text: str) -> int:
 
 def _scala_map(kafka: Version, entries: dict[str, str]) -> str:
     modern = kafka >= _SCALA_2_13
-    order = _table_2_13 if modern else _map_2_11
+    order = _map_2_13 if modern else _map_2_11
     shown = ", ".join(f"{key} -> {entries[key]}" for key in order(entries, java_hash))
     return f"{'HashMap' if modern else 'Map'}({shown})"
 
 
-def _scala_set(kafka: Version, partitions: list[str]) -> str:
-    modern = kafka >= _SCALA_2_13
-    order = _table_2_13 if modern else _set_2_11
-    return f"{'HashSet' if modern else 'Set'}({', '.join(order(partitions, _topic_partition_hash))})"
+def _scala_set(kafka: Version, topics: list[list[str]]) -> str:
+    if kafka >= _SCALA_2_13:
+        return f"HashSet({', '.join(_set_2_13(topics, _topic_partition_hash))})"
+    return f"Set({', '.join(_set_2_11(itertools.chain.from_iterable(topics), _topic_partition_hash))})"
 
 
 def _option(value: object) -> str:
@@ -203,7 +223,8 @@ def _groups_in_words(kafka: Version) -> Form:
         if value is None:
             return f"{key['group']}::NULL"
         protocol = "null" if value["protocol"] is None else value["protocol"]
-        members = {each["memberId"]: f"{member_text(each)}List({protocol}), )" for each in value["members"]}
+        end = ")" if kafka >= (3, 0) else ", )"
+        members = {each["memberId"]: f"{member_text(each)}List({protocol}){end}" for each in value["members"]}
         # Before 1.1 the type came from the members alone.
         kind = value["protocolType"] or None if members or kafka >= (1, 1) else None
         return (
@@ -237,7 +258,7 @@ def _transactions_in_words(kafka: Version) -> Form:
         status = value["transactionStatus"]
         state = _STATES[status] if 0 <= status < len(_STATES) else str(status)
         listed = [] if state == "Empty" else value["transactionPartitions"] or []
-        partitions = [f"{each['topic']}-{number}" for each in listed for number in each["partitionIds"]]
+        partitions = [[f"{each['topic']}-{number}" for number in each["partitionIds"]] for each in listed]
         return (
             f"{name}::TransactionMetadata(transactionalId={name}, producerId={value['producerId']}, "
             f"producerEpoch={value['producerEpoch']}, txnTimeoutMs={value['transactionTimeoutMs']}, state={state}, "
@@ -312,6 +333,7 @@ class Lines:
         if formatter is Formatter.OLD and kafka is not None:
             raise InvalidArgumentError("--formatter old is the form of Kafka 0.8.2; --kafka goes with the others")
         version = _OLD if formatter is Formatter.OLD else _parse_version(kafka or NEWEST)
+        first: Version
         self._kafka = version
         if formatter is Formatter.TRANSACTIONS:
             self.topic, self.kinds, first = TRANSACTIONS_TOPIC, _TRANSACTIONS, (0, 11)
