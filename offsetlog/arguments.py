@@ -11,6 +11,7 @@ from uuid import UUID
 
 from offsetlog.config import PARTITIONS_MAX, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
+from offsetlog.moments import parse_moment, parse_past_moment, parse_time
 from offsetlog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -174,13 +175,27 @@ def checked_time(name: str, moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def checked_moment(name: str, moment: datetime | int) -> datetime | int:
-    """Returns a moment of a log: a time with its zone, or a log offset."""
+def parsed_time(name: str, moment: datetime | str) -> datetime:
+    """Returns a time as a datetime; a str is one as it is written in a command (offsetlog/moments.py)."""
+    return parse_time(moment, name) if isinstance(moment, str) else moment
+
+
+def parsed_moment(name: str, moment: datetime | int | str | None) -> datetime | int | None:
+    """Returns a moment of a log as `checked_moment` does; None, and "now", is now."""
+    if isinstance(moment, str):
+        moment = parse_moment(moment, name)
+    return None if moment is None else checked_moment(name, moment)
+
+
+def checked_moment(name: str, moment: datetime | int | str) -> datetime | int:
+    """Returns a moment of a log: a time with its zone, or a log offset; a str is one as in a command."""
+    if isinstance(moment, str):
+        moment = parse_past_moment(moment, name)
     if isinstance(moment, int) and not isinstance(moment, bool):
         return checked_number(name, moment, 0, 2**63 - 1)
     if not isinstance(moment, datetime):
         raise ArgumentTypeError(
-            f"{name} must be a datetime with a time zone, or a log offset, not {_kind(moment)}"
+            f"{name} must be a datetime with a time zone, a log offset, or text as '2h ago', not {_kind(moment)}"
         )
     checked_time(name, moment)
     return moment

@@ -60,6 +60,8 @@ class OffsetStore:
 
     Calls about the past take moments.  A moment is a datetime with its time zone, for the longest
     prefix of the log whose timestamps are all <= it, or a log offset, for the records below it.
+    Either may be written as in a command: "2h ago", "-2h", "2026-03-01T02:30" (UTC without a zone),
+    "1772332200000" (ms since 1970), "offset:12345"; "now" where None means now.
     Timestamps come from clocks, and those go back: a log offset always means the same.  A time that
     lies in the future, by more than the minute that two clocks may differ, is an
     InvalidArgumentError, unless the log has a record that is as young.
@@ -385,7 +387,7 @@ class OffsetStore:
         group: str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
-        at: datetime | int | None = None,
+        at: datetime | int | str | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed positions of a group, or of those `partitions` that have one.
 
@@ -494,7 +496,10 @@ class OffsetStore:
         return self._timeline.history(group, topic, partition)
 
     def diff(
-        self, a: datetime | int | None, b: datetime | int | None = None, group: str | None = None
+        self,
+        a: datetime | int | str | None,
+        b: datetime | int | str | None = None,
+        group: str | None = None,
     ) -> list[Change]:
         """Returns what changed between two moments.
 
@@ -516,7 +521,7 @@ class OffsetStore:
     def restore(
         self,
         group: str,
-        at: datetime | int,
+        at: datetime | int | str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
         dry_run: bool = False,
@@ -543,7 +548,7 @@ class OffsetStore:
         """
         return self._restorer.restore(group, at, partitions, dry_run=dry_run)
 
-    def deletions(self, group: str | None = None, since: datetime | None = None) -> list[Deletion]:
+    def deletions(self, group: str | None = None, since: datetime | str | None = None) -> list[Deletion]:
         """Returns the positions that are not there now and whose tombstones the log still holds.
 
         The record does not say whether somebody deleted a position or it expired.
@@ -561,9 +566,9 @@ class OffsetStore:
         self,
         group: str,
         partitions: Iterable[TopicPartition] | None = None,
-        at: datetime | int | None = None,
+        at: datetime | int | str | None = None,
         *,
-        since: datetime | None = None,
+        since: datetime | str | None = None,
         dry_run: bool = False,
     ) -> Undeletion:
         """Commits deleted positions of a group again, with their last values or those of a moment.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 import offsetlog
-from offsetlog.cli.amounts import parse_duration, parse_size, parse_times
+from offsetlog.cli.amounts import parse_size, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.consent import Consent, Effect, Yes
 from offsetlog.cli.layout import Column
@@ -21,6 +21,7 @@ from offsetlog.directory.log_directory import TOPIC
 from offsetlog.directory.reading import age_text
 from offsetlog.directory.surveying import FileState, are_replaced, states_of
 from offsetlog.errors import ChangedFileError, MissingFileError, OffsetLogError
+from offsetlog.moments import parse_duration
 from offsetlog.types import CleaningReport, CleanSurvey
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import typer
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import COLUMNS, change_rows
-from offsetlog.cli.moments import MOMENTS, parse_moment
+from offsetlog.cli.moments import MOMENTS
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.moments import parse_moment
 
 HELP = f"""Print what changed between two moments, by group, topic and partition.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import offsetlog
-from offsetlog.cli.amounts import duration_text, parse_duration, parse_times
+from offsetlog.cli.amounts import parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
 from offsetlog.cli.layout import Column
@@ -19,6 +19,7 @@ from offsetlog.cli.stores import CheckedPartitionCount, open_readable
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.clock import wall_ms
 from offsetlog.errors import ClockError, InvalidArgumentError, OffsetLogError
+from offsetlog.moments import duration_text, parse_duration
 from offsetlog.retention import listed
 from offsetlog.types import ExpiryReport
 

@@ -11,11 +11,11 @@ import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
-from offsetlog.cli.moments import parse_moment
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text, time_text
+from offsetlog.moments import parse_moment
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 HELP = """Print the committed offsets of one group, as the store answers them.

@@ -13,11 +13,12 @@ from offsetlog.cli.changes import effect_of, keys_of, selected, show, what_text
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.group_facts import facts_of
-from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text, past_moment
+from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
+from offsetlog.moments import parse_past_moment
 from offsetlog.types import Change, TopicPartition
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
@@ -86,7 +87,7 @@ def command(
 ) -> int:
     """Restores; returns the exit code."""
     output = Output(form)
-    moment = past_moment(at)
+    moment = parse_past_moment(at)
     selection = {parse_selection(text) for text in topics or []}
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     with consent.open(path, partitions) as store:

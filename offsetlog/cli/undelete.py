@@ -15,12 +15,13 @@ from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.group_facts import facts_of
 from offsetlog.cli.layout import Column
-from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text, parse_time, past_moment
+from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.moments import parse_past_moment, parse_time
 from offsetlog.types import Change, Deletion, TopicPartition
 
 HELP = f"""Commit deleted offsets of a group again, or list what was deleted.
@@ -130,7 +131,7 @@ def command(
     """Brings back, or lists; returns the exit code."""
     output = Output(form)
     selection = {parse_selection(text) for text in topics or []}
-    moment = None if at is None else past_moment(at)
+    moment = None if at is None else parse_past_moment(at)
     younger = None if since is None else parse_time(since)
     if group is None or only_list:
         if moment is not None:

@@ -19,7 +19,7 @@ from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError
 from offsetlog.history.timeline import (
     LONG_AGO,
     DeletedRow,
-    Moment,
+    GivenMoment,
     PartitionPast,
     Timeline,
     Value,
@@ -64,10 +64,15 @@ class Restorer:
     read_only: bool
 
     def restore(
-        self, group: str, at: Moment, partitions: Iterable[TopicPartition] | None, *, dry_run: bool
+        self,
+        group: str,
+        given: GivenMoment,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        dry_run: bool,
     ) -> list[Change]:
         """See OffsetStore.restore."""
-        arguments.checked_moment("at", at)
+        at = arguments.checked_moment("at", given)
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         refuse_future("at", at, past)
         if past is None:
@@ -93,19 +98,19 @@ class Restorer:
         self,
         group: str,
         partitions: Iterable[TopicPartition] | None,
-        at: Moment | None,
-        since: datetime | None,
+        given: GivenMoment | None,
+        given_since: datetime | str | None,
         *,
         dry_run: bool,
     ) -> Undeletion:
         """See OffsetStore.undelete."""
+        since = None if given_since is None else arguments.parsed_time("since", given_since)
         since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
-        if at is not None:
-            arguments.checked_moment("at", at)
-            if since is not None:
-                raise InvalidArgumentError(
-                    "since= picks deletions, at= a state: only one of them can be given"
-                )
+        at = None if given is None else arguments.checked_moment("at", given)
+        if at is not None and since is not None:
+            raise InvalidArgumentError(
+                "since= picks deletions, at= a state: only one of them can be given"
+            )
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         refuse_future("at", at, past)
         refuse_future("since", since, past)

@@ -41,6 +41,8 @@ LONG_AGO = -(2**63)
 
 #: A time with its zone, or a log offset.
 Moment = datetime | int
+#: What a caller gives for one: text is a moment as it is written in a command.
+GivenMoment = datetime | int | str
 #: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the
 #: log has them.
 Value = tuple[int, int, bytes, int, int, bytes | None, int]
@@ -360,11 +362,11 @@ class Timeline:
         return past.history(group, topic, partition)
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None, at: Moment
+        self, group: str, partitions: Iterable[TopicPartition] | None, given: GivenMoment
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """See OffsetStore.fetch."""
         wanted = None if partitions is None else self.checked_keys(group, partitions)
-        arguments.checked_moment("at", at)
+        at = arguments.parsed_moment("at", given)
         past = self.of(group)
         refuse_future("at", at, past)
         rows = {} if past is None else past.rows(group, past.cut(at, group))
@@ -383,11 +385,12 @@ class Timeline:
             self.core.fetch_one(group, topic, partition)
         return keys
 
-    def diff(self, before: Moment | None, after: Moment | None, group: str | None) -> list[Change]:
+    def diff(
+        self, a: GivenMoment | None, b: GivenMoment | None, group: str | None
+    ) -> list[Change]:
         """See OffsetStore.diff."""
+        before, after = arguments.parsed_moment("a", a), arguments.parsed_moment("b", b)
         for name, moment in (("a", before), ("b", after)):
-            if moment is not None:
-                arguments.checked_moment(name, moment)
             if group is None and isinstance(moment, int):
                 raise InvalidArgumentError(
                     f"{name}={moment} is a log offset, and each log partition has its own: it needs a group"
@@ -409,8 +412,9 @@ class Timeline:
             raise max(refused, key=_shortness)
         return sorted(found, key=lambda change: change[:3])
 
-    def deletions(self, group: str | None, since: datetime | None) -> list[Deletion]:
+    def deletions(self, group: str | None, given: datetime | str | None) -> list[Deletion]:
         """See OffsetStore.deletions."""
+        since = None if given is None else arguments.parsed_time("since", given)
         since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
         pasts = self.of_all(group)
         refuse_future("since", since, *pasts)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offsetlog.cli.amounts import duration_text, parse_duration, parse_size, parse_times
+from offsetlog.cli.amounts import parse_size, parse_times
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.moments import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

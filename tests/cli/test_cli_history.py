@@ -16,9 +16,9 @@ from test_cli_read import DATA, call, on_terminal
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
 from offsetlog._native.codec import partition_for
-from offsetlog.cli.moments import parse_moment, parse_time
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_DEFAULT
 from offsetlog.errors import InvalidArgumentError, PartitionCountError
+from offsetlog.moments import parse_moment, parse_time
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offsetlog.cli.amounts import duration_text, parse_duration
 from offsetlog.cli.arguments import OutputFormat
-from offsetlog.cli.moments import parse_time
 from offsetlog.cli.output import Format, Output, bytes_text, complain
 from offsetlog.cli.spark.options import (
     DirectoryPath,
@@ -26,6 +24,7 @@ from offsetlog.cli.spark.options import (
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError
+from offsetlog.moments import duration_text, parse_duration, parse_time
 from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ FINDINGS = ("rewinds", "zombies", "stalls", "silences", "generations", "transact
 def _until(text: str | None) -> int | None:
     if text is None:
         return None
-    return round(parse_time("-0" if text == "now" else text).timestamp() * 1000)
+    return round(parse_time(text).timestamp() * 1000)
 
 
 def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: dict[str, int]) -> None:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsetlog.cli.amounts import parse_duration
 from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
-from offsetlog.cli.moments import parse_time
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.spark.options import (
     DirectoryPath,
@@ -24,6 +22,7 @@ from offsetlog.cli.spark.options import (
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.moments import parse_duration, parse_time
 from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from offsetlog.cli.moments import parse_moment
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.moments import parse_moment
 
 #: Not a Path: on a cluster it may be the address of a store of objects.
 DirectoryPath = Annotated[
@@ -95,7 +95,7 @@ def moment_option(text: str | None) -> str | None:
             raise InvalidArgumentError(
                 f"{text!r} is no JSON of log offsets by log partition: {failure}"
             ) from None
-    moment = parse_moment(plain)
+    moment = parse_moment(text)
     if moment is None:
         return None
     return moment.isoformat() if isinstance(moment, datetime) else f"offset:{moment}"

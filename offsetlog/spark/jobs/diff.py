@@ -10,6 +10,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.session import read_view
+from offsetlog.spark.scan.options import fixed_moment
 
 KEY = ("group", "topic", "partition")
 #: What makes a position another one, beside another topic id; times do not (docs/history.md).
@@ -80,7 +81,7 @@ def run(
     other = before if after is None else after
     first, second = (
         read_view(spark, path, "offsets", permissive=permissive, reported=reported, at=at, group=group)
-        for path, at in ((before, before_at), (other, after_at))
+        for path, at in ((before, fixed_moment(before_at)), (other, fixed_moment(after_at)))
     )
     return changes(first, second)
 

@@ -20,6 +20,7 @@ from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_form
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
 from offsetlog.spark.location import Location, shown
+from offsetlog.spark.scan.options import fixed_moment
 
 #: Beside the files of a Parquet table; what begins so is no data to Spark, nor to others that read such tables.
 NOTE = "_snapshot.json"
@@ -178,6 +179,7 @@ def run(
     if table_format != "iceberg":
         check_target(target, path, overwrite=overwrite)
         check_writable(spark, target)
+    at = fixed_moment(at)
     doubts = doubts_of(spark, path, "offsets", at=at)
     incomplete = problems_of(spark, path, "offsets", permissive=permissive, at=at)
     offsets = _arranged(read_view(spark, path, "offsets", permissive=permissive, reported=incomplete, at=at))

@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Literal
 
 from pyspark import SparkContext
 
-from offsetlog.errors import ConfigError
+from offsetlog import moments
+from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings, is_setting
 
 VIEWS = ("commits", "history", "offsets", "groups", "records", "batches")
@@ -31,6 +32,7 @@ OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 #: Spark gives these to a source of which a table is made, and options of the statement as `option.NAME`.
 _OF_A_TABLE = frozenset({"location", "owner"})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = r"\s*-?\d{1,19}\s*"
 #: What stands in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
 EARLIEST, LATEST = -2, -1
@@ -224,29 +226,43 @@ def _list(views: frozenset[str]) -> str:
 # --------------------------------------------------------------------------------------------------------------- values
 
 
-def parse_moment(text: str) -> Moment:
-    """Returns what `at` says: an ISO time (UTC where it names no zone), milliseconds, JSON or "offset:N".
+def parse_moment(text: str) -> Moment | None:
+    """Returns what `at` says: a moment as in a command, any number of milliseconds, or JSON; None for "now".
 
     Raises:
         ConfigError: it says none of these.
     """
     if text.lstrip().startswith("{"):
         return Moment(offsets=tuple(_offsets_by_partition("at", text).items()))
-    if found := re.fullmatch(r"offset:(\d{1,19})", text):
-        return Moment(offsets=((None, _within("at", text, int(found[1]), 0, OFFSET_MAX)),))
-    if re.fullmatch(r"-?\d{1,19}", text):
+    if _is_number_of_ms(text):
         return Moment(timestamp=_within("at", text, int(text), -(2**63), OFFSET_MAX))
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f'at={text!r} is no ISO time, no milliseconds since 1970, no {{"0": offset}} and no "offset:N"; '
-            "-2h and 2h ago are understood by the commands alone"
-        ) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
-    return Moment(timestamp=since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000)
+        moment = moments.parse_moment(text, "at")
+    except InvalidArgumentError as failure:
+        raise ConfigError(f'{failure}, or {{"0": offset}} for each log partition') from None
+    if moment is None:
+        return None
+    if isinstance(moment, int):
+        return Moment(offsets=((None, _within("at", text, moment, 0, OFFSET_MAX)),))
+    return Moment(timestamp=(moment - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _is_number_of_ms(text: str) -> bool:
+    # -5 is before 1970; -0 is now, as everywhere.
+    return re.fullmatch(_INTEGER, text) is not None and text.strip() != "-0"
+
+
+def fixed_moment(text: str | None) -> str | None:
+    """Returns a value of `at` that always means the same: what a job reads twice is of one moment.
+
+    Raises:
+        ConfigError: as `parse_moment`.
+    """
+    if text is None or parse_moment(text) is None:
+        return None
+    if moments.is_relative(text) and not _is_number_of_ms(text):
+        return moments.parse_time(text).isoformat(timespec="milliseconds")
+    return text
 
 
 def parse_partitions(text: str) -> frozenset[int]:
