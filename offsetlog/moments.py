@@ -16,6 +16,9 @@ from datetime import UTC, datetime, timedelta
 
 from offsetlog.errors import InvalidArgumentError
 
+#: What calls take for one: a time with its zone, a log offset, or text as above.
+Moment = datetime | int | str
+
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")

@@ -22,6 +22,7 @@ from offsetlog.lifecycle.open import OpenArguments, StoreParts
 from offsetlog.lifecycle.refresh import Refresher
 from offsetlog.maintenance import retention as _retention
 from offsetlog.maintenance.scheduler import Maintenance, Progress
+from offsetlog.moments import Moment
 from offsetlog.transaction import Transaction
 from offsetlog.types import (
     Change,
@@ -59,12 +60,10 @@ class OffsetStore:
     A read-only store is a view of the moment in which it was opened, or last refreshed.
 
     Calls about the past take moments.  A moment is a datetime with its time zone, for the longest
-    prefix of the log whose timestamps are all <= it, or a log offset, for the records below it.
-    Either may be written as in a command: "2h ago", "-2h", "2026-03-01T02:30" (UTC without a zone),
-    "1772332200000" (ms since 1970), "offset:12345"; "now" where None means now.
-    Timestamps come from clocks, and those go back: a log offset always means the same.  A time that
-    lies in the future, by more than the minute that two clocks may differ, is an
-    InvalidArgumentError, unless the log has a record that is as young.
+    prefix of the log whose timestamps are all <= it, or a log offset, for the records below it, or
+    text as in a command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345"
+    (offsetlog/moments.py).  Clocks go back: a log offset always means the same.  A time more than
+    a minute in the future is an InvalidArgumentError, unless the log has a record that is as young.
     """
 
     def __init__(self) -> None:
@@ -228,8 +227,7 @@ class OffsetStore:
             topic: the topic, not empty.
             partition: its partition, from 0.
             offset: the next offset that the group will read, from 0.
-            metadata: free text, at most 4096 UTF-16 units unless the store was configured
-                otherwise.
+            metadata: free text, at most 4096 UTF-16 units by default.
             leader_epoch: epoch of the last record read, -1 for unknown.
             durability: overrides the store's for this call.
 
@@ -266,12 +264,11 @@ class OffsetStore:
         All rows of a group are committed, or none.
 
         Columns: group and topic (string, large_string, or dictionaries of them), partition and
-            offset (integers of any
-        width), and if there: leader_epoch (integers; null is -1), commit_timestamp (integers, in
-        milliseconds, or timestamps of any unit; null is the store's clock), metadata (string; null
-        is "").  expire_timestamp, topic_id, log_partition and log_offset, which `to_arrow` gives,
-        may be there and are not used.  Any other column is refused.  Of rows with the same key the
-        last wins.
+        offset (integers of any width), and if there: leader_epoch (integers; null is -1),
+        commit_timestamp (integers, in milliseconds, or timestamps of any unit; null is the store's
+        clock), metadata (string; null is "").  expire_timestamp, topic_id, log_partition and
+        log_offset, which `to_arrow` gives, may be there and are not used.  Any other column is
+        refused.  The last of several rows with the same key wins.
 
         Raises:
             InvalidArgumentError: a column is missing, of another type, has nulls, or holds a value
@@ -387,7 +384,7 @@ class OffsetStore:
         group: str,
         partitions: Iterable[TopicPartition] | None = None,
         *,
-        at: datetime | int | str | None = None,
+        at: Moment | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed positions of a group, or of those `partitions` that have one.
 
@@ -418,15 +415,16 @@ class OffsetStore:
         """Returns the committed positions of many groups as an Arrow table, as `to_arrow` does."""
         return fetch_columns.fetch_arrow(self._open_core, arguments.listed_groups(groups))
 
-    def to_arrow(self) -> pyarrow.Table:
-        """Returns every committed position as an Arrow table.
+    def to_arrow(self, *, at: Moment | None = None) -> pyarrow.Table:
+        """Returns every committed position, or sorted those at a time, as an Arrow table.
 
         Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch
         int32 (-1 none), metadata string, commit_timestamp int64 (ms), expire_timestamp int64 (ms,
         -1 none), topic_id fixed_size_binary(16) or null, log_partition int32, log_offset int64.
         Each partition is a consistent state of itself; commits to it wait meanwhile.  Missing ones have no rows.
         """
-        return fetch_columns.to_arrow(self._open_core)
+        core = self._open_core
+        return fetch_columns.to_arrow(core) if at is None else self._timeline.to_arrow(at)
 
     def expiring(
         self,
@@ -496,10 +494,7 @@ class OffsetStore:
         return self._timeline.history(group, topic, partition)
 
     def diff(
-        self,
-        a: datetime | int | str | None,
-        b: datetime | int | str | None = None,
-        group: str | None = None,
+        self, a: Moment | None, b: Moment | None = None, group: str | None = None
     ) -> list[Change]:
         """Returns what changed between two moments.
 
@@ -521,7 +516,7 @@ class OffsetStore:
     def restore(
         self,
         group: str,
-        at: datetime | int | str,
+        at: Moment,
         partitions: Iterable[TopicPartition] | None = None,
         *,
         dry_run: bool = False,
@@ -566,7 +561,7 @@ class OffsetStore:
         self,
         group: str,
         partitions: Iterable[TopicPartition] | None = None,
-        at: datetime | int | str | None = None,
+        at: Moment | None = None,
         *,
         since: datetime | str | None = None,
         dry_run: bool = False,

@@ -7,10 +7,10 @@ from typing import Any
 
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.consent import Effect
-from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.group_facts import GroupFacts
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Output, count_text
+from offsetlog.cli.positions import is_selected
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.types import Change, OffsetAndMetadata, TopicPartition
 

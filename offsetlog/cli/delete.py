@@ -9,11 +9,10 @@ import typer
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.group_facts import GroupFacts, facts_of
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, OffsetAndMetadata

@@ -12,7 +12,7 @@ from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
-from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.moments import parse_moment
@@ -46,11 +46,6 @@ COLUMNS = [
     Column("expire_timestamp", "expires (UTC)", time_text, rank=2),
     Column("topic_id", rank=2),
 ]
-
-
-def is_selected(key: TopicPartition, selection: set[str | TopicPartition]) -> bool:
-    """Tells whether a partition is among those that were named; without names all are."""
-    return not selection or key in selection or key.topic in selection
 
 
 def _rows(group: str, found: dict[TopicPartition, OffsetAndMetadata]) -> Iterator[dict[str, Any]]:

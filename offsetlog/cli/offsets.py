@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 
+import offsetlog
+from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
+from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.states import read_states
+from offsetlog.cli.stores import open_readable
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.directory.listing import offset_rows
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.moments import parse_moment
+from offsetlog.types import TopicPartition
 
 HELP = """Print the committed offsets, sorted by group, topic and partition.
 
 PATH is only read: it may belong to a running broker.  Uncommitted transactions are left out.
 
+--at prints what was committed at a time, as 2026-03-01T02:30 (UTC) or '2h ago'; PATH is a log directory then. For a log
+offset there is `offsetlog fetch --at`, since each log partition has its own.
+
 \b
 Examples:
   offsetlog offsets /var/kafka-logs
   offsetlog offsets /var/kafka-logs --group billing --format json
+  offsetlog offsets /var/kafka-logs --topic orders --topic invoices:3
+  offsetlog offsets /var/kafka-logs --at '2h ago'
   offsetlog offsets /var/kafka-logs/__consumer_offsets-12/00000000000000000000.log
 """
 
@@ -39,17 +54,65 @@ COLUMNS = [
 ]
 
 
+def _rows_at(store: offsetlog.OffsetStore, at: datetime, group: str | None) -> Iterator[dict[str, Any]]:
+    for batch in store.to_arrow(at=at).to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            if group is None or row["group"] == group:
+                identity = row["topic_id"]
+                yield {**row, "topic_id": None if identity is None else format_uuid(identity)}
+
+
+def _moment(at: str | None) -> datetime | None:
+    moment = None if at is None else parse_moment(at, "--at")
+    if isinstance(moment, int):
+        raise InvalidArgumentError(
+            f"--at={at!r}: each log partition has its own log offsets; give a time here, or ask for one group: "
+            f"offsetlog fetch PATH GROUP --at {at}"
+        )
+    return moment
+
+
 def command(
     path: LogPath,
     group: Annotated[
         str | None, typer.Option("--group", help="Only this group; --group=-x for a name that begins with a dash.")
     ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Only this topic, or partition; can be repeated."),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="What was committed then.", show_default=False)
+    ] = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the committed offsets; returns the exit code."""
-    states = read_states(path)
-    shown = Output(form).rows(COLUMNS, offset_rows(states.partitions, group), "no committed offsets", wide=wide)
+    selection = {parse_selection(text): text for text in topics or []}
+    unseen = set(selection)
+    moment = _moment(at)
+
+    def selected(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            key = TopicPartition(row["topic"], row["partition"])
+            if is_selected(key, set(selection)):
+                unseen.difference_update((key, key.topic))
+                yield row
+
+    def show(rows: Iterable[dict[str, Any]]) -> int:
+        return Output(form).rows(COLUMNS, selected(rows), "no committed offsets", wide=wide)
+
+    if moment is None:
+        states = read_states(path)
+        shown, finish = show(offset_rows(states.partitions, group)), states.complain
+    else:
+        with open_readable(path, None, by_partition=True) as store:
+            shown, problems = show(_rows_at(store, moment, group)), store.problems()
+        finish = functools.partial(int, bool(problems))
+    verb = "is" if moment is None else "was"
     if group is not None and not shown:
-        complain(f"no offset of group {name_text(group)} is committed")
-    return states.complain()
+        complain(f"no offset of group {name_text(group)} {verb} committed")
+    else:
+        for each in sorted(selection[each] for each in unseen):
+            complain(f"no offset of {name_text(each)} {verb} committed")
+    return finish()

@@ -34,6 +34,11 @@ def parse_selection(text: str) -> str | TopicPartition:
     return parse_partition(text) if ":" in text else text
 
 
+def is_selected(key: TopicPartition, selection: set[str | TopicPartition]) -> bool:
+    """Returns whether a partition is among those that were named; without names all are."""
+    return not selection or key in selection or key.topic in selection
+
+
 def _assignment(text: str, form: str) -> tuple[TopicPartition, str]:
     place, equals, value = text.rpartition("=")
     if not equals or ":" not in place:

@@ -12,12 +12,11 @@ import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of, keys_of, selected, show
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.group_facts import facts_of
 from offsetlog.cli.layout import Column
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.errors import InvalidArgumentError

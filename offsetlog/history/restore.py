@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from offsetlog import arguments
+from offsetlog import arguments, moments
 from offsetlog._native import timeline as native
 from offsetlog.clock import wall_ms
 from offsetlog.directory.listing import decode_text
@@ -19,7 +19,6 @@ from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError
 from offsetlog.history.timeline import (
     LONG_AGO,
     DeletedRow,
-    GivenMoment,
     PartitionPast,
     Timeline,
     Value,
@@ -66,7 +65,7 @@ class Restorer:
     def restore(
         self,
         group: str,
-        given: GivenMoment,
+        given: moments.Moment,
         partitions: Iterable[TopicPartition] | None,
         *,
         dry_run: bool,
@@ -98,7 +97,7 @@ class Restorer:
         self,
         group: str,
         partitions: Iterable[TopicPartition] | None,
-        given: GivenMoment | None,
+        given: moments.Moment | None,
         given_since: datetime | str | None,
         *,
         dry_run: bool,

@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from offsetlog import arguments
+from offsetlog import arguments, moments
 from offsetlog._native import timeline as native
+from offsetlog._native.fetch_columns import position_schema
 from offsetlog._native.partition import Partition
 from offsetlog._native.retention import newest_timestamp
 from offsetlog._native.store_core import StoreCore
@@ -36,13 +37,14 @@ from offsetlog.types import (
     TopicPartition,
 )
 
+if TYPE_CHECKING:
+    import pyarrow
+
 #: Before every timestamp, in milliseconds.
 LONG_AGO = -(2**63)
 
 #: A time with its zone, or a log offset.
 Moment = datetime | int
-#: What a caller gives for one: text is a moment as it is written in a command.
-GivenMoment = datetime | int | str
 #: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the
 #: log has them.
 Value = tuple[int, int, bytes, int, int, bytes | None, int]
@@ -196,6 +198,20 @@ class PartitionPast:
         self.check(group, cut, past.facts)
         return past.rows()
 
+    def positions(self, cut: int) -> list[tuple[Any, ...]]:
+        """Returns the rows of `position_schema` in the state at a log offset."""
+        # What differs from the empty log is all there was.
+        pasts = native.Pasts(self.partition, None, (0, cut))
+        self.check(None, cut, pasts.facts)
+        rows = []
+        for name, topic, number, _, value in pasts.changes():
+            if value is not None:
+                offset, epoch, metadata, *times, log_offset = value
+                place = (decode_text(name), decode_text(topic), number)
+                kept = (offset, epoch, decode_text(metadata), *times)
+                rows.append((*place, *kept, self.partition.number, log_offset))
+        return rows
+
     def changes(self, group: str | None, cuts: tuple[int, int]) -> list[Change]:
         """Returns what is not the same in the states at two log offsets."""
         pasts = native.Pasts(self.partition, group, cuts)
@@ -266,6 +282,18 @@ class DeletedRow(NamedTuple):
             self.log_offset,
             None if self.value is None else self.value[-1],
         )
+
+
+def table_of(rows: list[tuple[Any, ...]]) -> pyarrow.Table:
+    """Returns rows of positions as a table of `position_schema`."""
+    import pyarrow
+
+    schema = position_schema()
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    arrays = [
+        pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(arrays, schema=schema)
 
 
 def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
@@ -362,7 +390,7 @@ class Timeline:
         return past.history(group, topic, partition)
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None, given: GivenMoment
+        self, group: str, partitions: Iterable[TopicPartition] | None, given: moments.Moment
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """See OffsetStore.fetch."""
         wanted = None if partitions is None else self.checked_keys(group, partitions)
@@ -376,6 +404,18 @@ class Timeline:
         }
         return found if wanted is None else {key: found[key] for key in wanted if key in found}
 
+    def to_arrow(self, given: moments.Moment) -> pyarrow.Table:
+        """See OffsetStore.to_arrow."""
+        at = arguments.parsed_moment("at", given)
+        if isinstance(at, int):
+            raise InvalidArgumentError(
+                f"at={at} is a log offset, and each log partition has its own: give a time, or fetch one group"
+            )
+        pasts = self.of_all(None)
+        refuse_future("at", at, *pasts)
+        rows = [row for past in pasts for row in past.positions(past.cut(at, None))]
+        return table_of(sorted(rows, key=lambda row: row[:3]))
+
     def checked_keys(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
@@ -386,7 +426,7 @@ class Timeline:
         return keys
 
     def diff(
-        self, a: GivenMoment | None, b: GivenMoment | None, group: str | None
+        self, a: moments.Moment | None, b: moments.Moment | None, group: str | None
     ) -> list[Change]:
         """See OffsetStore.diff."""
         before, after = arguments.parsed_moment("a", a), arguments.parsed_moment("b", b)
