@@ -15,7 +15,7 @@
 #   make test-tsan   the C tests under ThreadSanitizer; ten minutes or more
 #   make bench       the benchmarks of the engine
 #   make fuzz        every fuzz target for FUZZ_SECONDS (30)
-#   make lock        resolves requirements-dev.lock anew
+#   make lock        resolves requirements-dev.lock again
 #   make clean       removes what was built; .venv stays
 #
 # Variables: PYTHON (the interpreter that makes .venv), JOBS, FUZZ_SECONDS; TESTS (arguments for pytest): `make test TESTS=...` runs

@@ -53,7 +53,7 @@ USER_FLAGS = shlex.split(os.environ.get("CFLAGS", ""))
 #: saves a sixth of a commit's time.  The others are linked from the same objects as they are.
 LINK_TIME_FLAGS = ["-flto=auto", "-ffat-lto-objects"]
 
-#: What only tests import: built in place and for sanitized runs, never into a wheel.
+#: Extensions that only tests import: built in place and for sanitized runs, never into a wheel.
 TEST_EXTENSIONS = {"faults.fault_fs": "tests/faults/fault_fs.pyx"}
 
 DIRECTIVES = {
