@@ -1,1 +1,1 @@
-"""What offsetlog costs, beside its peers in the same run: `python -m benchmarks engine`."""
+"""The costs of offsetlog, beside its peers in the same run: `python -m benchmarks engine`."""

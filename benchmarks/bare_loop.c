@@ -1,4 +1,4 @@
-/* What the machine can do when nothing but the memory work is done: no Python, no locks, no checks of arguments, one thread.
+/* The speed of the machine when only the memory work is done: no Python, no locks, no checks of arguments, one thread.
  *
  *     bare_loop append FILE PAIRS PARTITIONS OPERATIONS ROUNDS SEED
  *         Commits to random keys of a table of PAIRS x PARTITIONS cells: three dependent reads (slot, pair, cell), a record batch of

@@ -114,7 +114,7 @@ class KeySpace:
 
 
 def digest_of(offsets: Numbers) -> str:
-    """XXH3-128 over the offsets by key number: what a run left behind, whoever keeps it."""
+    """XXH3-128 over the offsets by key number: the result of a run, whichever store keeps it."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(offsets, "<i8").tobytes())
 
 

@@ -52,7 +52,7 @@ def file_system(path: Path) -> str:
 
 
 def describe(directory: Path) -> dict[str, str]:
-    """What stands above every report; `directory` is where the files are."""
+    """The head of every report; `directory` is where the files are."""
     kib = int((_field("/proc/meminfo", "MemTotal") or "0 kB").split()[0])
     huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     return {

@@ -52,7 +52,7 @@ def _perf(runner: Runner, seconds: float, data: Path) -> str:
 
 
 def _frames(runner: Runner, seconds: float) -> str:
-    # Python frames only: what C does is told by the line that called it.
+    # Python frames only: the line that called C stands for it.
     seen: collections.Counter[str] = collections.Counter()
     watched, stop = threading.get_ident(), threading.Event()
 

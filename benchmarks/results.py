@@ -1,4 +1,4 @@
-"""What a workload found out: figures of each contender, and the goals that they are held against."""
+"""The result of a workload: figures of each contender, and the goals that they are held against."""
 
 from __future__ import annotations
 

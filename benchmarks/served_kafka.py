@@ -8,7 +8,7 @@ from typing import Any
 
 HARNESS = Path(__file__).resolve().parents[1] / "tests" / "kafka"
 
-#: Of `kafka-server-start.sh` and `kafka-run-class.sh`; the tests start their brokers with less.
+#: Options of `kafka-server-start.sh` and `kafka-run-class.sh`; the tests start their brokers with less.
 JAVA_OPTIONS = (
     "-Xmx1G",
     "-Xms1G",

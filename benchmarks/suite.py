@@ -57,7 +57,7 @@ def test_workload(benchmark: BenchmarkFixture, suite: Suite, workload: Workload)
 def run_suite(options: Options, workloads: list[Workload]) -> Suite:
     """Runs the workloads in this process, one after the other; each is printed as it ends."""
     suite = Suite(options, workloads)
-    # What somebody asks of their tests is not asked of this.
+    # Options that somebody sets for their own tests do not apply here.
     os.environ.pop("PYTEST_ADDOPTS", None)
     words = [
         __file__, "-c", "/dev/null", "--rootdir", str(Path(__file__).parent), "--capture=no", "-p", "no:terminal",

@@ -1,4 +1,4 @@
-"""What a workload is given, and the registry of all of them."""
+"""The input of a workload, and the registry of all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Function = Callable[["Run"], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     seed: int = 1
     smoke: bool = False
@@ -80,7 +80,7 @@ class Run:
         self.report = Report(found.name, title)
         self._expected: dict[str, Numbers] = {}
         self._numbers = iter(range(1_000_000))
-        #: What --profile looks at.
+        #: The runner that --profile examines.
         self.profiled: Runner | None = None
 
     @property
@@ -140,7 +140,7 @@ class Run:
 
     @contextmanager
     def filled(self, keys: KeySpace, *contenders: Contender) -> Iterator[None]:
-        """Contenders that hold an offset of every key; at the end each is compared with what it was told."""
+        """Contenders that hold an offset of every key; at the end each is compared with the offsets it was given."""
         offsets = np.random.default_rng(self.seed).integers(1, 1 << 40, keys.count)
         try:
             for contender in contenders:
@@ -155,7 +155,7 @@ class Run:
                 contender.close()
 
     def committed(self, contender: Contender, indices: Numbers, offsets: Numbers) -> None:
-        """Notes what a contender was told, in this order."""
+        """Records the offsets that a contender was given, in this order."""
         self._expected[contender.name][indices] = offsets
 
     def expected(self, contender: Contender) -> Numbers:

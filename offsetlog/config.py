@@ -46,7 +46,7 @@ def _check_number(name: str, value: Any, smallest: int, largest: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """What can be set; Kafka's name of a setting stands beside ours where Kafka has it.
+    """The settings of a store; Kafka's name of a setting stands beside ours where Kafka has it.
 
     Attributes:
         segment_bytes: a segment is rolled before it grows over this (``offsets.topic.segment.bytes``).
@@ -138,7 +138,7 @@ def _own_times(name: str, times: Any, *, never: bool) -> dict[str, int | None]:
 
 
 def _check_group(name: str) -> None:
-    # The same as the C side says when it takes the name; there it would be told only when a log is cleaned.
+    # The same check as in C, which would report the name only when a log is cleaned.
     try:
         encoded = name.encode()
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def _check_group(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
-    """What an open store does by itself to stay small and to open fast; Kafka's name beside ours where Kafka has it.
+    """Settings of an open store's maintenance; Kafka's name beside ours where Kafka has it.
 
     A mapping by group takes the group's name, or "prefix*" for every group that begins so.
 
@@ -189,7 +189,7 @@ class MaintenanceConfig:
             that the snapshot is worth its bytes.
         snapshot_tail_bytes: in place of that, the bytes of a log after its last snapshot at which it gets another;
             None, the default, for `snapshot_replay_ms`.
-        stuck_transaction_ms: an open transaction is reported when it is older, since nothing behind its beginning can
+        stuck_transaction_ms: an open transaction is reported when it is older, since nothing after its beginning can
             be cleaned.  The default is twice the longest that a broker grants (``transaction.max.timeout.ms``).
 
     Raises:
@@ -236,7 +236,7 @@ class MaintenanceConfig:
                 f"min_compaction_lag_ms ({self.min_compaction_lag_ms}) is above max_compaction_lag_ms "
                 f"({self.max_compaction_lag_ms})"
             )
-        # Who changes a mapping after handing it in changes nothing.
+        # A caller that changes its mapping later changes nothing here.
         object.__setattr__(self, "min_history", _own_times("min_history", self.min_history, never=False))
         for pattern in self.min_history:
             _check_group(pattern.removesuffix("*"))

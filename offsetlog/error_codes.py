@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ErrorCode(NamedTuple):
-    """What an error means to a client.
+    """The meaning of an error to a client.
 
     Attributes:
         code: of Kafka's protocol.

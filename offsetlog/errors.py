@@ -199,7 +199,7 @@ class OffsetOutOfRangeError(OffsetLogError, LookupError):
 # ---------------------------------------------------------------------------------------------------- the machine below
 
 
-#: What a file system answers about bytes that the disk does not give, or gives changed.
+#: Errors of a file system about bytes that the disk does not return, or returns changed.
 _BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
 
 
@@ -437,7 +437,7 @@ class ExpectedOffsetError(ConditionError):
 
 
 class RewindError(ConditionError):
-    """`monotonic=True` refused to go back behind the committed offset.
+    """`monotonic=True` refused to go back before the committed offset.
 
     Attributes:
         asked: the offset that was to be committed.
@@ -452,15 +452,15 @@ class RewindError(ConditionError):
     @classmethod
     def found(cls, group: str, topic: str, partition: int, *, asked: int, actual: int) -> Self:
         """Makes the error with its sentence."""
-        text = f"group {group!r} at {topic}:{partition}: {asked} would go back behind {actual}"
+        text = f"group {group!r} at {topic}:{partition}: {asked} is below the committed offset {actual}"
         return cls(text, group=group, topic=topic, partition=partition, asked=asked, actual=actual)
 
 
 class HistoryError(StateError):
-    """What was asked for lies before what the log still tells: it was cleaned since.
+    """The requested moment is older than the history that the log still holds: it was cleaned since.
 
     Attributes:
-        floor: the first log offset whose state can be told, None where there is none but the present one.
+        floor: the first log offset whose state is known, None where there is none but the present one.
         oldest: the oldest time that can be asked for, None likewise.
         log_partition: the partition of the offsets topic.
     """
@@ -567,7 +567,7 @@ class ClockError(StateError):
 
 
 class CommitTimeoutError(StateError, TimeoutError):
-    """What was waited for did not happen in time; it may still happen."""
+    """The awaited event did not happen in time; it may still happen."""
 
     status = Status.TIMED_OUT
 

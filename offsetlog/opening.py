@@ -67,8 +67,8 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     Warns:
         CorruptionWarning: once, when a log is damaged: what is sound in it is served, but what is
             missing is not known, and commits to that partition are refused.  So it is when the disk
-            cannot read some of a log; where nothing of a partition can be told without the bytes,
-            its callers get a StorageError.  `OffsetStore.problems` has all of it.
+            cannot read some of a log; where the state of a partition depends on the bytes, its
+            callers get a StorageError.  `OffsetStore.problems` has all of it.
     """
     # Arguments that are wrong are refused before a directory is made.
     check_durability(durability)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from offsetlog.verify.store import StoreVerification
 
-#: What a commit survives when it returns: the end of the process, or the loss of power.
+#: A commit that returned survives this: the end of the process, or the loss of power.
 Durability = Literal["process", "disk"]
 
 
@@ -147,7 +147,7 @@ class OffsetStore:
 
         DataLossError and other CorruptionErrors name a log partition that is read-only since, and
         the log offsets that cannot be read; PossibleLossError those that nobody can prove to be
-        there.  Of a partition that cannot be read at all it is the error of every call about it.
+        there.  If a partition cannot be read at all, every call about it raises this error.
         """
         core = self._open_core
         self._open_partitions.wait_loaded()
@@ -156,7 +156,7 @@ class OffsetStore:
     def health(self) -> StoreHealth:
         """Returns in one place what is not as it should be: of log partitions, and of the directory.
 
-        Of partitions that are loaded; it waits for nothing.
+        Counts loaded partitions; it waits for nothing.
         """
         reports = self._maintenance.status().reports
         left = {number: report.quarantine for number, report in reports.items()}
@@ -268,7 +268,7 @@ class OffsetStore:
         commit_timestamp (integers, in milliseconds, or timestamps of any unit; null is the store's
         clock), metadata (string; null is "").  expire_timestamp, topic_id, log_partition and
         log_offset, which `to_arrow` gives, may be there and are not used.  Any other column is
-        refused.  The last of several rows with the same key wins.
+        refused.  Among rows with the same key the last wins.
 
         Raises:
             InvalidArgumentError: a column is missing, of another type, has nulls, or holds a value
@@ -309,7 +309,7 @@ class OffsetStore:
         """Deletes the positions that have expired, and groups with nothing left.
 
         Nothing of a group with members expires, and nothing that an open transaction has a value
-        for.  What is committed meanwhile survives.  `MaintenanceConfig` has an open store do so by
+        for.  Positions committed meanwhile survive.  `MaintenanceConfig` has an open store do so by
         itself; by default it does not.
 
         Args:
@@ -524,7 +524,7 @@ class OffsetStore:
         """Commits again what a group had at a moment; returns what changed.
 
         It is one new commit, all of it or nothing, written only while the group is as it was looked
-        at; nothing in the log is changed.  What was not there then is deleted.  The group's members
+        at; nothing in the log is changed.  Positions that were not there then are deleted.  The group's members
         and open transactions stay as they are.
 
         Args:
@@ -568,7 +568,7 @@ class OffsetStore:
     ) -> Undeletion:
         """Commits deleted positions of a group again, with their last values or those of a moment.
 
-        What is there now stays as it is.  It is one commit, as that of `restore`.
+        Existing positions stay as they are. It is one commit, as that of `restore`.
 
         Args:
             group: the consumer group.
@@ -611,7 +611,7 @@ class OffsetStore:
             progress: called ten times a second with log partition, bytes read and to be read.
 
         Returns:
-            What was done, or why nothing was, for each log.
+            For each log the snapshot made, or why none was.
 
         Raises:
             InvalidArgumentError: there is no such log partition.
@@ -653,8 +653,8 @@ class OffsetStore:
     def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
         """Writes snapshots of log partitions, from which the next open goes on; commits go on.
 
-        Flushes first.  For as long as it takes it needs the memory of one more log partition.  What
-        is written is a cache: it can be deleted at any time.
+        Flushes first.  For as long as it takes it needs the memory of one more log partition.  The
+        file is a cache: it can be deleted at any time.
 
         Raises:
             CorruptionError: a log is damaged, or lacks something: a snapshot would hide it.  Others are written.

@@ -116,7 +116,7 @@ class PartitionHealth(NamedTuple):
 
 
 class StoreHealth(NamedTuple):
-    """What is not as it should be in a store.
+    """The faults of a store.
 
     Attributes:
         sound: whether that is nothing.
@@ -179,7 +179,7 @@ class CleanSurvey(NamedTuple):
 
 
 class CleaningReport(NamedTuple):
-    """What one cleaning of one log did; counts are of records unless they say otherwise.
+    """The result of one cleaning of one log; counts are of records unless they say otherwise.
 
     Attributes:
         partition: of the offsets topic.
@@ -189,7 +189,7 @@ class CleaningReport(NamedTuple):
         stopped: whether it was stopped on the way: by `close`, an interrupt, or a load or a truncation of the log.
         rolled: whether the active segment was closed for it.
         checkpoint: the first log offset that is not cleaned yet, -1 where nothing is.
-        floor: states of the log below this offset can no longer be told, -1 where all can.
+        floor: states of the log below this offset are no longer known, -1 where all are.
         bytes_before: of the log.
         bytes_after: of the log.
         segments_before: files of the log.
@@ -268,7 +268,7 @@ class Expiring(NamedTuple):
 
 
 class ExpiryReport(NamedTuple):
-    """What one check for expired positions found and did.
+    """The result of one check for expired positions.
 
     Attributes:
         timestamp: the time by which was decided, in milliseconds since 1970.
@@ -296,7 +296,7 @@ class ExpiryReport(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What is committed, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
+    """The committed positions, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
 
     Attributes:
         positions: over all committed positions.
@@ -319,7 +319,7 @@ class Way(NamedTuple):
         log_partition: of the offsets topic; None for files that lie in no directory of a partition.
         name: "live": what commits made in an open store; "loaded": what opening the directory makes of it; "replay": a
             plain replay of its files; "cleaned": a replay of what the cleaner would leave of them; "snapshot": the
-            snapshot and the log behind it.
+            snapshot and the log after it.
         end: the log offset below which everything is in it; -1 where the way was not gone.
         digest: of the state with log offsets (docs/digest.md); None where the way was not gone.
         note: why not; "" else.
@@ -362,7 +362,7 @@ class HistoryEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History(Sequence[HistoryEntry]):
-    """What the log still holds of one position, oldest first.
+    """The commits of one position that the log still holds, oldest first.
 
     Attributes:
         entries: the records.
@@ -576,7 +576,7 @@ class LogGap(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads a replicated partition, as far as one replica knows.
+    """The leader of a replicated partition, as far as one replica knows.
 
     Attributes:
         epoch: the newest leader epoch that the replica was given or has in its log, -1 for none.
@@ -625,7 +625,7 @@ class Deletion(NamedTuple):
 
 
 class Undeletion(NamedTuple):
-    """What `OffsetStore.undelete` did.
+    """The result of `OffsetStore.undelete`.
 
     Attributes:
         restored: the positions that came back.

@@ -170,7 +170,7 @@ def test_a_refused_condition_tells_both_values():
     )
     rewind = errors.RewindError.found("billing", "orders", 3, asked=5, actual=7)
     assert (rewind.asked, rewind.actual) == (5, 7)
-    assert "5 would go back behind 7" in str(rewind)
+    assert "5 is below the committed offset 7" in str(rewind)
 
 
 def test_a_partition_count_tells_both_numbers():

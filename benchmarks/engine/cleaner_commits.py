@@ -1,4 +1,4 @@
-"""What commits feel of a clean that runs on another core: their rate, and how long the slowest take."""
+"""The effect of a clean on another core on commits: their rate, and how long the slowest take."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def cleaning(store: OffsetStore, core: int) -> Iterator[GoesOn]:
 
     def work() -> None:
         try:
-            # What it starts itself is on this core, too.
+            # Its own threads are on this core, too.
             with pinned(core):
                 reports.extend(store.compact(roll=False))
         except BaseException as failure:
@@ -115,7 +115,7 @@ def for_seconds(seconds: float) -> GoesOn:
 
 
 class Found:
-    """Of all rounds: seconds a commit, with and without, and nanoseconds of single ones."""
+    """The measurements of all rounds: seconds a commit, with and without, and nanoseconds of single ones."""
 
     def __init__(self) -> None:
         self.seconds = {ALONE: Stats(), MEANWHILE: Stats()}
@@ -168,7 +168,7 @@ def commits_meanwhile(run: Run) -> None:
     run.condition(
         f"commits on core {cores[0]}, the clean on core {cores[-1]}; {CHUNK:,} commits between two looks at it"
     )
-    run.condition("alone: behind each clean, for as long; single commits are timed in rounds of their own")
+    run.condition("alone: after each clean, for as long; single commits are timed in rounds of their own")
     found = Found()
     digest = ""
     for number in range(2 * run.rounds):

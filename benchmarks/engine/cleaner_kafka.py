@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class KafkaRates:
-    """What Kafka's cleaner says of one clean, in bytes a second; `digest` is of what it left."""
+    """The rates that Kafka's cleaner reports for one clean, in bytes a second; `digest` is of its result."""
 
     bytes_cleaned: float
     end_to_end: float

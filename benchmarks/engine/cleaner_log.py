@@ -40,7 +40,7 @@ class DirtyLog:
 
     @property
     def closed_bytes(self) -> int:
-        """Of the segments that are cleaned: all but the active one, which Kafka never cleans."""
+        """The bytes of the segments that are cleaned: all but the active one, which Kafka never cleans."""
         return sum(segment.stat().st_size for segment in self.segments[:-1])
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class DirtyLog:
         return offsetlog.open(path, 1, durability="process", config=self.config, maintenance=BY_HAND)
 
     def digest_of(self, store: OffsetStore) -> str:
-        """Of what a store holds; raises AssertionError where that is not what was committed."""
+        """The digest of a store's positions; raises AssertionError if they differ from the committed ones."""
         found = self.keys.offsets_of(store.to_arrow())
         wrong = int((found != self.offsets).sum())
         if wrong:
@@ -91,7 +91,7 @@ def build(run: Run, keys: KeySpace, times: int) -> DirtyLog:
             indices = shuffled.take(min(500_000, commits + 1 - base))
             for offset, (group, topic, partition) in enumerate(keys.rows(indices), base):
                 commit(group, topic, partition, offset)
-            # Of a key that comes twice the later offset counts.
+            # For a key that comes twice the later offset counts.
             np.maximum.at(offsets, indices, np.arange(base, base + len(indices)))
     return DirtyLog(path, keys, offsets, commits, config)
 

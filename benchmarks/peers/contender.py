@@ -1,4 +1,4 @@
-"""What every store can be asked to do in a workload."""
+"""The operations that a workload needs of every store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.keys import Call, KeySpace, Numbers, Row
 
-#: What a key-value peer keeps of a position: offset, leader epoch, commit time, which is fixed: it reads no clock.
+#: The fields of a position in a key-value peer: offset, leader epoch, commit time, which is fixed: it reads no clock.
 pack_value = struct.Struct("<qiq").pack
 unpack_offset = struct.Struct("<q").unpack_from
 pack_partition = struct.Struct(">i").pack

@@ -22,7 +22,7 @@ from offsetlog.spark.source import OffsetlogDataSource
 ROWS = 65_536
 JVM = "offsetlog, JVM reader"
 
-#: What the offset itself is, without how it was written.
+#: The position itself, without how it was written.
 POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "log_offset")
 
 

@@ -19,7 +19,7 @@ VALUE = ("log_offset", "offset", "leader_epoch", "metadata", "commit_timestamp",
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """What anybody writes who has the records in Parquet: the fastest of the ways that Spark has for it."""
+    """The query over records in Parquet: the fastest of the ways that Spark has for it."""
     newest = records.groupBy(*KEY).agg(fn.max(fn.struct(*VALUE)).alias("newest"))
     return newest.select(*KEY, "newest.*")
 

@@ -1,6 +1,6 @@
 /* front/admissions: who may commit without the coordinator being asked again.
  *
- * The coordinator decides about a request in full.  What it has decided holds until the group
+ * The coordinator decides about a request in full.  Its decision holds until the group
  * changes: so it leaves an admission here, for exactly that (group, generation, member id, instance
  * id), and revokes all of a group before it looks at anything that may change the group.  A request
  * that finds its admission is answered without it; every other one takes the way through it.

@@ -318,7 +318,7 @@ static void posix_unmap(ol_fs *fs, void *data, size_t size) {
     if (data != NULL) munmap(data, size);
 }
 
-/* What XFS says of itself; the ioctl is in headers that are not everywhere. */
+/* The geometry that XFS reports; the ioctl is in headers that are not everywhere. */
 typedef struct xfs_geometry {
     uint32_t sizes[8];
     uint64_t blocks[4];
@@ -360,7 +360,7 @@ static int posix_keeps_pages(ol_file *file, bool *keeps, ol_error *error) {
     }
 }
 
-/* Whether [from, to) is there: a file that somebody else cut short has no pages behind its end, and
+/* Whether [from, to) is there: a file that somebody else cut short has no pages after its end, and
  * the byte at `from` may lie on a page that the disk cannot read. */
 static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     int64_t size = 0;

@@ -329,7 +329,7 @@ static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     if (work->walk.passed_over > 0) return true;
     /* Only its records show where a compressed message set begins. */
     if (batch->record_count < 0 || batch->base_offset <= start) return false;
-    /* What is missing of a gap that is known needs no second look. */
+    /* A known gap needs no second look. */
     return start < feed->known_from || batch->base_offset > feed->known_below;
 }
 
@@ -350,7 +350,7 @@ static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below
 static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     ol_change_feed *feed = work->feed;
     int64_t lowest = feed->offset > work->reported_from ? feed->offset : work->back_from;
-    /* What is missing at the offset, as the owner knows, covers the ends of those transactions. */
+    /* A known gap at the offset covers the ends of those transactions. */
     bool is_covered = feed->known_from == feed->offset && feed->known_below > feed->offset;
     if (is_covered) lowest = feed->offset;
     int64_t from = found->from > lowest ? found->from : lowest;
@@ -399,7 +399,7 @@ static int give_batch(pass *work, const ol_batch *batch, int64_t expected, int64
     return status;
 }
 
-/* What lies between the last batch and the next one, or W, could not be read. */
+/* The bytes between the last batch and the next one, or W, could not be read. */
 static bool meet_damage(pass *work, int64_t from, int64_t below) {
     if (work->walk.passed_over == work->passed_over) return false;
     work->passed_over = work->walk.passed_over;

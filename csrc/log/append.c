@@ -376,7 +376,7 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
     if (status != OL_OK && log->tail.next_offset != end_before) {
         ol_error ignored;
         int undone = ol_log_truncate(log, end_before, &ignored);
-        /* What is there is what the leader wrote. */
+        /* The leader wrote the bytes that are there. */
         if (undone != OL_OK && undone != OL_DISK_FULL) ol_log_set_failed(log);
     }
     return status;

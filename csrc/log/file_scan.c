@@ -121,7 +121,7 @@ static int fetch_again(ol_file_scan *scan, ol_batch *batch, size_t head_size, ol
     size_t got = 0, size = batch->size;
     int64_t position = scan->position - (int64_t)size;
     int status = fetch(scan, position, size + head_size, &data, &got, error);
-    /* What cannot be read is met by the next call; it hides no batch before it. */
+    /* The next call meets the unreadable bytes; they hide no batch before them. */
     if (status == OL_IO) status = fetch(scan, position, size, &data, &got, error);
     if (status != OL_OK) return status;
     bool is_same = ol_batch_parse(data, got, batch, error) == OL_OK && batch->size == size;

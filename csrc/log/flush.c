@@ -167,7 +167,7 @@ static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
 
-/* What was rolled is on disk.  A manifest that cannot be stored, since the disk is full perhaps, is
+/* Rolled segments are on disk. A manifest that cannot be stored, since the disk is full perhaps, is
  * no failure of the flush: the notes of the rolls stay. */
 static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, bool rolled,
                            bool *is_listed, ol_error *error) {

@@ -139,7 +139,7 @@ int ol_log_check_writable(const ol_log *log, ol_error *error) {
         status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading, or is corrupt");
     } else if (atomic_load(&log->shared.failed)) {
         status = ol_fail(error, OL_FAILED,
-                         "an earlier failure left the log unknown; it has to be opened anew");
+                         "an earlier failure left the log unknown; open it again");
     }
     if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
     return status;

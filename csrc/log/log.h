@@ -234,10 +234,10 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
 /* [writer] Makes sure that `size` more bytes in batches of at most `batch_size_max` can be appended
- * without meeting a full disk.  What fits one segment is given the rest of the active one, or the
- * next after a roll now.  Otherwise the rest of the active segment and as many spare ones as needed
- * are allocated, which the next rolls use; such a roll may still meet a full disk, since it makes
- * files.  A refusal gives back what it allocated. */
+ * without meeting a full disk.  If they fit one segment, they get the rest of the active one, or
+ * the next after a roll now.  Otherwise the rest of the active segment and as many spare ones as
+ * needed are allocated, which the next rolls use; such a roll may still meet a full disk, since it
+ * makes files.  A refusal gives back what it allocated. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 

@@ -164,8 +164,8 @@ struct ol_log {
         int64_t step_bytes;
     } extension;
 
-    /* The manifest as it was stored last, without its segments, which are those of the list.  Who
-     * changes it holds the lock; a swap, a flush, a truncation and a close store it. */
+    /* The manifest as it was stored last, without its segments, which are those of the list.  Its
+     * writers hold the lock; a swap, a flush, a truncation and a close store it. */
     struct {
         pthread_mutex_t lock;
         ol_manifest kept;

@@ -270,7 +270,7 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
 /* ------------------------------------------------------------ segments */
 
 /* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log
- * begins again, empty.  What was there is copied aside. */
+ * begins again, empty.  The old files are copied aside. */
 static int begin_again(ol_opening *opening, int64_t offset, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;

@@ -250,7 +250,7 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
     if (atomic_load(&log->shared.half_cut)) {
         return ol_fail(error, OL_FAILED,
-                       "a truncation failed; what is left is known when the log is opened anew");
+                       "a truncation failed; open the log again to learn what is left");
     }
     if (log->writable && reader->offset > ol_log_end(log)) {
         return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld",

@@ -77,7 +77,7 @@ static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *b
     return status;
 }
 
-/* Of the batches that were not checked the indexes keep what they have. */
+/* The indexes keep their entries of batches that were not checked. */
 static int keep_settled(const replay *state, const ol_found_segment *found, ol_segment *segment,
                         ol_error *error) {
     int64_t offset = state->mark->offset;

@@ -106,7 +106,7 @@ static int check_bound(const ol_opening *opening, const ol_found_segment *segmen
         return OL_OK;
     }
     return ol_fail(error, OL_CORRUPT,
-                   "the batch ends at offset %lld, behind %lld, where a flush that covered it "
+                   "the batch ends at offset %lld, after %lld, where a flush that covered it "
                    "ended",
                    (long long)batch->last_offset, (long long)bound->offset);
 }
@@ -613,7 +613,7 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
 static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset,
                          int64_t *position, ol_error *error) {
     ol_file_scan scan;
-    /* What was not checked was flushed. */
+    /* Unchecked batches were flushed. */
     *position = segment->from;
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, *position, segment->size,
                                    error);

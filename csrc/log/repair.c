@@ -1,4 +1,4 @@
-/* What the owner of a directory accepts as lost is taken out of its segments, so that the log goes
+/* Losses that the owner of a directory accepts are taken out of its segments, so that the log goes
  * on: every file that changes is copied aside before.  Bytes that nothing right follows are left to
  * the recovery, which cuts them as a torn tail. */
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include "format/batch.h"
 #include "fs/fs.h"
 
-/* Continues a checksum, which begins with 0, with the batch at `batch`.  (Of a message of magic 0
+/* Continues a checksum, which begins with 0, with the batch at `batch`.  (In a message of magic 0
  * or 1 these are other bytes, its CRC among them.) */
 static inline uint32_t ol_segment_checksum_add(uint32_t checksum, const uint8_t *batch) {
     return ol_crc32c_extend(checksum, batch, OL_BATCH_AT_CRC + sizeof(uint32_t));

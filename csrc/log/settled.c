@@ -1,12 +1,12 @@
 /* The part of a log that an open need not read again.
  *
- * What lies below the mark (log/mark.h) of the caller's state, and was flushed as the sidecar says,
- * was right when it was flushed, and nobody needs its batches now: the state has them.  An open
- * begins its checks at the mark, within a segment as a rule; otherwise a restart reads every active
- * segment whole, which is up to `segment_bytes` in each log partition.  Damage below is found by
- * whoever reads there, and by `verify`.
+ * Everything below the mark (log/mark.h) of the caller's state that was flushed, as the sidecar
+ * says, was right when it was flushed, and nobody needs its batches now: the state has them.  An
+ * open begins its checks at the mark, within a segment as a rule; otherwise a restart reads every
+ * active segment whole, which is up to `segment_bytes` in each log partition.  Damage below is
+ * found by whoever reads there, and by `verify`.
  *
- * What the skipped batches would have given, the mark has: producers, the checksum, timestamps.
+ * The mark has all that the skipped batches would give: producers, the checksum, timestamps.
  * Whatever is doubtful makes the open read all, as it does without a state: another program that
  * worked here, a witness that is missing, an index that is not right, a loss. */
 #include <stdlib.h>

@@ -47,7 +47,7 @@ typedef struct ol_batch_time {
     int64_t position;
 } ol_batch_time;
 
-/* Of an empty log. */
+/* The clock of an empty log. */
 void ol_batch_clock_init(ol_batch_clock *clock, int64_t (*wall_ms)(void *context),
                          int64_t (*steady_ms)(void *context), void *context);
 

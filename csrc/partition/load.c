@@ -206,8 +206,8 @@ static int close_own(ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
-/* Clients may end the transactions that they left open, also on a disk that is full by then.  What
- * cannot be kept now is kept by the next one that begins. */
+/* Clients may end the transactions that they left open, also on a disk that is full by then.  If
+ * no space can be kept now, the next transaction that begins keeps it. */
 static int keep_ends(ol_partition *partition, ol_error *error) {
     ol_log_transaction first;
     if (!ol_log_open_transaction_at(partition->log, 0, &first)) return OL_OK;

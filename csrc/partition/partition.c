@@ -329,7 +329,7 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     return ol_error_at(error, partition->options.log.directory, -1);
 }
 
-/* Who asks again here is answered only by a leader. */
+/* A caller that asks again gets its answer only from a leader. */
 static int refuse_loading(const ol_partition *partition, ol_error *error) {
     if (partition->options.replicated && !partition->leadership.leads) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,

@@ -85,7 +85,7 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 
 /* -------------------------------------------------------------------------------------- loading */
 
-/* What an open and a load found: they go on, and damage and proven loss make the partition
+/* The findings of an open and a load: they go on, and damage and proven loss make the partition
  * read-only (docs/architecture.md §2.4, §5; docs/verify.md). */
 typedef enum ol_problem_kind {
     OL_PROBLEM_DAMAGE,          /* bytes that cannot be read; the log offsets in them are lost */
@@ -323,7 +323,7 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
  * Every call carries the leader epoch in which its caller believes the partition to be.
  * OL_FENCED_LEADER_EPOCH: it is older than the newest one known, or this replica leads in it and is
  * asked to follow.  OL_UNKNOWN_LEADER_EPOCH: it is newer; the caller repeats the call when the
- * partition has been told of that epoch.  Nothing has changed then.  The newest epoch known is the
+ * partition knows that epoch.  Nothing has changed then.  The newest epoch known is the
  * one that the host gave last, or the newest in the log. */
 
 /* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or

@@ -5,7 +5,7 @@
  * polls it sleeps until a commit that found its pages not prepared kicks it, or until the next
  * flush is due.  So an idle store costs one look at its positions in each interval, or nothing.
  *
- * What is written when a flush is due is on disk after it: a power loss takes at most what was
+ * Everything written when a flush is due is on disk after it: a power loss takes at most what was
  * written in one interval and the time of a flush, or of two where one was under way.
  *
  * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held for moments

@@ -74,7 +74,7 @@ static int check_copyable(const ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
-/* What is copied at once, but for the table.  Under writer or table. */
+/* The memory that is copied at once, but for the table.  Under writer or table. */
 static size_t size_of_rest(const ol_partition *partition) {
     return ol_pending_memory_usage(partition->state.pending) +
            ol_group_records_memory_usage(partition->state.group_records);
@@ -168,7 +168,7 @@ int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
     return OL_OK;
 }
 
-/* Damage may lie above the snapshot.  What is missing below it is in its state. */
+/* Damage may lie above the snapshot.  Records missing below it are in its state. */
 static bool is_damaged(const ol_partition *partition) {
     ol_problem problem;
     for (size_t i = 0; ol_partition_problem_at(partition, i, &problem); i++) {

@@ -282,8 +282,8 @@ void ol_in_flight_release(ol_in_flight *in_flight, ol_table *table, int64_t last
     }
 }
 
-/* What a COMMIT marker in flight made the latest written leaves the overlay with nothing of its own
- * batch, and the numbers of ended producers add up. */
+/* A value that a COMMIT marker in flight made the latest written leaves the overlay with nothing of
+ * its own batch, and the numbers of ended producers add up. */
 static bool is_empty(const ol_in_flight *in_flight) {
     ol_pending_producer first;
     return !ol_pending_producer_at(in_flight->written.pending, 0, &first) &&

@@ -10,7 +10,7 @@
  *
  * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
  * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that
- * grow in step would leave all their outgrown arrays behind at once.
+ * grow in step would drop all their outgrown arrays at once.
  *
  * Ownership: the map owns the arrays; a pair owns its root.  Locks: none.  Calls that fail change
  * no chunk; an array may have been divided.

@@ -27,8 +27,8 @@ cdef struct batch_columns:
 
 # A pyarrow.Table of whatever Arrow can read, with all the columns that are needed and none that is not known.
 cdef object table_from(object pyarrow, object batch)
-# What the arrays refer to lies inside their buffers once this has returned; what it says is not checked.  `kept` takes the arrays,
-# `distinct` how many groups a dictionary of them holds, 0 for plain strings.
+# Once this has returned, all references of the arrays lie inside their buffers; the values are not checked.  `kept`
+# takes the arrays, `distinct` how many groups a dictionary of them holds, 0 for plain strings.
 cdef int take_columns(object pyarrow, object table, batch_columns *columns, list kept, size_t *distinct) except -1
 
 

@@ -10,7 +10,7 @@ from offsetlog.errors import ArgumentTypeError, InvalidArgumentError, OffsetErro
 
 cdef tuple NEEDED_COLUMNS = ("group", "topic", "partition", "offset")
 cdef tuple COLUMNS = (*NEEDED_COLUMNS, "leader_epoch", "metadata", "commit_timestamp")
-# What to_arrow gives besides, so that it can be committed again.
+# The other columns of to_arrow, so that its tables can be committed again.
 cdef tuple UNUSED_COLUMNS = ("expire_timestamp", "topic_id", "log_partition", "log_offset")
 
 ctypedef fused string_end:
@@ -34,7 +34,7 @@ cdef uintptr_t address_of(object buffer) except? 0:
 cdef object whole(object pyarrow, object column):
     # One array of a column, without a copy where it is one already.
     is_dictionary = pyarrow.types.is_dictionary(column.type)
-    # Of plain strings and numbers this compares sizes only; what Arrow itself will follow is looked at in full.
+    # For plain strings and numbers this compares sizes only; references that Arrow itself follows are checked in full.
     column.validate(full=is_dictionary or pyarrow.types.is_string_view(column.type))
     if column.num_chunks == 1:
         return column.chunk(0)

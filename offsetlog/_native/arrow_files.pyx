@@ -208,7 +208,7 @@ cdef class ArrowFileSystem(FileSystem):
         if arrow == NULL:
             raise MemoryError
         memset(arrow, 0, sizeof(arrow_port))
-        # What reading needs; the rest stays empty, as nothing that only reads calls it.
+        # The calls that reading needs; the rest stays empty, as no reader calls it.
         arrow.port.open, arrow.port.close, arrow.port.size, arrow.port.read = _open, _close, _size, _read
         arrow.port.list, arrow.port.exists = _list, _exists
         arrow.port.write, arrow.port.truncate, arrow.port.flush = _write, _truncate, _flush

@@ -1,4 +1,4 @@
-"""What takes effect on the positions of one log partition, as Arrow columns or as PositionChange.
+"""The changes that take effect on the positions of one log partition, as Arrow columns or as PositionChange.
 
 A feed reads the log below W, whatever the role of the replica; the rules are those of csrc/history/change_feed.h.
 """

@@ -101,7 +101,7 @@ cdef class Compressor:
 
 
 cdef class _FloorPort:
-    # What the callback met is raised as it is once the run has ended.
+    # An exception of the callback is raised as it is once the run has ended.
     cdef object call
     cdef object failure
 
@@ -239,7 +239,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         delete_retention_ms: how long tombstones and markers stay after the run that first found them alone.
         map_bytes: memory for the keys of one pass.
         bytes_per_second: read and written together; 0 for no limit.
-        raise_floor: called with a log offset before states below it can no longer be told; what it raises ends the run.
+        raise_floor: called with a log offset before states below it are dropped; an exception of it ends the run.
 
     Returns:
         The report as a dictionary, of what was done also where the run failed, and the failure or None.
@@ -308,7 +308,7 @@ cdef void _pass_over(void *context, const ol_batch *batch, const ol_error *error
 
 
 cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept nogil:
-    # What the cleaner tells is ours: what is wrong with it is no damage of the log, so that it is told apart.
+    # The cleaner's batches are ours: an error in one is no damage of the log, and is reported as another kind.
     cdef replaying *work = <replaying *>context
     cdef ol_refusal refusal
     refusal.report = _pass_over
@@ -333,7 +333,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
         partition: loaded; also of a read-only log.
         into: gets what stands below the report's `told_end`; what stands above is as it is in the log.
         now_ms: the time, in milliseconds since 1970.
-        end_max: nothing at or above this log offset is told.
+        end_max: nothing at or above this log offset is reported.
         delete_retention_ms, map_bytes: as `clean`.  One pass is made, which ends where the keys do not fit.
         control: ends it soon; `stopped` is true in the report then, and the replay is of no use.
 

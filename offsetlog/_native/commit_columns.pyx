@@ -104,7 +104,7 @@ cdef struct row_run:
     int32_t group
     ol_slice topic
 
-# What a commit works with; freed as a whole.
+# The working memory of a commit; freed as a whole.
 cdef struct order_plan:
     ol_string_dictionary groups
     row_run *runs

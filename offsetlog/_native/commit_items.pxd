@@ -29,8 +29,8 @@ cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic)
 cdef int refuse_key(object key) except -1
 # The same for the error that is being raised, by the index that it has; raises it on.
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1
-# Says in an error which of the keys it is about: the one behind the `taken` ones, or where all were taken the one whose index it
-# has.  Where the keys cannot be read the error stays as it is.
+# Says in an error which of the keys it is about: the one after the `taken` ones, or where all were taken the one whose
+# index it has.  Where the keys cannot be read the error stays as it is.
 cdef void name_key(object failure, object keys, Py_ssize_t taken)
 # The item that makes a commit depend on the group's generation, an int or -1.
 cdef int start_generation(ol_item *item, ol_slice group, object generation) except -1

@@ -34,7 +34,7 @@ cdef object running_loop():
 @cython.final
 @cython.freelist(256)
 cdef class Answered:
-    """What `await` iterates over where the answer is there."""
+    """The iterator of `await` when the answer is there."""
 
     cdef object result
     cdef object failure
@@ -91,7 +91,7 @@ cdef class Completion:
     def add_done_callback(self, callback):
         """Has the callback called with this answer once it is there, at once if it is.
 
-        The thread that answers calls it, with no lock held; it must not wait.  What it raises is logged.
+        The thread that answers calls it, with no lock held; it must not wait. Its exceptions are logged.
         """
         cdef list fresh = []
         if not self.finished:

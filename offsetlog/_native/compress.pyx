@@ -32,7 +32,7 @@ cdef bytes _deflate_snappy(bytes source):
 
 cdef bytes _deflate_lz4(bytes source, int magic):
     # Kafka's readers refuse blocks that depend on those before them, which is what pyarrow's frames have beyond 64 KiB, and
-    # stop behind the first frame.  Magic 0 hashed the frame's magic too (KAFKA-3160); its readers expect that.
+    # stop after the first frame.  Magic 0 hashed the frame's magic too (KAFKA-3160); its readers expect that.
     import pyarrow
     import xxhash
 

@@ -1787,7 +1787,7 @@ cdef extern from "partition/preallocator.h" nogil:
 
 
 cdef extern from "Python.h":
-    # What Cython's own declarations leave out: how an instance of a tuple's subclass is made without a call of its type.
+    # Missing in Cython's own declarations: how an instance of a tuple's subclass is made without a call of its type.
     ctypedef struct tuple_type "PyTypeObject":
         void *(*tp_alloc)(tuple_type *kind, Py_ssize_t size)
 

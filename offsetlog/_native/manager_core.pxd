@@ -12,7 +12,7 @@ cdef enum answer:
     ANSWER_REPLICAS
 
 
-# What a call has written, and what it returns once that is durable.
+# The records that a call has written, and its result once they are durable.
 cdef struct written:
     int32_t number
     int64_t end_offset      # -1: there was nothing to write

@@ -67,7 +67,7 @@ from offsetlog.errors import (
     ThrottledError,
 )
 
-# What a commit costs besides its names and its metadata: a batch of one record.
+# The cost of a commit besides its names and its metadata: a batch of one record.
 cdef enum:
     RECORD_BYTES = 100
 

@@ -83,7 +83,7 @@ cdef class Parking:
     # ---------------------------------------------------------------------------------------------------- parking
 
     cdef int park(self, PendingWrite write, int64_t timeout_ms) except -1:
-        # What it waits for may have come before: `settle_one` follows, or a flush.
+        # The awaited flush may have come before: `settle_one` follows, or a flush.
         write.timeout_ms = timeout_ms
         write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
         if self.closed:
@@ -182,7 +182,7 @@ cdef class Parking:
                 release_all(answered)
 
     cdef int settle_one(self, PendingWrite write) except -1:
-        # What it waits for may have come before it was parked.
+        # The awaited flush may have come before it was parked.
         if not self.check(write):
             self.settle(write.end_offset)
         return 0

@@ -1,6 +1,6 @@
 """One partition of the offsets log, as an object that owns it: its life, its state as a whole, and waiting for it.
 
-What commits and fetches is in `core`, what moves columns is in `columns`.
+`core` commits and fetches, `columns` moves columns.
 """
 
 import os
@@ -105,7 +105,7 @@ def _forget_after_fork():
     for partition in list(_open_partitions):
         partition.forked = True
         partition.closing = True
-        # What another thread was at in the parent is half done here, and stays as it is.
+        # The work of another thread in the parent is half done here, and stays as it is.
         if partition.handle != NULL and partition.in_flight == 0:
             ol_partition_abandon(partition.handle)
         partition.handle = NULL
@@ -215,7 +215,7 @@ cdef class Partition:
             raise copy(self.refusal)
         if self.closing or self.handle == NULL:
             if self.forked:
-                raise ClosedError("this process is a child of the one that opened the store; open it anew here")
+                raise ClosedError("this process is a child of the one that opened the store; open the store again here")
             raise ClosedError("the partition is closed")
         self.in_flight += 1
         return 0
@@ -289,7 +289,7 @@ cdef class Partition:
     def retire(self, refusal not None):
         """Has every later call raise an error, since another opens the log again; calls under way go on.
 
-        `abandon` follows; the error can be given anew at any time, for those who still have the partition.
+        `abandon` follows; the error can be given again at any time, for callers that still have the partition.
         """
         self.refusal = refusal
 

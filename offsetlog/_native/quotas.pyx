@@ -106,7 +106,7 @@ def client_name(client, principal):
 @cython.final
 @cython.freelist(256)
 cdef class Bucket:
-    """What is left to one name."""
+    """The rest of the quota of one name."""
 
     def __init__(self):
         raise TypeError("Quotas makes its buckets")

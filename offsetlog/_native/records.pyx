@@ -97,7 +97,7 @@ TRANSACTION_KIND = "transaction_log"
 
 
 cdef class _Builder:
-    # What the walk over a schema has told so far: the open dictionaries and lists, outermost first.
+    # The result of the walk over a schema so far: the open dictionaries and lists, outermost first.
     cdef list open
     cdef list fields
     cdef object root
@@ -491,7 +491,7 @@ cdef class SegmentReader:
         "marker", "unknown", "undecodable" or one of KINDS; TRANSACTION_KIND in a segment of __transaction_state.
 
         Raises:
-            CorruptionError: the batch at `position` cannot be read; the reader stays there, `skip` goes on behind it.
+            CorruptionError: the batch at `position` cannot be read; the reader stays there, `skip` goes on after it.
             TornTailError: the file ends within it.
             UnsupportedVersionError: its magic or codec is not known.
         """
@@ -573,7 +573,7 @@ cdef class SegmentReader:
         self.scan = scan
 
     def skip(self):
-        """Goes to the next batch behind `position` that is whole, with a right CRC; False: there is none in the file."""
+        """Goes to the next batch after `position` that is whole, with a right CRC; False: there is none in the file."""
         cdef ol_error error
         cdef int status
         self.ready()

@@ -96,7 +96,8 @@ from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 from offsetlog.error_status import from_status
 from offsetlog.errors import InternalError, InvalidArgumentError
 
-#: What `Replay.apply` tells of a batch: names and NumPy's codes of the fields, which follow each other without gaps.
+#: The fields that `Replay.apply` reports of a batch: names and NumPy's codes of the fields, which follow each other
+#: without gaps.
 BATCH_FIELDS = [
     ("position", "=i8"),
     ("base_offset", "=i8"),
@@ -244,10 +245,10 @@ cdef class Replay:
                  MemoryAccount account=None):
         """Begins with an empty state; CapacityError where there is no memory for it.
 
-        Of `buckets` shares of the positions (`by_group`: of the groups, with all their records) only one is taken, so that
-        several can be made beside each other; records of other kinds are in the first.
+        It takes only one of `buckets` shares of the positions (`by_group`: of the groups, with all their records), so
+        that several can be made beside each other; records of other kinds are in the first.
 
-        Of a view (`log_view`) the paths are its segments', whatever lies there by now; the view stays open meanwhile.
+        The paths of a view (`log_view`) are its segments', whatever lies there by now; the view stays open meanwhile.
         Once `stop` is set, what is applied ends soon with ClosedError, and the replay is of no use any more.
 
         A `run` begins anywhere in the log, and is joined to what stands before it (`join`).  Where the states of an
@@ -362,8 +363,8 @@ cdef class Replay:
 
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil:
-        # Goes on until the end (OL_END), a batch at or behind `stop` (OL_OK with *change empty), an aborted transaction (OL_OK
-        # with *change filled) or damage, where scan->position stays.
+        # Goes on until the end (OL_END), a batch at or after `stop` (OL_OK with *change empty), an aborted transaction
+        # (OL_OK with *change filled) or damage, where scan->position stays.
         cdef ol_batch batch
         cdef ol_batch_bounds bounds = ol_batch_bounds(0, self.segment_limit, 0)
         cdef int64_t walked = 0
@@ -442,7 +443,7 @@ cdef class Replay:
             snapshots: log offsets at which the producers' state is wanted.
             batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
             since: batches that end below this log offset are passed over.
-            until: the log offset at and behind which nothing is applied any more; it may lie within a batch.
+            until: the log offset from which on nothing is applied any more; it may lie within a batch.
             segment_limit: a batch that reaches this log offset is damage: the base offset of the next segment.
             unreadable: whether bytes that the disk cannot read are damage, a StorageError, and not raised.
 
@@ -477,7 +478,7 @@ cdef class Replay:
         return found
 
     def skip(self, path, int64_t position, *, bint unreadable=False):
-        """Returns where the next whole batch behind the damage at `position` begins, None when the file holds no more.
+        """Returns where the next whole batch after the damage at `position` begins, None when the file holds no more.
 
         With `unreadable` what the disk cannot read is passed over, too; otherwise that is a StorageError.
         """
@@ -494,7 +495,7 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def used(self, path, int64_t position):
-        """Returns the position behind the last byte from `position` on that is not zero; `position` when all are."""
+        """Returns the position after the last byte from `position` on that is not zero; `position` when all are."""
         cdef ol_file_scan scan
         cdef ol_error error
         cdef int64_t used = 0

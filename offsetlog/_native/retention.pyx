@@ -39,7 +39,7 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import InternalError
 
-# What ol_expiry_base means, in its order; the first is never told.
+# The meanings of ol_expiry_base, in its order; the first is never reported.
 REASONS = ("never", "commit", "empty", "expire_timestamp", "group")
 
 # An ol_expiring_row.
@@ -234,7 +234,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
 
 @cython.final
 cdef class ExpiringRows:
-    """What expires, of one partition after the other; `to_arrow` makes a table of it.  For one thread."""
+    """The expiring positions of one partition after the other; `to_arrow` makes a table of it.  For one thread."""
 
     cdef ol_expiring_rows rows
 

@@ -1,6 +1,6 @@
 """Writes records that were read before into batches of magic 2 again: keys and values stay the bytes that they are.
 
-What a job moves from one log to another comes as Arrow columns; a batch of any number of their rows is one call.
+Records that a job moves from one log to another come as Arrow columns; a batch of any number of their rows is one call.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -52,7 +52,7 @@ VIEWS = {
     "offsets": (*_POSITION, "log_partition", "log_offset"),
     "changes": ("log_partition", "log_offset", "effective_at", "epoch", "timestamp", *_POSITION),
 }
-# What a column of a view is called on the C floor, where that is not its own name.
+# The names of a view's columns in C, if they differ.
 _OTHER_NAMES = {
     ("records", "control"): "control_type",
     ("batches", "size"): "batch_size",

@@ -109,7 +109,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         file_system: where it is; the local one by default.
         position: byte position of a batch.
         limit: byte position where the walk ends; -1: the end of the file.
-        until: it ends before a batch that begins at or behind this log offset,
+        until: it ends before a batch that begins at or after this log offset,
         until_timestamp: or before the first batch with a greater timestamp, ms since 1970.
         every: marks are wanted about every so many bytes; 0: none.
         check_crc: whether the bytes are checked, too.
@@ -119,9 +119,9 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         segment_limit: a batch that reaches this log offset is damage.
 
     Returns:
-        Skim: `position` behind the last batch that was walked, `next_offset` there (as given: there was none), `first_offset`,
-        `batches`, `max_timestamp` of them (-1), `marks`: (position, log offset at or above which all of it lies) of batches,
-        and `damage`: the error that ended the walk.
+        Skim: `position` after the last batch that was walked, `next_offset` there (as given: there was none),
+        `first_offset`, `batches`, `max_timestamp` of them (-1), `marks`: (position, log offset at or above which all of
+        it lies) of batches, and `damage`: the error that ended the walk.
 
     Raises:
         StorageError: the file cannot be read.
@@ -215,7 +215,8 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
 
 
 def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
-    """Returns the position of the next whole batch behind the bad one at `position` that begins at or above a log offset.
+    """Returns the position of the next whole batch after the bad one at `position` that begins at or above a log
+    offset.
 
     None where there is none below `limit`.  The rule is that of a load (csrc/log/file_scan.h).
     """
@@ -233,7 +234,7 @@ def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, 
 
 
 def used_until(path, int64_t position, *, FileSystem file_system=None):
-    """Returns the position behind the last byte from `position` on that is not zero; `position` when all are."""
+    """Returns the position after the last byte from `position` on that is not zero; `position` when all are."""
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
     cdef ol_error error
@@ -310,7 +311,7 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horiz
             and on until all those transactions have ended or the files do.  Bytes that cannot be read are passed over, as by a load.
         first: log offset.
         until: log offset.
-        horizon: log offset; the walk ends before the first batch at or behind it: what it ends there is open.
+        horizon: log offset; the walk ends before the first batch at or after it: transactions that end there are open.
         file_system: where the files are.
         decompressor: for compressed markers.
 
@@ -483,7 +484,7 @@ cdef class SegmentScan:
 
     @property
     def next_offset(self):
-        """The log offset behind the last batch that was read."""
+        """The log offset after the last batch that was read."""
         return self.work.next_offset
 
     @property
@@ -506,12 +507,12 @@ cdef class SegmentScan:
         """Returns the next pyarrow.RecordBatch of up to `rows` rows, None when there are no more.
 
         Where it stops early with `needs_outcomes` set, the next batch belongs to a transaction and a column asks how it
-        ended: set `outcomes` and read on.  What it returns then may have no rows.
+        ended: set `outcomes` and read on.  The result may then have no rows.
 
         Raises:
             CorruptionError: a batch is damaged (TornTailError, UnsupportedVersionError, LimitError likewise), with path and
                 position; or, with an `offset`, one record of it could not be decoded.  Rows before it are returned first.
-                `skip` goes on behind it.
+                `skip` goes on after it.
             StorageError: the file cannot be read.
             ClosedError: it is closed.
         """
@@ -560,7 +561,7 @@ cdef class SegmentScan:
         return used == self.scan.position
 
     def skip(self):
-        """Goes on behind what `read` failed at: a record that could not be decoded, or a batch that is damaged.
+        """Goes on after the place where `read` failed: a record that could not be decoded, or a batch that is damaged.
 
         Returns whether there is anything: False where no whole batch follows below the limit.
         """
@@ -569,7 +570,7 @@ cdef class SegmentScan:
         if not self.is_open:
             raise ClosedError("the scan is closed")
         if self.failure is None:
-            raise InvalidArgumentError("there is nothing to go behind")
+            raise InvalidArgumentError("there is nothing to skip: no read has failed")
         self.failure = None
         if self.refused_record:
             return True

@@ -78,7 +78,7 @@ from offsetlog.errors import ClosedError, InternalError
 
 #: The name of a snapshot in its partition's directory.
 FILE_NAME = (<bytes>OL_SNAPSHOT_FILE).decode("ascii")
-#: What sections that are mapped are aligned to.
+#: The alignment of sections that are mapped.
 VERSION = OL_SNAPSHOT_VERSION
 DIRECTORY_SIZE = OL_SNAPSHOT_DIRECTORY_SIZE
 
@@ -205,7 +205,7 @@ cdef class Snapshot:
         """Replays the log up to an offset that is flushed and committed, without the GIL.
 
         Raises:
-            CorruptionError: the log is damaged, or, behind what came from a file, has a gap.
+            CorruptionError: the log is damaged, or has a gap after the part that came from a file.
             ClosedError: `stop` was set.  StorageError, CapacityError.
             InternalError: the snapshot is a copy.
 
@@ -525,7 +525,7 @@ cdef class OutputFile:
         return self.size
 
     def write(self, data):
-        """Writes bytes, or anything with a buffer, behind what is there; returns how many."""
+        """Writes bytes, or anything with a buffer, at the end; returns how many."""
         cdef Py_buffer view
         cdef ol_error error
         if self.file == NULL:

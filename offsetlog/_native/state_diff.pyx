@@ -171,7 +171,10 @@ cdef class LiveComparison:
         ol_differences_free(&self.found)
 
     def read(self):
-        """Reads the keys from the live state anew; returns the log offset below which everything is in them, and a LogView as `cut`."""
+        """Reads the keys from the live state again.
+        
+        Returns the log offset below which everything is in them, and a LogView as `cut`.
+        """
         cdef ol_error error
         cdef ol_log_view *view = NULL
         cdef int64_t applied = 0

@@ -15,7 +15,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog.error_status import from_status
 
 
-# What a callback met that was no failure of its own, an interrupt or an exit, by the thread that met it.
+# Exceptions of callbacks that were no failure of their own, an interrupt or an exit, by the thread that met them.
 cdef dict _interrupts = {}
 
 
@@ -34,7 +34,7 @@ cdef int raise_interrupt() except -1:
 
 
 cdef int check(int status, ol_error *error) except -1 nogil:
-    # OL_OK, OL_END and OL_WOULD_BLOCK are results; the numbers of failures start behind them.
+    # OL_OK, OL_END and OL_WOULD_BLOCK are results; the numbers of failures start after them.
     if 0 <= status <= OL_WOULD_BLOCK:
         return status
     with gil:

@@ -1,7 +1,7 @@
 """The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
 Rules of this file: a commit first tries with the GIL held, which never waits (OL_WOULD_BLOCK); whatever may wait lets the GIL
-go, between `enter` and `leave` of the partition.  What slices borrow from is alive until the call returns.
+go, between `enter` and `leave` of the partition.  Objects that slices borrow from live until the call returns.
 """
 
 import os
@@ -201,7 +201,7 @@ cdef class StoreCore:
 
     cdef int refuse_closed(self) except -1:
         if self.forked:
-            raise ClosedError("this process is a child of the one that opened the store; open it anew here")
+            raise ClosedError("this process is a child of the one that opened the store; open the store again here")
         raise ClosedError("the store is closed")
 
     cdef int check_count_known(self) except -1:

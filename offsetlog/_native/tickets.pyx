@@ -192,8 +192,8 @@ cdef class Ticket:
         if self.durability == DURABILITY_PROCESS:
             pass
         elif self.owner.is_flushed(self.end_offset, self.term):
-            # Who goes on committing while collecting does not have to stop for the next flush either.  More partitions than threads take
-            # turns, and are faster when all are full.
+            # A caller that goes on committing while it collects does not stop for the next flush either.  More
+            # partitions than threads take turns, and are faster when all are full.
             partition = self.owner
             if partition.wanted and len(self.flushes.wanted) <= OL_FLUSHER_THREADS and partition.handle != NULL:
                 if ol_partition_is_behind(partition.handle, self.end_offset):

@@ -91,11 +91,11 @@ from offsetlog.errors import InternalError
 
 
 class Facts(NamedTuple):
-    """What a walk found of the log itself.
+    """The facts that a walk found about the log itself.
 
     Attributes:
         first_missing: the first log offset that is not there, None where all are.
-        missing_end: the log offset behind the last one that is not there, 0 where all are.
+        missing_end: the log offset after the last one that is not there, 0 where all are.
         max_timestamp: of the batches that were walked over, -1 for none.
         passed_over: batches that cannot be read.
         refused: records that cannot be decoded.
@@ -149,7 +149,7 @@ cdef inline int _let_others_run(size_t index) except -1:
 
 @cython.final
 cdef class _Collector:
-    # What a callback of a walk fills; a failure in it is kept, to be raised once the walk has ended with it.
+    # Filled by a callback of a walk; a failure in it is kept, to be raised once the walk has ended with it.
     cdef list rows
     cdef object failure
     cdef ol_int64_map open        # producers whose transactions have something of what is looked for
@@ -215,7 +215,7 @@ def last_segment_base(Partition partition not None):
 def cutoff(Partition partition not None, int64_t timestamp_ms):
     """Returns the log offset at which the longest prefix of the log ends whose batches all have timestamps <= the given one.
 
-    Of a partition that was not loaded the whole log counts, else what is applied.  From any thread, also while the log is
+    The whole log counts if the partition was not loaded, else the applied part.  From any thread, also while the log is
     written to and cleaned.  Raises StorageError, CapacityError.
     """
     cdef ol_positions positions
@@ -248,7 +248,7 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset behind the end of the last transaction that was open at one; the offset itself when none was."""
+    """Returns the log offset after the end of the last transaction open at one; the offset itself if none was."""
     cdef ol_error error
     cdef int64_t end = offset
     partition.enter()
@@ -328,7 +328,7 @@ cdef int _tell_marker(_Collector found, const ol_batch *batch, const ol_record *
 
 cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
                       ol_error *error) noexcept nogil:
-    # Most markers end transactions that had nothing of the position: these are told without the GIL.
+    # Most markers end transactions that had nothing of the position: these are handled without the GIL.
     if ol_int64_map_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
         return OL_OK
     if type != OL_CONTROL_COMMIT and type != 0:
@@ -571,8 +571,8 @@ cdef class GroupNow:
         Args:
             partition: the partition.
             group: the group.
-            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 is now.  What a log held may
-                be written again: nothing but sizes is checked.
+            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 is now.  Values that a
+                log held may be written again: nothing but sizes is checked.
 
         Returns:
             (log offset to wait for, timestamp of the batch), or None: the group has changed, and nothing was

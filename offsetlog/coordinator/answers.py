@@ -30,7 +30,7 @@ Refusals = list[tuple[Call, Any]]
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """What a member offers, the preferred protocol first."""
+    """Returns the protocols that a member offers, the preferred one first."""
     return tuple((each.name, each.metadata) for each in request.protocols)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """What a handler knows of a request besides its fields; the answer names the call.
+    """The context of a request besides its fields; the answer names the call.
 
     Attributes:
         version: of the API, for the few rules that differ by version.

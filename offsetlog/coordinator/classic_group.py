@@ -20,7 +20,7 @@ from offsetlog.errors import CorruptionError, InternalError, UnsupportedVersionE
 #: The protocol type of consumers, whose subscriptions can be read.
 CONSUMER = "consumer"
 
-#: What a member offers: names with the bytes that its leader gets, the preferred one first.
+#: The protocols that a member offers: names with the bytes that its leader gets, the preferred one first.
 Protocols = tuple[tuple[str, bytes], ...]
 
 
@@ -68,7 +68,7 @@ class Member:
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it sent for a protocol; b"" where it does not offer that."""
+        """Returns its metadata for a protocol; b"" if it does not offer that."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
@@ -80,7 +80,7 @@ class Member:
 class ClassicGroup:
     """A classic group as its coordinator knows it.
 
-    What a record holds changes only by `apply`; the rest is the rebalance that runs, which a
+    The fields of a record change only by `apply`; the rest is the rebalance that runs, which a
     coordinator that loads the group begins again.
 
     Attributes:
@@ -345,7 +345,7 @@ class ClassicGroup:
         )
 
     def assignments(self) -> dict[str, bytes]:
-        """What each member reads, as its leader said."""
+        """Returns the assignment of each member, as its leader sent it."""
         return {each.member_id: each.assignment for each in self.members.values()}
 
     def _member_record(self, member: Member, assignment: bytes) -> MemberRecord:

@@ -4,7 +4,7 @@ It is pure: requests, time, and what became of records come in; answers and reco
 two ports.  The groups change by records alone, in the order of the log: while a record of a group is
 on its way to W, the group's next request waits (docs/architecture.md §7a).
 
-What running consumers ask is decided here once, and admitted at the front from then on; before
+A request of a running consumer is decided here once, and admitted at the front from then on; before
 anything that may change a group, its admissions are revoked (csrc/front/admissions.h).
 """
 

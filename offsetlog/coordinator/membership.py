@@ -315,7 +315,7 @@ class Membership:
     ) -> JoinGroupResponse:
         answer = self._joined(group, member)
         if call.version < JOIN_WITH_SKIPPED_ASSIGNMENT:
-            # Told that it leads, it would assign anew and wait for a rebalance that does not come.
+            # A member that believes it leads would assign again and wait for a rebalance that never comes.
             return answer._replace(leader=former_leader)
         is_leader = group.leader == member.member_id
         members = members_for_leader(group) if is_leader else ()
@@ -512,7 +512,7 @@ class Membership:
         return error_codes.REBALANCE_IN_PROGRESS if is_preparing else None
 
     def touch(self, group: ClassicGroup, member_id: str, now: float) -> None:
-        """Begins a member's session anew."""
+        """Restarts a member's session."""
         member = group.members[member_id]
         self._set_session(group, member_id, member.session_timeout, now)
 
@@ -634,7 +634,7 @@ class Membership:
     def on_timer(self, group: ClassicGroup, timer: Timer, now: float) -> Write | None:
         """Handles a deadline of the group that has come, maybe a while ago."""
         if timer in self._timers:
-            return None    # it was set anew meanwhile
+            return None    # it was set again meanwhile
         if timer.kind == "join":
             return self._on_join_time(group, now)
         if timer.kind == "sync":
@@ -650,7 +650,7 @@ class Membership:
             return None
         is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
         if is_waiting and not member.is_new:
-            return None    # its session begins anew with the answer
+            return None    # its session restarts with the answer
         self._remove(group, member_id)
         return self._members_left(group, now)
 

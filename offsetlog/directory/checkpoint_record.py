@@ -43,7 +43,7 @@ def hash_of(content: bytes | None) -> str:
 
 @dataclass(slots=True)
 class CheckpointRecord:
-    """What a record says.  Not thread-safe.
+    """The contents of a record. Not thread-safe.
 
     Attributes:
         hashes: by the name of a checkpoint, the hashes that it may have.

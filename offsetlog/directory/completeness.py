@@ -60,8 +60,8 @@ class BeyondEnd:
         number: of the log partition.
         offset: what it says.
         end: of the log.
-        is_of_crash: whether a crash explains it, or a copy that was not finished: the log ends within a batch. What
-            is missing is missing all the same.
+        is_of_crash: whether a crash explains it, or a copy that was not finished: the log ends within a batch.
+            Records that it explains are missing all the same.
     """
 
     name: str

@@ -75,7 +75,7 @@ class Properties:
     def format(self) -> bytes:
         """Returns the bytes of the file."""
         lines = [
-            "# What this directory of offsetlog knows about itself.",
+            "# The properties of this offsetlog directory.",
             f"format={FORMAT}",
             f"partitions={self.partitions}",
         ]

@@ -110,7 +110,7 @@ def load(
 ) -> None:
     """Loads a partition that was opened: from its snapshot, where that can be used, else from the log alone.
 
-    What became of the snapshot is in `partition.recovery`: under "snapshot" the offset that the
+    `partition.recovery` reports the fate of the snapshot: under "snapshot" the offset that the
     load went on from, or None; under "snapshot_discarded" why one that was there was not used, or
     None.
 
@@ -146,7 +146,7 @@ def load(
 def name_keys(partition: Partition, fs: FileSystem) -> None:
     """Lets a partition's problems name what its snapshot has of the log offsets that are missing.
 
-    Also a snapshot that is of no use to the load has them.  What was committed again later is not named.  Doubts
+    Also a snapshot that is of no use to the load has them.  Keys committed again later are not named.  Doubts
     concern every key, and name none.
     """
     lost = {

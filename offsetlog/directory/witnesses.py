@@ -1,4 +1,4 @@
-"""What a log directory says about its partitions, for the open that looks for what is missing (docs/durability.md)."""
+"""The claims of a log directory about its partitions, by which an open finds missing records (docs/durability.md)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLEANED_UNKNOWN = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What a log directory says about one of its partitions, for the open that looks for what is missing.
+    """The claims of a log directory about one of its partitions, by which an open finds missing records.
 
     Attributes:
         witnessed: the partition has a manifest and a sidecar, which must be there.

@@ -48,7 +48,7 @@ EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLoss:
-    """What `accept_loss` found and did.
+    """The findings and actions of `accept_loss`.
 
     Attributes:
         losses: what was missing, damaged or in doubt, as errors that were not raised.
@@ -66,7 +66,7 @@ class AcceptedLoss:
 def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None) -> list[OffsetLogError]:
     """Returns what `accept_loss` would accept, as errors that were not raised; changes nothing and takes no lock.
 
-    Of log partitions that the disk cannot read a StorageError is returned, which cannot be accepted.
+    For a log partition that the disk cannot read a StorageError is returned, which cannot be accepted.
 
     Args:
         path: the log directory.
@@ -152,7 +152,7 @@ def accept_loss(
         shown: the losses that somebody agreed to give up, as `find_losses` returned them; None for whatever there is.
 
     Returns:
-        What was accepted; `losses` is empty, and nothing was changed, where nothing was wrong.
+        The accepted losses; `losses` is empty, and nothing was changed, if nothing was wrong.
 
     Raises:
         LockedError: somebody has it open for writing.

@@ -29,7 +29,7 @@ class TicketWaiter:
         # Before the lock, which a thread that a child does not have may hold for ever.
         if os.getpid() != self._pid:
             raise ClosedError(
-                "this process is a child of the one that opened the store; open it anew here"
+                "this process is a child of the one that opened the store; open the store again here"
             )
         # Code that awaits has imported it; a command, which does not, starts faster without it.
         import asyncio

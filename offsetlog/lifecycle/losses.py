@@ -1,4 +1,4 @@
-"""What an open would report as missing, in doubt or damaged, for those who read a directory without opening a store."""
+"""Reports as missing, in doubt or damaged all that an open would, for readers of a directory that open no store."""
 
 from __future__ import annotations
 

@@ -52,15 +52,15 @@ def open_read_only(
     Args:
         directory: the log directory.
         config: the settings.
-        partitions: how many the topic has, None for what can be told from the directory.
+        partitions: how many the topic has, None to derive it from the directory.
         wait: until everything is loaded.
         by_partition: nobody will look for a group, so that the number is not guessed: it is
             unknown where neither `partitions` nor the directory says it.
         isolate: a partition that the disk cannot read does not keep the others from being opened.
 
     Raises:
-        PartitionCountError: the number is another, or cannot be told from what is there: whoever
-            looked for a group in the wrong partition would be answered that there is nothing.
+        PartitionCountError: the number is another, or cannot be derived from the directory: a
+            lookup in the wrong partition would find nothing.
     """
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
@@ -140,8 +140,8 @@ def _fit(opened: list[Partition], count: int) -> bool:
 
 def _cannot_tell(directory: LogDirectory, why: str) -> PartitionCountError:
     return PartitionCountError(
-        f"how many partitions the offsets topic has cannot be told from this directory: {why}. "
-        "The number has to be given: partitions= in a call, --partitions on the command line",
+        f"this directory does not show how many partitions the offsets topic has: {why}. "
+        "Give the number: partitions= in a call, --partitions on the command line",
         path=directory.path,
     )
 
@@ -217,7 +217,7 @@ def open_writable(
             kept = Properties(count, opener.settled_topic_id())
         opener.adopt(opened.all(), kept)
     except DiskFullError:
-        # What is written down already is true, and the next open writes the rest.
+        # The entries written so far are true, and the next open writes the rest.
         if properties is None:
             opened.abandon()
             raise

@@ -74,7 +74,7 @@ class PartitionOpener:
 
     @property
     def findings(self) -> list[OffsetLogError]:
-        """What is wrong with the directory's checkpoints, as errors that were not raised."""
+        """The faults of the directory's checkpoints, as errors that were not raised."""
         return self._witnesses.findings
 
     def settled_topic_id(self) -> bytes:
@@ -131,7 +131,7 @@ class PartitionOpener:
     def open_log_again(self, number: int, *, watermark: int, term: int) -> Partition:
         """Opens the log of a replica that failed, or that the disk could not read, as after a crash.
 
-        What is not known to be on disk is written again and flushed (docs/durability.md).  The
+        Bytes not known to be on disk are written again and flushed (docs/durability.md).  The
         directory was ours since it was opened, so that all its checkpoints are.
 
         Args:

@@ -1,7 +1,7 @@
 """The decisions of maintenance: pure functions of facts about a log (docs/format/cleaner.md §8.1, docs/maintenance.md).
 
 Nothing here opens a file, asks a clock or holds state, so that every decision can be explained,
-tested and repeated.  What is beyond Kafka: an active segment is closed when cleaning it pays, and a
+tested and repeated.  Beyond Kafka, an active segment is closed when cleaning it pays, and a
 log that is small is left alone.
 """
 

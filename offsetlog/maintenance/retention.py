@@ -50,7 +50,7 @@ class Retention:
             begins so.  A group's own name counts before a prefix, a longer prefix before a shorter
             one.
 
-    Of a group that never expires nothing is touched, also no position whose record says when it
+    A group that never expires is left alone, and so is a position whose record says when it
     expires.
 
     Raises:
@@ -166,7 +166,7 @@ class ClockGuard:
             way = "forward" if jump_ms > 0 else "back"
             raise ClockError(
                 f"the clock says {_time_text(now)}, and was set {way} by {timedelta(milliseconds=abs(jump_ms))} since "
-                "it was looked at last, which is more than half of the shortest retention: nothing expires by it until "
+                "the last check, which is more than half of the shortest retention: nothing expires by it until "
                 "it is told to be right",
                 now=now,
                 newest=newest_ms,

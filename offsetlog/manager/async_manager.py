@@ -1,8 +1,8 @@
 """An offset manager for asyncio: the interface of `OffsetManager` as coroutines.
 
 A commit, a delete or a fence is written in the event loop and awaited without a thread: thousands
-wait at a time.  What reads or cuts files, or waits for threads, runs on a few threads of the
-manager's own, so that the loop goes on.  What only reads memory is called in the loop; of that,
+wait at a time.  Calls that read or cut files, or wait for threads, run on a few threads of the
+manager's own, so that the loop goes on. Calls that only read memory run in the loop; among them
 `partition_for`, `state` and their like are no coroutines.
 
     async with AsyncOffsetManager(manager) as offsets:

@@ -60,7 +60,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class _Answered(Completion[T]):
-    """What was answered before its call returned; see Pending."""
+    """A result that was known before its call returned; see Pending."""
 
     def __init__(self, result: T) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class BaseOffsetManager:
     refused otherwise (a commit timestamp is not: see Capability.TIMESTAMPS).  Every other
     capability needs calls of its own, which it overrides.
 
-    All calls are safe from any thread, and only one runs at a time.  Who leads is kept in memory:
+    All calls are safe from any thread, and only one runs at a time.  Leaders are kept in memory:
     a partition is led as soon as `become_leader` returns.
 
     Args:

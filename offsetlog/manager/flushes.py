@@ -114,8 +114,8 @@ class Flushes:
         return flushed
 
     def _fail(self, number: int, reached: int, failure: Exception) -> None:
-        # Those that came later have a flush of their own ordered.  Of a log that failed for good
-        # all are answered, and as the engine answers them.
+        # Those that came later have a flush of their own ordered.  If a log failed for good, all
+        # are answered, and as the engine answers them.
         self._for_disk[number].settle()
         self._for_watermark[number].settle()
         self._for_disk[number].refuse(failure, reached)

@@ -105,7 +105,7 @@ class Pending(Protocol[T_co]):
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Has the callback called with it once the answer is there, at once if it is.
 
-        The thread that answers calls it; it must not wait.  What it raises is logged.
+        The thread that answers calls it; it must not wait. Its exceptions are logged.
         """
 
     def __await__(self) -> Generator[Any, None, T_co]:

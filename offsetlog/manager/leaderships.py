@@ -42,7 +42,7 @@ class Role(enum.Enum):
 
 
 class Partitions(Protocol):
-    """What the leaderships ask of the manager's partitions.  No call takes their lock."""
+    """The calls that the leaderships make to the manager's partitions. No call takes their lock."""
 
     def replica(self, number: int) -> Replica | None:
         """Returns the replica that is in use; None where no log is open."""
@@ -158,7 +158,7 @@ class Leaderships:
         return replica.partition.role == "failed"
 
     def _must_open(self, number: int, replica: Replica | None) -> bool:
-        # Under the lock.  What a load found damaged may have been the disk, for a moment.
+        # Under the lock. Damage that a load found may have been the disk, for a moment.
         if self._slots[number].opens or self._has_failed(number, replica):
             return True
         return replica is not None and replica.partition.read_only
@@ -384,8 +384,8 @@ class Leaderships:
         if failure is None:
             return
         with self._slots[number].lock:
-            # What failed has failed for whoever came since, too, unless that change has the log
-            # opened again, or begins a load that did not begin.
+            # A failure is one for later callers, too, unless their change has the log opened
+            # again, or begins a load that did not begin.
             began = replica.partition.role != "unloaded"
             concerns = not slot.opens and (slot.token == token or began)
             transition = slot.transition if concerns else None

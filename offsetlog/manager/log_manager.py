@@ -253,7 +253,7 @@ class LogManager:
         self._maintenance.stop()
         for executor in self._executors:
             executor.stop()
-        # What was ordered and did not begin answers nobody any more.
+        # Ordered work that did not begin has no caller left to answer.
         self._flushes.close()
         self._sweeps.close()
 
@@ -307,7 +307,7 @@ class LogManager:
         self._leaderships.introduce(partition)
 
     def _gave_up(self, number: int) -> None:
-        # A log that failed is opened again.  What had become durable before is answered so.
+        # A log that failed is opened again. Writes that were durable before are answered so.
         failure = PartitionFailedError("the partition failed before this was known to be durable")
         self._maintenance.interrupt(number)
         for parking in (self._for_watermark[number], self._for_disk[number]):
@@ -357,7 +357,7 @@ class LogManager:
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
         """Refuses commits from now on, or admits them: whether `min.insync.replicas` are in sync.
 
-        What is said of another leader epoch than the newest one known changes nothing.
+        A change for another leader epoch than the newest one known has no effect.
 
         Raises:
             PartitionError, ClosedError.

@@ -1,4 +1,4 @@
-"""What every manager refuses in the same words, with what is to be done about it."""
+"""The refusals that all managers share: one wording each, with the remedy."""
 
 from __future__ import annotations
 

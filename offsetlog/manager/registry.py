@@ -13,7 +13,7 @@ GROUP = "offsetlog.managers"
 #: The property of a broker that chooses the manager.
 STORAGE = "offset.storage"
 DEFAULT = "log"
-#: What every manager has.
+#: The calls that every manager has.
 CALLS = tuple(name for name in vars(OffsetManager) if not name.startswith("_"))
 
 

@@ -12,7 +12,7 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 
 
 class ReplicasInUse:
-    """What the leaderships ask of partitions.  Safe to call from any thread.
+    """The calls that the leaderships make to partitions. Safe to call from any thread.
 
     Args:
         core: uses them.

@@ -64,7 +64,7 @@ class QuotaLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """What a log manager is made with; the name of the broker's property stands in parentheses.
+    """The settings of a log manager; the name of the broker's property stands in parentheses.
 
     Attributes:
         path: the log directory (``log.dir``).

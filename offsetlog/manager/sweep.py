@@ -21,7 +21,7 @@ from offsetlog.maintenance.retention import Expirer
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import Pending
 
-#: What was written in one partition, of one term: the records' count and their end offset.
+#: The records written in one partition in one term: their count and their end offset.
 Written = dict[int, tuple[int, int]]
 
 

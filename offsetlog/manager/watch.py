@@ -45,8 +45,8 @@ class LogWatch:
         self._last = -1     # the log partition that was read last
         self._moved = set(self._logs)
         self._failure: OffsetLogError | None = None
-        # What an iteration has read and not handed out yet, each with the place after it, or None
-        # inside of a transaction; and the places after what it has handed out.
+        # Changes that an iteration has read and not handed out yet, each with the place after it, or
+        # None inside of a transaction; and the places after those that it has handed out.
         self._unread: deque[tuple[Any, int, Place | None]] = deque()
         self._handed: dict[int, Place] = {}
         self._closed = False

@@ -28,7 +28,7 @@ BEGINNING: Place = (-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one read of a log returned.
+    """The result of one read of a log.
 
     Attributes:
         number: the log partition.
@@ -46,7 +46,7 @@ class Chunk:
 
 
 class LogSource(Protocol):
-    """What a watch reads from.  Safe to call from any thread."""
+    """The source that a watch reads. Safe to call from any thread."""
 
     def watched_partition(self, number: int) -> Partition | None:
         """Returns the partition, None where it has no log here.
@@ -186,8 +186,8 @@ class WatchedLog:
             return False  # it is closed, or its log has failed
 
     def _was_released(self, partition: Partition) -> bool:
-        # What is missing of other groups is passed over for as long as the history of the watched
-        # ones is kept; a cleaner says before it takes anything away that it is not any more.
+        # Missing records of other groups are passed over for as long as the history of the watched
+        # groups is kept; a cleaner says before it takes anything away that it is not any more.
         if self._held_floor is None:
             return False
         floor = self._own(self._source.recorded_floor(partition))

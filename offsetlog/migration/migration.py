@@ -25,7 +25,7 @@ PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 
 _DEFAULT = Held(0)
-#: What a position has beside its offset and its version, where it has nothing.
+#: The fields of a position beside its offset and its version, if it has none.
 _NO_FIELDS = _DEFAULT[1:-1]
 
 

@@ -192,7 +192,7 @@ def _fate_of(sent: _Sent) -> Written:
     reason = ""
     refused: set[str] = set()
     for each, request in zip(outcomes, sent.requests, strict=True):
-        # What follows a refusal may lack a node that the refused one should have made.
+        # A write after a refusal may lack a node that the refused one should have made.
         is_refused = each.fate is Fate.REFUSED or (each.lacks_node and reason != "")
         if is_refused:
             reason = reason or each.reason

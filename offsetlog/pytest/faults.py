@@ -143,8 +143,8 @@ class Fault:
 class FaultMenu:
     """The faults of one server.  Safe to use from any thread.
 
-    A fault is in force from the call that makes it on.  Of several that fit a request, the one that
-    was made first decides.  `group`, `client_id` and `api` say which requests a fault is for, None
+    A fault is in force from the call that makes it on.  If several fit a request, the one that was
+    made first decides.  `group`, `client_id` and `api` say which requests a fault is for, None
     for any; an API has its name in Kafka's protocol, "OffsetCommit".
 
     Args:

@@ -76,7 +76,7 @@ class VirtualClock:
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
         """Goes ahead, and calls what is due on the way, each at its own time and in order.
 
-        Of several calls at once, each goes on where the one before it has arrived.
+        With several calls at once, each goes on where the one before it has arrived.
 
         Args:
             seconds: at least 0.

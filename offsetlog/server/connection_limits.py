@@ -83,8 +83,8 @@ class RequestMemory:
 
     A request takes what has arrived of it.  Once nothing is left, only the one that began first is
     read on: so each is whole some day, the largest too, and all together hold less than the limit
-    and one request more, besides what is read of a connection at a time.  What is kept of whole
-    requests until the server has handled them may take the limit and one request more, too: then
+    and one request more, besides what is read of a connection at a time.  The memory of whole
+    requests that the server has not handled yet may take the limit and one request more, too: then
     nothing is read on until it has.
     Not thread-safe: it belongs to one event loop.
     """

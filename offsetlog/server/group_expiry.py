@@ -109,7 +109,7 @@ class GroupExpiry:
     def expire_async(self, timeout: float | None) -> Completion[int]:
         """Checks at once; from any thread (see offsetlog.manager.sweep.GroupCoordinator).
 
-        The result is the number of deleted positions.  What was written is waited for as long as the
+        The result is the number of deleted positions.  The call waits for its writes as long as the
         manager's settings say, and `timeout` does not shorten that.
         """
         answer: Completion[int] = Completion()

@@ -283,7 +283,7 @@ class GroupHost:
         return write_error(failure)
 
     def expired(self, partition: int, result: Expired, token: object) -> None:
-        """What has expired of a group is deleted."""
+        """Deletes the expired positions of a group."""
         error = None if result.failure is None else write_error(result.failure)
         self._written(partition, result.group, token, error, is_gone=result.is_gone)
 
@@ -311,7 +311,7 @@ class GroupHost:
         self._settled.clear()
 
     def end_work(self) -> None:
-        """What was begun is done."""
+        """Marks begun work as done."""
         self._unsettled -= 1
         if self._unsettled == 0:
             self._settled.set()

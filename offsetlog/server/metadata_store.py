@@ -1,4 +1,4 @@
-"""What a cluster knows besides its logs: its id, its topics with their ids and settings.
+"""The metadata of a cluster besides its logs: its id, its topics with their ids and settings.
 
 One node keeps it in one checked file, to which each change is appended.
 """

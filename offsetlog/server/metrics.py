@@ -68,7 +68,7 @@ METRICS: dict[str, Kind] = {
     "offsetlog_request_memory_free_bytes": Kind(
         "gauge",
         (),
-        "What is left of `queued.max.request.bytes`; at 0 and below requests wait to be read.",
+        "The unused part of `queued.max.request.bytes`; at 0 and below requests wait to be read.",
     ),
     "offsetlog_commits": Kind(
         "counter", (), "OffsetCommit requests that committed at least one position."
@@ -113,7 +113,7 @@ METRICS: dict[str, Kind] = {
         "gauge", _PARTITION, "Memory for positions, groups and open transactions."
     ),
     "offsetlog_maintenance_events": Kind(
-        "counter", ("event",), "What maintenance did: rounds, cleaned, snapshots, failed and others."
+        "counter", ("event",), "Events of maintenance: rounds, cleaned, snapshots, failed and others."
     ),
     "offsetlog_maintenance_bytes": Kind(
         "counter", ("kind",), "Bytes that cleaning has read, written and freed."

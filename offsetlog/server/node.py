@@ -35,7 +35,7 @@ class TopicDefaults:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a node consists of.
+    """The parts of a node.
 
     Attributes:
         manager: keeps the positions.

@@ -69,7 +69,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What a server is made with.
+    """The settings of a server.
 
     Attributes:
         manager: of the log directory.

@@ -84,8 +84,8 @@ class CheckpointBatch(NamedTuple):
     Attributes:
         batch: the number of the batch.
         version: of the file: 1 or 2.
-        timestamp: when the batch was planned, in milliseconds since 1970; -1 where it is not told.
-        watermark: of the query, in milliseconds since 1970; -1 where it is not told.
+        timestamp: when the batch was planned, in milliseconds since 1970; -1 if the file does not say.
+        watermark: of the query, in milliseconds since 1970; -1 if the file does not say.
         sources: in the order of the file.
         path: of the file.
     """
@@ -99,7 +99,7 @@ class CheckpointBatch(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint directory tells of its query.
+    """The state of a query, as its checkpoint directory records it.
 
     Attributes:
         path: of the directory.
@@ -115,7 +115,7 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointImport(NamedTuple):
-    """What `import_checkpoint` did.
+    """The result of `import_checkpoint`.
 
     Attributes:
         group: the consumer group.
@@ -140,13 +140,13 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Reads how far the query of a checkpoint directory has come.
 
-    A directory may be read while its query runs: the two files that are told belong to one moment or another.
+    A directory may be read while its query runs: the two files may belong to different moments.
 
     Args:
         path: the `checkpointLocation`: a local path, or a URI that pyarrow knows (`s3://`, `hdfs://`, `file:`).
         filesystem: where the path lies, for file systems that need settings; None finds it by the path.
-        topics: source -> the topic under which a source without topics is told, as `source_topic(description)` makes
-            them for a listener.
+        topics: source -> the topic under which a source without topics is reported, as `source_topic(description)`
+            makes them for a listener.
 
     Raises:
         MissingFileError: there is no such directory, it is no checkpoint, or the offsets of the committed batch are
@@ -186,7 +186,7 @@ def import_checkpoint(
 ) -> CheckpointImport:
     """Commits where the query of a checkpoint directory is, at the end of its newest committed batch, under a group.
 
-    What was planned after that batch is not committed: a restart of the query reads it again.  Where several sources
+    Batches planned after that one are not committed: a restart of the query reads it again.  Where several sources
     read one partition, the smallest offset counts.  A Kafka cluster gets the sources with topics only.
 
     Args:
@@ -277,11 +277,11 @@ def _named(line: str, path: str) -> tuple[str, str]:
 
 
 def _check_commit(content: bytes, path: str) -> None:
-    """A commit counts where Spark would take it: it has a version and something behind it."""
+    """A commit counts where Spark would take it: it has a version and something after it."""
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
-        raise TornTailError("the commit ends behind its version", path=path)
+        raise TornTailError("the commit ends after its version", path=path)
 
 
 def _lines(content: bytes, path: str) -> list[str]:
@@ -360,7 +360,7 @@ class _Directory(NamedTuple):
             raise StorageError(f"it cannot be listed: {error}", path=path) from error
         if len(found) > FILES_MAX:
             raise LimitError(f"{len(found)} files, at most {FILES_MAX} are read", path=path)
-        # What else Spark and Hadoop keep here, as checksums and files being written, has other names.
+        # Other files of Spark and Hadoop here, as checksums and files being written, have other names.
         files = [info for info in found if info.type == arrow_fs.FileType.File]
         return [int(info.base_name) for info in files if _BATCH.fullmatch(info.base_name)]
 

@@ -1,6 +1,6 @@
 """Commits positions on a thread of its own: the newest of each partition, retried until the target takes it.
 
-Whoever has positions puts them and goes on.  What waits is a map with one value for each group, topic and partition: a
+A caller puts its positions and goes on. They wait in a map with one value for each group, topic and partition: a
 newer value takes the place of an older one that was not committed yet, since offsets are absolute.  So a target that
 is down for a day costs the memory of one value for each partition, and its first answer brings it up to date.
 """
@@ -62,7 +62,7 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """What one group waits for.  A number tells since which call of `put` a partition waits."""
+    """The waiting positions of one group. A number names the call of `put` since which a partition waits."""
 
     entries: _Entries = field(default_factory=dict)
     due: float = 0.0
@@ -121,7 +121,7 @@ class PositionCommitter:
 
     @property
     def pending(self) -> dict[str, Committed]:
-        """What waits to be committed, by group; not what is being committed right now."""
+        """The positions that wait to be committed, by group, without those being committed right now."""
         with self._changed:
             return {
                 group: {key: value for key, (_, value) in waiting.entries.items()}
@@ -177,8 +177,9 @@ class PositionCommitter:
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until everything that was put before is committed, or something newer in its place.
 
-        What failed before is tried at once.  Returns False when that took longer than `timeout` seconds, or when
-        something was refused for good since the last flush that did not, whichever thread made it; `failures` says why.
+        Positions that failed before are tried at once.  Returns False when that took longer than `timeout` seconds, or
+        when something was refused for good since the last flush that did not, whichever thread made it; `failures` says
+        why.
         """
         done, clean = self._flush(timeout)
         return done and clean
@@ -200,7 +201,7 @@ class PositionCommitter:
     def close(self, timeout: float | None = 10.0) -> bool:
         """Flushes, ends the thread and closes the target; harmless when it is closed.  Returns what `flush` returned.
 
-        What could not be committed in `timeout` seconds is recorded as a failure.
+        Positions not committed in `timeout` seconds are recorded as a failure.
         """
         with self._changed:
             if self._closing:

@@ -72,7 +72,7 @@ Chosen = str | Collection[str] | Callable[[Query], bool] | None
 
 @dataclass(slots=True)
 class _Run:
-    """What was last reported of a run."""
+    """The last report of a run."""
 
     run_id: str
     batch: int = -1
@@ -184,7 +184,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
     @property
     def pending(self) -> dict[str, Committed]:
-        """What waits to be committed, by group."""
+        """The positions that wait to be committed, by group."""
         return self._committer.pending
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -275,7 +275,7 @@ class OffsetCommitListener(StreamingQueryListener):
             if progress.batchId < run.batch:
                 return
             run.batch, run.group, run.positions, run.time = progress.batchId, group, positions, time.monotonic()
-            # Under the lock, so that no older report comes behind this one.
+            # Under the lock, so that no older report comes after this one.
             self._committer.put(group, positions)
 
     def _take_again(self, query_id: str, run_id: str) -> None:

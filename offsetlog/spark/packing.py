@@ -52,7 +52,7 @@ _COMPRESSION = 4
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What `pack` wrote.
+    """The result of `pack`.
 
     Attributes:
         path: of the archive.

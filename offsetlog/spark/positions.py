@@ -1,7 +1,7 @@
 """The offsets of Spark's sources as positions of a consumer group, and positions as Spark's `startingOffsets`.
 
 Spark keeps the offset of a source as a text that only the source understands.  Three shapes are understood here, each
-told apart by its text alone:
+recognized by its text alone:
 
 * topics, `{"orders":{"0":123}}`: Kafka's source, offsetlog's own, and Python sources that follow them.  Each number is
   the next offset to read, which is what a committed offset means.
@@ -47,7 +47,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]+")
 
 
 class SourceOffset(NamedTuple):
-    """What the offset of a source says.
+    """The meaning of a source's offset.
 
     Attributes:
         shape: "topics", "counter", "files"; "nothing" where there is no offset yet; "unknown" for any other, as that of
@@ -174,7 +174,7 @@ def _checked(offset: Any, topic: str, partition: str) -> int:
 def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
     """Joins the positions of the sources of one query; where several name a partition, the smallest counts.
 
-    What lies below it was read by all of them.
+    All of them have read everything below it.
     """
     joined: dict[TopicPartition, int] = {}
     for some in positions:
@@ -287,7 +287,7 @@ def _listed_partitions(topic: str, some: int | Iterable[int]) -> list[int]:
 def _numbers(
     topic: str, known: Mapping[str, list[int]] | None, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> list[int]:
-    """Returns the partitions of a topic to be told: what is there, and nothing else, since Spark would refuse it."""
+    """Returns the partitions of a topic to report: only those that exist, since Spark would refuse others."""
     if known is not None and topic in known:
         numbers = known[topic]
     else:

@@ -21,8 +21,8 @@ Query = Callable[[DataFrame], DataFrame]
 
 #: Every view has it: a query that uses no column at all, as a count does, reads this one.
 _LEAST = "log_partition"
-#: These use what their expressions name, and pass the rest on to the node above, which names what it uses of it.  Of
-#: any other node, as a union or a function of Python, all that comes into it counts as used.
+#: These use what their expressions name, and pass the rest on to the node above, which names what it uses of it.  For
+#: any other node, as a union or a function of Python, all of its input counts as used.
 _NAMES_WHAT_IT_USES = frozenset(
     {
         "Aggregate",

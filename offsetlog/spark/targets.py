@@ -1,6 +1,6 @@
 """Where positions of queries are committed to, and fetched from: a store of this process, or a Kafka cluster.
 
-What names one (`TargetLike`):
+These values name one (`TargetLike`):
 
 * an `OffsetStore` that is open: it is used, and stays open.
 * a path, as an `os.PathLike` or a str: the store in that directory.
@@ -45,7 +45,7 @@ TIMEOUT_SECONDS = 10.0
 
 _SERVER = re.compile(r"(?:[A-Z_]+://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}")
 
-# What a cluster answers, or librdkafka in its place, when the same request may succeed later.
+# Errors of a cluster, or of librdkafka in its place, when the same request may succeed later.
 _LATER = {
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_WAIT_COORD", "_WAIT_CACHE",
     "_IN_PROGRESS", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "COORDINATOR_NOT_AVAILABLE",

@@ -58,7 +58,7 @@ class TopicConfig:
     is_used: bool = False
 
     def explained(self) -> str:
-        """What it is for, and whether it is heeded here."""
+        """Its purpose, and whether it has an effect here."""
         return self.documentation if self.is_used else f"{self.documentation} It is kept, and not acted on yet."
 
 

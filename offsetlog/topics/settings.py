@@ -94,7 +94,7 @@ class TopicLogSettings:
 
 
 class AppendRules(NamedTuple):
-    """What a topic asks of its producers.
+    """The rules of a topic for its producers.
 
     Attributes:
         batch_bytes_max: of one batch (``max.message.bytes``).

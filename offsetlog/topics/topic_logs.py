@@ -122,7 +122,7 @@ class TopicLogs:
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
         """Finds the logs of partitions that have directories, by topic; removes what was deleted.
 
-        What the last stop has left clean is opened when it is first used, everything else now.  A log
+        A log that the last stop left clean is opened at its first use, any other now.  A log
         that cannot be opened is reported, and refuses its clients; the others serve.
 
         Raises:

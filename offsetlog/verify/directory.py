@@ -164,7 +164,7 @@ class DirectoryCheck:
 
         Args:
             ends: by log partition.
-            missing: those whose end is reported as missing, which the recovery point told.
+            missing: those whose end the recovery point shows to be missing.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:

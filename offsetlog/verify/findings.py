@@ -211,5 +211,5 @@ class Place:
     ) -> None:
         """Reports a damaged file beside the log: a note if recovery makes it again in any case."""
         report = self.note if is_rebuilt else self.problem
-        ending = "; recovery makes it anew" if is_rebuilt else ""
+        ending = "; recovery writes it again" if is_rebuilt else ""
         report(kind, f"{failure.message}{ending}", path, failure.position, failure.log_offset)

@@ -203,7 +203,7 @@ class PartitionCheck:
         if base < self.replay.next_offset:
             self.place.problem(
                 "segment",
-                f"the one before it ends below {self.replay.next_offset}, behind this one's name",
+                f"the one before it ends below {self.replay.next_offset}, after this one begins",
                 path,
                 None,
                 base,
@@ -323,7 +323,7 @@ class PartitionCheck:
         if self.around.is_clean:
             self.place.problem(
                 "unfinished tail",
-                f"{what} behind the last batch, beside {CLEAN_MARKER}: a broker would append behind them",
+                f"{what} after the last batch, beside {CLEAN_MARKER}: a broker would append after them",
                 tail.path,
                 tail.position,
                 tail.log_offset,

@@ -38,7 +38,7 @@ WAYS = {
     "loaded": "loading the partition",
     "replay": "replaying its files",
     "cleaned": "replaying what the cleaner would leave of them",
-    "snapshot": "its snapshot and the log behind it",
+    "snapshot": "its snapshot and the log after it",
 }
 
 _POSITION = (

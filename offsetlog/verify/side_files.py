@@ -339,7 +339,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
     for (epoch, start), (later_epoch, later_start) in itertools.pairwise(epochs):
         if later_epoch <= epoch or later_start < start:
             raise CorruptionError(
-                f"epoch {later_epoch} from {later_start} stands behind epoch {epoch} from {start}"
+                f"epoch {later_epoch} from {later_start} stands after epoch {epoch} from {start}"
             )
     return epochs
 
@@ -402,8 +402,8 @@ def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
     if read_floor(fs, directory).is_unknown:
         place.problem(
             "history",
-            "the file cannot be understood: of the past nothing is told until the log is cleaned again, and then only "
-            "what was committed since",
+            "the file cannot be understood: history is refused until the log is cleaned again, and then covers only "
+            "later commits",
             directory / FLOOR_FILE,
         )
 

@@ -89,7 +89,7 @@ def verify_store(
     It takes up to three times the memory of the state of the largest partition.  The control stops
     it soon.  `missing` are the partitions whose directories are gone.
 
-    What the disk cannot read of a partition is a finding, and the others are verified all the same.
+    A partition that the disk cannot read is a finding, and the others are verified all the same.
 
     Raises:
         StateError: a partition has failed, or is loading.

@@ -1,4 +1,4 @@
-"""Who may do what with a node: the list that ZooKeeper keeps beside each."""
+"""The permissions of a node: the list that ZooKeeper keeps beside each."""
 
 from __future__ import annotations
 

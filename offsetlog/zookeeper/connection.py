@@ -57,7 +57,7 @@ class ConnectionSettings:
     """How an ensemble is reached.
 
     Attributes:
-        hosts: with the root of everything behind the last one, as in "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
+        hosts: with the root of everything after the last one, as in "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
         session_timeout: seconds after which the ensemble ends a session that it does not hear of
             (`zookeeper.session.timeout.ms`); it may bound what it grants.
         connection_timeout: seconds that `start` waits for a server (`zookeeper.connection.timeout.ms`).

@@ -43,8 +43,8 @@ class _Requests(deque[Any]):
 class Client(KazooClient):  # type: ignore[misc]
     """A client whose requests are all answered when its connection ends.
 
-    kazoo takes a request out of its lists before it reads the answer.  What it cannot read, as the number of an error
-    that it does not know, ends its thread, and nobody would answer this request: it is in no list any more.
+    kazoo takes a request out of its lists before it reads the answer.  An answer that it cannot read, as the number
+    of an unknown error, ends its thread, and nobody would answer this request: it is in no list any more.
     """
 
     def _reset(self) -> None:

@@ -31,7 +31,7 @@ class Doorbell:
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
         self._reading.setblocking(False)
-        #: What was put off, of one byte each.
+        #: Calls that were put off, one byte each.
         self._rest: deque[bytes] = deque()
 
     def fileno(self) -> int:

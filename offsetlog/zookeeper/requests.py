@@ -21,7 +21,7 @@ OP_ERROR = -1
 _EPHEMERAL = 1
 
 _NUMBER = struct.Struct("!i")
-#: What stands before each operation and each result: its number, whether it is the end, an error.
+#: The header of each operation and each result: its number, whether it is the end, an error.
 HEADER = struct.Struct("!iBi")
 #: The same with the length of the path, with which each of these operations begins.
 _BEGIN = struct.Struct("!iBii")
@@ -126,7 +126,7 @@ class Multi:
         self._sizes.append(size)
         self.size += size
 
-    # What kazoo asks of a request.
+    # The members that kazoo uses of a request.
 
     def serialize(self) -> bytes:
         """Returns the bytes of the request, without its header."""
@@ -208,7 +208,7 @@ class MultiRead:
                 self._pieces += (_BEGIN.pack(kind, False, -1, len(path)), path, b"\0")
         self._pieces.append(END)
 
-    # What kazoo asks of a request.
+    # The members that kazoo uses of a request.
 
     def serialize(self) -> bytes:
         """Returns the bytes of the request, without its header."""

@@ -219,7 +219,7 @@ def broken(path: Path, name: str, content: bytes | None) -> Path:
         ("offsets/0", b"v2\n{}\n5", errors.CorruptionError, "name and offset"),
         ("offsets/0", b"v2\n{}\na:5\na:6", errors.CorruptionError, "one name"),
         ("commits/0", b"", errors.TornTailError, "empty"),
-        ("commits/0", b"v1", errors.TornTailError, "behind its version"),
+        ("commits/0", b"v1", errors.TornTailError, "after its version"),
         ("commits/0", b"{}", errors.CorruptionError, "no version"),
         ("metadata", b"", errors.TornTailError, "empty"),
         ("metadata", b"{}", errors.CorruptionError, "no id"),

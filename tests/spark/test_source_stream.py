@@ -151,7 +151,7 @@ def test_a_log_that_went_or_was_cut_is_told(path: Path, tmp_path: Path):
     # What is away for a moment keeps its place; what was cut or made anew is told, or gone on with where it ends.
     assert reader.latestOffset(beyond)["__consumer_offsets"][str(number)] == 1000
     (tmp_path / "aside").rename(folder)
-    with pytest.raises(OffsetOutOfRangeError, match="it was cut, or made anew"):
+    with pytest.raises(OffsetOutOfRangeError, match="it was cut, or created again"):
         reader.latestOffset(beyond)
     end = lossy.latestOffset(beyond)
     assert 10 < end["__consumer_offsets"][str(number)] < 1000

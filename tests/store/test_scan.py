@@ -366,7 +366,7 @@ def test_wrong_arguments_are_refused(segment: Path):
     opened = scan.SegmentScan(segment, "commits", ["outcome"])
     with pytest.raises(InvalidArgumentError, match="at least one row"):
         opened.read(0)
-    with pytest.raises(InvalidArgumentError, match="nothing to go behind"):
+    with pytest.raises(InvalidArgumentError, match="nothing to skip"):
         opened.skip()
     while not opened.needs_outcomes:
         opened.read(5)

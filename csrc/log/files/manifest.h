@@ -2,9 +2,9 @@
  * is missing (docs/durability.md, "Complete or not").
  *
  * A text file, replaced as a whole.  It says what the log held when it was written, all of it on
- * disk: every closed segment with size and checksum, and how far the active one reached.  What it
- * lists stays as it is until the next manifest, so that a log which has less has lost something,
- * unless somebody else worked here.  It also says which gaps between offsets are legal.
+ * disk: every closed segment with size and checksum, and how far the active one reached.  The
+ * listed segments stay as they are until the next manifest, so that a log which has less has lost
+ * something, unless somebody else worked here.  It also says which gaps between offsets are legal.
  *
  *     offsetlog manifest 1
  *     sequence 17

@@ -353,11 +353,11 @@ static const char *entry_fault(const index_checker *checker, const index_entry *
     bool is_first = checker->count == 0;
     const index_entry *previous = &checker->previous;
     if (entry->offset < checker->base_offset) return "its offset is below the segment's base";
-    if (entry->offset >= checker->next_offset) return "its offset is behind the end of the segment";
+    if (entry->offset >= checker->next_offset) return "its offset is after the end of the segment";
     if (checker->kind == OL_INDEX_OFFSET) {
         if (entry->position < 0) return "its position is negative";
         if (entry->position >= checker->log_size) {
-            return "its position is behind the end of the log";
+            return "its position is after the end of the log";
         }
         if (!is_first && entry->offset <= previous->offset) return "its offset does not grow";
         if (!is_first && entry->position <= previous->position) return "its position does not grow";

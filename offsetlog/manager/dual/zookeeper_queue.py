@@ -444,7 +444,7 @@ class ZooKeeperQueue:
     def _bring(self, write: Write) -> Steps[None]:
         """Has ZooKeeper take what the log has of late positions, but for those that it refuses.
 
-        What the log has no longer was deleted or has expired, and is not brought.
+        Positions that the log no longer has were deleted or have expired, and are not brought.
         """
         found = self._log.fetch(write.group, list(write.keys))
         write.offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}

@@ -14,7 +14,7 @@ from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 
 class TestCommits:
-    """What was committed last is what a fetch returns."""
+    """A fetch returns the last commit."""
 
     def test_a_position_comes_back(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()

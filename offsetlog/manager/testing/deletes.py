@@ -1,4 +1,4 @@
-"""What is deleted, what expires, what quotas refuse."""
+"""Deletes, expiry, and refusals by quota."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestDeletes:
 
 
 class TestExpiry:
-    """What is older than the retention goes, and nothing else."""
+    """Positions older than the retention are deleted, and no others."""
 
     def test_old_positions_expire(self, manager_site: ManagerSite) -> None:
         made = manager_site.harness.create_expiring(manager_site.directory())

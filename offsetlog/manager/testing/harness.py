@@ -1,4 +1,4 @@
-"""What the contract suite asks of those who test a manager."""
+"""The calls that a test of a manager provides to the contract suite."""
 
 from __future__ import annotations
 

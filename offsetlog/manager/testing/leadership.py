@@ -1,4 +1,4 @@
-"""Who leads: epochs that only grow, transitions, and what those answer that do not lead."""
+"""Leadership: epochs that only grow, transitions, and the answers of replicas that do not lead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsetlog.manager.interface import OffsetManager, PartitionState, Transitio
 from offsetlog.manager.testing.errors import refused
 from offsetlog.manager.testing.site import GROUP, KEYS, ManagerSite
 
-#: What only a leader answers.
+#: The calls that only a leader answers.
 LED: dict[str, Callable[[OffsetManager], object]] = {
     "commit": lambda manager: manager.commit(GROUP, {KEYS[0]: 1}),
     "commit_async": lambda manager: manager.commit_async(GROUP, {KEYS[0]: 1}),

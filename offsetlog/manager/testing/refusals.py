@@ -1,4 +1,4 @@
-"""What needs a capability is refused by a manager without it."""
+"""A manager without a capability refuses the calls that need it."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class TestShipping:
 
 @pytest.mark.needs(Capability.REPLICATION, Capability.METADATA, Capability.EPOCHS)
 class TestFollowers:
-    """What a follower refuses, and how its log is cut."""
+    """The refusals of a follower, and how its log is cut."""
 
     def test_bytes_that_are_damaged_are_refused(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)

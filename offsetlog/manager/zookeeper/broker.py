@@ -17,7 +17,7 @@ from offsetlog.zookeeper.registration import BrokerRegistration
 
 T = TypeVar("T")
 
-#: Of connections with a broker (Kafka's SecurityProtocol).
+#: Protocols of connections with a broker (Kafka's SecurityProtocol).
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 

@@ -1,7 +1,7 @@
-"""What was committed, how often, by whom, and what looks wrong.
+"""Commits, how often they were made and by which producer, and suspicious ones.
 
-Every table is a function from `prepared` commits to a DataFrame, in Spark's own functions.  Everything is told of the
-records that the log still holds: what a cleaner took is in no table, and a log that was cleaned shows fewer commits and
+Every table is a function from `prepared` commits to a DataFrame, in Spark's own functions.  The tables cover the
+records that the log still holds: cleaned records are in no table, and a log that was cleaned shows fewer commits and
 fewer findings than there were.
 
 Times are in milliseconds since 1970, null where records carry none; positions are counted by partition of the log.
@@ -26,7 +26,7 @@ from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, commit_records, payload_bytes, when, with_effects
 from offsetlog.spark.jobs.session import read_view
 
-#: What the tables are made of; `bytes` and `effective_at` are added where they are not there.
+#: The columns that the tables are made from; `bytes` and `effective_at` are added where they are not there.
 COLUMNS = [
     *POSITION, "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id", "kind",
     "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_offset",
@@ -34,7 +34,7 @@ COLUMNS = [
 #: Of the view "records": the same, and what tells the exact bytes and the generations of groups.
 RECORD_COLUMNS = [*COLUMNS, "key", "value", "fields", "control"]
 
-#: How long a position or a group may rest before it is a finding, unless told otherwise.
+#: How long a position or a group may rest before it is a finding, unless the caller names another time.
 STALL_MS = 15 * 60 * 1000
 
 _SECOND_MS = 1000
@@ -44,7 +44,7 @@ _BEFORE = (Window.unboundedPreceding, -1)
 
 @dataclass(frozen=True)
 class Audit:
-    """The tables of an audit; each is told by the function of its name.
+    """The tables of an audit; the function of its name explains each.
 
     `commits` is what they are made of, as `prepared` returns it; `bucket_ms` the width of the buckets of `over_time`;
     `until` when the log is looked at, None for its youngest commit; `incomplete` says what is missing or damaged in it.
@@ -209,7 +209,7 @@ def rewinds(commits: DataFrame) -> DataFrame:
     """Returns each commit whose offset is below that of the one in effect before it, of the same position.
 
     Columns: the position, from_offset, to_offset, distance, from_at, at, from_log_offset, log_offset, effective_at,
-    after_delete (the position was deleted in between, so that somebody began anew), metadata, producer_id.  A distance
+    after_delete (the position was deleted in between, so that somebody began again), metadata, producer_id.  A distance
     that is no bigint is the largest one.
     """
 
@@ -273,7 +273,8 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
         fn.count("*").alias("commits"),
     )
     by_run = Window.partitionBy(*POSITION).orderBy("_run")
-    # What ended a run may carry no time, as old brokers' deletions: then it lasted for as long as it was seen.
+    # The record that ended a run may carry no time, as old brokers' deletions: then it lasted for as long as it was
+    # seen.
     next_at = fn.when(fn.lead("_run").over(by_run).isNotNull(), fn.coalesce(fn.lead("since").over(by_run), "_last"))
     timed = (
         runs.withColumn("_next", next_at)
@@ -343,7 +344,7 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
 def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
     """Returns commits that look as if they came from somebody who should have been gone.
 
-    What a log tells of that, by `reason`:
+    The log shows it in these ways, by `reason`:
 
     * "leader epoch": a commit in effect whose leader epoch is below one of the same position since that was last
       deleted.

@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, moment, short
 
-#: Told apart by most eyes, in the light and in the dark.
+#: Most eyes can distinguish these, in the light and in the dark.
 COLOURS = ["#3b7dd8", "#e08a2c", "#2fa37c", "#c45aa0", "#8a6fd1", "#8d99a6"]
 BAD = "#d64f4f"
 
@@ -113,7 +113,7 @@ def _times(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(
         dates.ConciseDateFormatter(
             locator,
-            # Of a fraction of a second the zeros at its end are left out.
+            # A fraction of a second is shown without trailing zeros.
             formats=["%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M", "%H:%M:%S.%f"],
             zero_formats=["%Y", "%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M:%S"],
             offset_formats=["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"],
@@ -210,7 +210,7 @@ def rewinds(rows: list[Row]) -> str:
     figure, axes = _figure(4.2)
     for after_delete, label, colour, mark in (
         (False, "went back", BAD, "v"),
-        (True, "began anew after a deletion", COLOURS[4], "o"),
+        (True, "began again after a deletion", COLOURS[4], "o"),
     ):
         mine = [row for row in rows if bool(row["after_delete"]) is after_delete and row["at"] is not None]
         if mine:

@@ -21,18 +21,18 @@ from offsetlog.spark.jobs.audit_text import LAST_MS, bytes_text, count_text, dur
 
 Row = dict[str, Any]
 
-#: Rows of each table that the page shows, unless told otherwise.
+#: Rows of each table that the page shows, unless the caller names another number.
 ROWS = 50
-#: Of plots: bars of one, groups of the plot over time, and points.
+#: The most that a plot shows: bars of one, groups of the plot over time, and points.
 BARS, SERIES, POINTS = 15, 5, 2000
 
 
-# --------------------------------------------------------------------------------------------------------- what is told
+# --------------------------------------------------------------------------------------------------------- shown tables
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of one table, and how many rows it has."""
+    """The rows of one table that the page shows, and how many it has."""
 
     rows: list[Row]
     total: int
@@ -55,7 +55,7 @@ class Findings:
 
 
 def _orders() -> dict[str, list[SparkColumn | str]]:
-    # What comes first of each table; the rest of its order only makes it the same each time.
+    # The rows of each table that come first; the rest of its order only makes it the same each time.
     place: list[SparkColumn | str] = ["group", "topic", "partition", "log_partition"]
     return {
         "rewinds": [fn.desc("distance"), *place, "log_offset"],
@@ -91,7 +91,7 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
     sizes = [row.asDict() for row in top_talkers(audit.groups, "bytes", BARS).collect()]
     names = [row["group"] for row in talkers[:SERIES]]
     name = fn.when(fn.col("group").isin(names), fn.col("group")) if names else fn.lit(None).cast("string")
-    # What lies behind the last moment of a plot is one bar there, however many buckets it is.
+    # Everything after the last moment of a plot is one bar there, however many buckets it is.
     bucket = fn.least("bucket", fn.lit(LAST_MS))
     counted = (
         audit.over_time.groupBy(name.alias("group"), bucket.alias("bucket"))
@@ -193,9 +193,9 @@ FINDINGS = [
     Section(
         "zombies",
         "Zombie commits",
-        "An older epoch after a newer one. Of leader epochs: a position that went on with an old epoch read from a "
-        "leader that had been replaced; where it went back as well, somebody reset it. A commit names neither member "
-        "nor generation, so that a member that was fenced cannot be told from one that was not.",
+        "An older epoch after a newer one. A consumer that went on with an old leader epoch read from a leader that "
+        "had been replaced; if it went back too, somebody reset it. A commit names neither member nor generation, so "
+        "that a fenced member looks like one that was not.",
         [
             *_POSITION,
             Column("reason", "of"),
@@ -437,7 +437,7 @@ def _plots(findings: Findings) -> str:
         found.append(_plot("Over time", note, plots.over_time(findings.series, findings.bucket_ms), wide=True))
     if findings.talkers:
         found.append(_plot("Top talkers", "Commits and deletions by group.", plots.talkers(findings.talkers)))
-        note = "Of keys and values of commits and deletions, before compression."
+        note = "Bytes of keys and values of commits and deletions, before compression."
         found.append(_plot("Bytes by group", note, plots.sizes(findings.sizes)))
     if findings.rates:
         found.append(_plot("Rates", "The busiest groups, and all together.", plots.rates(findings.rates)))
@@ -502,7 +502,7 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
 {cards(COUNTS)}
 <h2>How this was made</h2>
 <section class="card"><dl>{options}</dl>
-<p class="note" style="margin-top:12px">All of it is told of the records that the log still holds: a log that was
+<p class="note" style="margin-top:12px">All of it covers the records that the log still holds: a log that was
 cleaned shows fewer commits and fewer findings than there were. All times are in UTC.</p></section>
 </main>
 </body>

@@ -1,4 +1,4 @@
-"""What is not the same in two directories, or in one at two times."""
+"""The differences between two directories, or between two times of one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.scan.options import fixed_moment
 
 KEY = ("group", "topic", "partition")
-#: What makes a position another one, beside another topic id; times do not (docs/history.md).
+#: Fields whose change makes a position another one, beside another topic id; times do not (docs/history.md).
 COMPARED = ("offset", "leader_epoch", "metadata")
 VALUE = (*COMPARED, "commit_timestamp", "expire_timestamp", "topic_id")
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.spark.in_effect import NEVER, counts_from, in_effect_from
 
-#: What a position is, in the views of commits.
+#: The key of a position in the views of commits.
 POSITION = ["log_partition", "group", "topic", "partition"]
 
 #: Kinds of the view "records" that are no record of a group.
@@ -40,7 +40,7 @@ def with_effects(commits: DataFrame) -> DataFrame:
         fn.coalesce("marker_offset", fn.lit(NEVER)),
         _choose,
     ).cast("bigint")
-    # Told from the end: of a frame that begins at its row Spark goes through all of it again for every row.
+    # From the end: for a frame that begins at its row Spark goes through all of it again for every row.
     following = Window.partitionBy(*POSITION).orderBy(fn.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
     least_of_later = fn.coalesce(fn.min("_counts").over(following), fn.lit(NEVER))
     effective_at = fn.nullif(in_effect_from(fn.col("_counts"), least_of_later, _choose), fn.lit(NEVER))
@@ -94,8 +94,8 @@ def when(timestamp: str = "timestamp", commit_timestamp: str = "commit_timestamp
 def payload_bytes() -> Column:
     """Returns about how many bytes key and value of a commit have, from the columns of the view "commits".
 
-    The key is exact.  Of the value the version is not told: it is taken for version 1 with an expire time, for 4 with
-    a topic id, else for 3, which is what brokers write since Kafka 2.1; others are up to 4 bytes off.
+    The key is exact.  The version of the value is not recorded: it is taken for version 1 with an expire time, for 4
+    with a topic id, else for 3, which is what brokers write since Kafka 2.1; others are up to 4 bytes off.
     """
     key = 2 + 2 + fn.octet_length("group") + 2 + fn.octet_length("topic") + 4
     metadata = fn.coalesce(fn.octet_length("metadata"), fn.lit(0))

@@ -1,4 +1,4 @@
-"""What Spark writes through Hadoop's file systems, which it needs a package for beside local files and HDFS."""
+"""Output of Spark through Hadoop's file systems; beside local files and HDFS each needs a package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far groups are behind: committed offsets against the ends of the logs they read, now and over time.
+"""The lag of groups: committed offsets against the ends of the logs they read, now and over time.
 
 The ends are rows of (topic, partition, log_end_offset) with log_start_offset and timestamp (ms since 1970) where they
 are known; `lag_ends` has several ways to get them.
@@ -18,7 +18,7 @@ from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, commit_records, with_effects
 from offsetlog.spark.jobs.session import read_view
 
-#: Of the view "records", for `committed_at`.
+#: Columns of the view "records", for `committed_at`.
 COLUMNS = [*POSITION, "offset", "kind", "value", "timestamp", "outcome", "marker_offset", "log_offset"]
 
 #: Moments that may be asked for at once.
@@ -86,7 +86,7 @@ def _ends(ends: DataFrame) -> DataFrame:
 
 
 def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
-    """Returns how far every position is behind.
+    """Returns the lag of every position.
 
     Args:
         offsets: rows of the view "offsets".
@@ -94,8 +94,8 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
     Columns: group, topic, partition, committed, log_start_offset, log_end_offset, end_timestamp, lag, beyond_end, lost,
     problem, log_partition.  `lag` is what is left to read, never below 0, null where no end is known; `beyond_end` is
-    by how much a position is above the end, as after a topic was made anew; `lost` how many records were deleted before
-    the group read them, which `lag` counts as Kafka's own tools do.  A negative offset is none, and has no lag.
+    by how much a position is above the end, as after a topic was created again; `lost` how many records were deleted
+    before the group read them, which `lag` counts as Kafka's own tools do.  A negative offset is none, and has no lag.
     `problem` says which of these is so, or null.
     """
     latest = (
@@ -201,7 +201,7 @@ def committed_at(records: DataFrame, times: DataFrame) -> DataFrame:
             *POSITION,
             "time",
             fn.lit(None).cast("struct<kind string, offset bigint>").alias("said"),
-            # Behind everything of its time.
+            # After everything of its time.
             fn.lit(2**63 - 1).alias("order"),
             fn.lit(0).cast("bigint").alias("log_offset"),
         )

@@ -136,7 +136,7 @@ def of_broker(
         from confluent_kafka import KafkaException, TopicPartition, admin
     except ModuleNotFoundError:
         raise ConfigError("a cluster is asked through confluent-kafka, which is not installed") from None
-    # Its types are told by halves.
+    # Its types are only half declared.
     kafka: Any = admin
     client = kafka.AdminClient({"log_level": 0, **config})
     asked = sorted(set(keys))

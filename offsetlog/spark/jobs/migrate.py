@@ -29,18 +29,18 @@ from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import FORMAT, ZooKeeperOffsets
 from offsetlog.zookeeper.consumer_offsets import CONSUMERS
 
-#: What a dump may say: names, or a node's path and its value as ZooKeeper's own tools print them.
+#: The columns that a dump may have: names, or a node's path and its value as ZooKeeper's own tools print them.
 DUMP_NAMES = ("group", "topic", "partition", "offset", "path", "value", "moment")
 
 #: Is called before positions are moved back, with the number of rows by action as in `Migration.committed`, and with
-#: rows that move back: group, topic, partition, current and offset.  What it raises ends the migration, and nothing was
-#: written.
+#: rows that move back: group, topic, partition, current and offset.  An exception of it ends the migration, and nothing
+#: was written.
 Agree = Callable[[dict[str, int], list[dict[str, str | int]]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What a migration did, or with a dry run would do.
+    """The result of a migration, or with a dry run its plan.
 
     Attributes:
         committed: rows by action: "new", "forward", and "back" where going back was asked for.
@@ -238,8 +238,8 @@ def run(
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group whole or not at all.
 
-    A position that the directory has already is never moved back, unless that is asked for.  What is committed is a
-    commit of now, so that no retention takes it away at once.  The directory's lock is held meanwhile.
+    A position that the directory has already is never moved back, unless that is asked for.  Each position is a
+    commit of now, so that no retention deletes it at once.  The directory's lock is held meanwhile.
 
     Args:
         spark: the session.
@@ -247,8 +247,8 @@ def run(
         target: a log directory on this machine; it is made where there is none.
         partitions: of a new directory (4), or of one of Kafka's, which does not say it.
         overwrite: whether positions are moved back, too.
-        dry_run: only tells; takes no lock, and writes nothing.
-        examples: how many of the refused rows are told, and of those that move back.
+        dry_run: only reports; takes no lock, and writes nothing.
+        examples: how many of the refused rows are reported, and of those that move back.
         agree: is asked before positions are moved back; None: they are.
         permissive: goes on where something is missing in the directory, whose positions would count as new; nothing
             is committed to a log partition that lost something.

@@ -1,4 +1,4 @@
-"""The paths that a job is given: what is wrong with one is told before Spark starts."""
+"""The paths that a job is given: a wrong one is reported before Spark starts."""
 
 from __future__ import annotations
 

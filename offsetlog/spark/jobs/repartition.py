@@ -74,7 +74,7 @@ BUILDING = "repartition.building"
 #: Says what was missing in the log that a directory was made of.
 INCOMPLETE = "repartition.incomplete"
 
-#: What is needed of the view "records".
+#: The columns of the view "records" that are needed.
 RECORD_COLUMNS = (
     *("log_partition", "log_offset", "timestamp", "kind", "key", "value", "group", "header_keys", "control", "outcome"),
     *("marker_offset", "base_offset", "timestamp_type", "transactional", "producer_id", "producer_epoch"),
@@ -84,7 +84,7 @@ RECORD_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Repartition:
-    """What a repartition did.
+    """The result of a repartition.
 
     Attributes:
         target: the new directory.
@@ -267,7 +267,7 @@ def check_records(records: DataFrame) -> None:
 
     Raises:
         PartitionCountError: a group has records in two log partitions, of which only one can be right.
-        UnsupportedVersionError: a record has a header that is neither ours nor any broker's, whose value is not told.
+        UnsupportedVersionError: a record has a header that is neither ours nor any broker's, whose meaning is unknown.
     """
     known = fn.array(fn.lit(OWN_HEADER), fn.lit(_FLUSHED_HEADER))
     foreign = fn.size(fn.array_except(fn.coalesce("header_keys", known), known)) > 0

@@ -21,7 +21,7 @@ from offsetlog.spark.jobs.places import check_replaceable
 from offsetlog.spark.session_settings import default_parallelism_of
 from offsetlog.spark.source import register
 
-#: What the JVM says on its way up is for nobody; failures come as exceptions.
+#: Silences the messages of the JVM's start; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
 
 #: How many problems are named; a log that is damaged everywhere has as many as batches.
@@ -85,7 +85,7 @@ def session_for(
             # A task that fails in this process fails the job: what it raised is reported once, and not by every thread.
             "spark.log.level": "FATAL",
             "spark.python.daemon.module": WORKER_DAEMON,
-            # Of two cores 200 tasks are only overhead; large shuffles raise it by --conf.
+            # On two cores 200 tasks are only overhead; large shuffles raise it by --conf.
             "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
         }
     if driver_memory is not None:

@@ -43,7 +43,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot holds, and what is noted beside it.
+    """The contents of a snapshot, and the notes beside it.
 
     Attributes:
         source: the log directory.

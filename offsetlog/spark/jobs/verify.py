@@ -22,7 +22,7 @@ from offsetlog.verify.findings import MISSING_KINDS, Finding
 #: The parts of a digest, in its order.
 PARTS = ("positions", "group_records", "pending")
 
-#: What they are computed from.
+#: The views that they are computed from.
 VIEWS = ("offsets", "commits", "records")
 RECORD_COLUMNS = ("log_partition", "log_offset", "timestamp", "kind", "key", "value", "group")
 
@@ -33,7 +33,7 @@ class Compared:
 
     Attributes:
         log_partition: of the offsets topic.
-        end: the log offset behind the last record.
+        end: the log offset after the last record.
         spark: computed from the views.
         engine: computed by a replay of the files.
         damages: what the engine could not read.
@@ -93,7 +93,7 @@ def run(
     """Returns the digests of each log partition of a directory.
 
     Somebody may write to it meanwhile: both digests are of the same prefix of each log.  Damaged batches are passed
-    over, and told.
+    over, and reported.
 
     Args:
         spark: the session.

@@ -1,1 +1,1 @@
-"""What Spark's executors read a log with: no store, no server, only the files and the engine's scanner."""
+"""The reader of Spark's executors: no store, no server, only the files and the engine's scanner."""

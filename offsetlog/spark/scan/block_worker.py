@@ -195,7 +195,7 @@ def main(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
         end_with(connection)
-        # What was imported stays: looking through it for garbage would be a twentieth of a narrow read.
+        # Imported modules stay: looking through them for garbage would be a twentieth of a narrow read.
         gc.freeze()
         try:
             BlockWorker(connection).serve()

@@ -32,7 +32,7 @@ _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Where a partition ends for a reader: what is written behind is as if it were not there.
+    """Where a partition ends for a reader, which ignores everything written after.
 
     Attributes:
         offset: the first log offset that is not read.
@@ -55,7 +55,7 @@ class Horizon:
 
 
 def _growing(entries: Entries) -> Entries:
-    """The entries up to the first that does not grow: zeros behind the last, or damage."""
+    """The entries up to the first that does not grow: zeros after the last, or damage."""
     if len(entries) < 2:
         return entries
     fits = (np.diff(entries, axis=0) > 0).all(axis=1)
@@ -148,7 +148,7 @@ def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     """Returns where the whole batches of the last segment end now, as file position and log offset.
 
     A batch that is not all there yet, or space allocated ahead, is not part of the log: that is what lies torn, or
-    has no length, in front of no whole batch.  What is damaged otherwise is: whoever reads it is told.
+    has no length, in front of no whole batch.  Other damage is part of it: its reader gets an error.
 
     Raises:
         StorageError: the file cannot be read.

@@ -1,6 +1,6 @@
-"""Files that executors share, local or behind a URI, and the segments of the log among them.
+"""Files that executors share, local or at a URI, and the segments of the log among them.
 
-Local files are read without pyarrow, by the engine itself; what stands behind `s3://`, `hdfs://` and the like, through
+Local files are read without pyarrow, by the engine itself; those at `s3://`, `hdfs://` and the like, through
 the file system that pyarrow has for it.  Nothing is ever written.
 """
 
@@ -145,7 +145,7 @@ class Files:
 
     @property
     def native(self) -> FileSystem:
-        """What the engine reads through."""
+        """The file system through which the engine reads."""
         if self._native is None:
             self._native = FileSystem() if self.arrow is None else ArrowFileSystem(self.arrow)
         return self._native
@@ -162,7 +162,7 @@ class Files:
 
         Raises:
             MissingFileError: nothing.
-            StorageError: it cannot be told.
+            StorageError: it cannot be determined.
         """
         try:
             if self.arrow is None:
@@ -275,7 +275,7 @@ def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
     The rules are those of the engine: csrc/log/swap_plan.h.
     """
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
-    # What stands as .cleaned was not complete, and no swap from there on.
+    # A .cleaned file was not complete, and neither was any swap from there on.
     undone = min((int(name[:20]) for name, _ in found if name.endswith(".cleaned")), default=OFFSET_MAX)
     segments = [_segment(entry) for name, entry in found if SEGMENT.fullmatch(name.removesuffix(_SWAP))]
     swaps = [each for each in segments if each.path.endswith(_SWAP) and each.base_offset < undone]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from offsetlog.spark.in_effect import NEVER, counts_from, in_effect_from
 
-#: What `effective_offsets` looks at.
+#: The columns that `effective_offsets` reads.
 NEEDED = ("group", "topic", "partition", "log_offset", "kind", "outcome", "marker_offset")
 
 
@@ -65,7 +65,7 @@ def _least_of_later(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) 
     grouped = keys[order]
     known, ranks = np.unique(np.append(values, NEVER), return_inverse=True)
     ranks = ranks.reshape(-1)[:count][order]
-    # Going backwards each key lies below the one before, so that a running minimum begins anew with it.
+    # Going backwards each key lies below the one before, so that a running minimum restarts with it.
     fall = (int(grouped[-1]) - grouped) * (len(known) + 1)
     running = np.minimum.accumulate((ranks - fall)[::-1])[::-1] + fall
     behind = np.full(count, len(known) - 1, np.int64)

@@ -61,7 +61,7 @@ class OpenTransactions:
             try:
                 batch = scan.read()
             except CorruptionError:
-                # Whoever reads the records is told.
+                # The reader of the records gets the error.
                 if not scan.skip():
                     return
                 continue
@@ -72,7 +72,8 @@ class OpenTransactions:
     def _take(self, batch: Any) -> None:
         for row in batch.filter(pc.or_(batch.column("transactional"), pc.invert(batch.column("crc_ok")))).to_pylist():
             if not row["crc_ok"]:
-                # It may have ended any of them, and nothing would do so again: whoever reads the records is told.
+                # It may have ended any of them, and nothing would do so again: the reader of the records gets the
+                # error.
                 self._began.clear()
             elif row["producer_id"] >= 0 and row["control"]:
                 self._began.pop(row["producer_id"], None)

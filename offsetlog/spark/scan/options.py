@@ -26,7 +26,7 @@ RANGED = frozenset({"commits", "history", "records", "batches"})
 KEYED = frozenset({"commits", "history", "offsets", "records"})
 
 SPLIT_BYTES = 128 * 2**20
-#: What `minPartitions` is at most.
+#: The largest `minPartitions`.
 PIECES_MAX = 1_000_000
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
@@ -34,7 +34,7 @@ PARTITION_MAX = 2**31 - 1
 _OF_A_TABLE = frozenset({"location", "owner"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = r"\s*-?\d{1,19}\s*"
-#: What stands in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
+#: The values in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
 EARLIEST, LATEST = -2, -1
 
 BATCH_NAMES = (
@@ -52,7 +52,7 @@ Bound = int | dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What `at` names.
+    """The moment that `at` names.
 
     Attributes:
         timestamp: milliseconds since 1970, None where log offsets are given.
@@ -65,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a batch or a stream is asked for.
+    """The options of a batch or a stream.
 
     Attributes:
         path: of a log directory, a partition directory or a segment, or its URI.
@@ -74,7 +74,7 @@ class ReadOptions:
         partitions: of the log, None for all.
         filtered_partitions: those that a filter of Spark's leaves of them; they need not be there.
         starting_offset: the first log offset that is read, for each partition or for those named.
-        ending_offset: behind the last one.
+        ending_offset: after the last one.
         columns: of the view, None for all.
         group: the only group that is read, None for all.
         topic: the only topic.
@@ -290,7 +290,7 @@ def parse_size(name: str, text: str) -> int:
 def _offsets_by_partition(name: str, text: str, least: int = 0) -> dict[int, int]:
     try:
         told = json.loads(text)
-        # What a stream says of itself can be given back to it.
+        # The offset that a stream reports can be given back to it.
         if isinstance(told, dict) and {"__consumer_offsets"} <= set(told) <= {"__consumer_offsets", "begun"}:
             told = told["__consumer_offsets"]
         found = {int(partition): offset for partition, offset in told.items()}

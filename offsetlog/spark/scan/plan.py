@@ -1,4 +1,4 @@
-"""What is read by which task: the log of each partition in runs of whole batches, or its keys in buckets.
+"""The division of a read among tasks: the log of each partition in runs of whole batches, or its keys in buckets.
 
 Made on the driver from listings, indexes and the last few batches of each partition.  A task finds by itself what has
 changed since: see `batch`.
@@ -48,9 +48,9 @@ _SPLITS_A_BUCKET = 2
 _BUCKET_BYTES_MAX = 2**26
 #: How many buckets are made unless `buckets` asks for more: each of them reads the whole partition.
 _BUCKETS_MAX = 64
-#: What is less than this is not divided among tasks, unless splits are asked to be smaller.
+#: Anything smaller is not divided among tasks, unless splits are asked to be smaller.
 _TASK_BYTES = 2**20
-#: What is less than this is not worth a split of its own so that another core has work.
+#: Anything smaller is not worth a split of its own so that another core has work.
 _SPLIT_BYTES_MIN = 2**22
 #: No batch is smaller.
 _BATCH_BYTES_MIN = 26
@@ -63,7 +63,7 @@ class Span:
     Attributes:
         segment: as it was listed; another file may have taken its place.
         position: where the first batch begins.
-        limit: behind the last one; -1: the segment could not be read when this was planned.
+        limit: after the last one; -1: the segment could not be read when this was planned.
         first: its records are at or above this log offset.
         until: and below this one.
         ceiling: no batch reaches this log offset: the next segment begins there, or its relative offset has no room.
@@ -133,7 +133,7 @@ class Task(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read: a path, looked at once.
+    """The source of a read: a path, looked at once.
 
     Attributes:
         files: the file system.

@@ -21,7 +21,7 @@ Found = Any | OffsetLogError
 
 
 class _ReplacedError(Exception):
-    """Another file is where the planned one was, or none, and nothing of it was told yet."""
+    """Another file is where the planned one was, or none, and none of its rows were returned yet."""
 
 
 def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
@@ -310,7 +310,8 @@ def outcomes_within(
         try:
             for segment, _ in _holding(listing, first, max(horizon, first + 1)):
                 limit = -1
-                # Of what is written to, no more than was there; elsewhere a cleaner may have moved what lies below.
+                # In a segment that is written to, no more than was there; elsewhere a cleaner may have moved older
+                # records.
                 is_written = segment == listing.segments[-1] and segment.base_offset == planned.base_offset
                 if is_written and horizon == planned.offset and segment.size >= planned.position:
                     limit = planned.position

@@ -153,18 +153,18 @@ class BucketReader:
     def _until(self, listing: PartitionListing) -> int:
         """Below which log offset records count: where the partition ended when this was planned.
 
-        Unless it was cleaned since: then a record below may have gone for one behind it, and only the present is whole.
+        Unless it was cleaned since: then a record below may have gone for one after it, and only the present is whole.
         """
         horizon = self._split.horizon
         if horizon.is_cut:
             return horizon.offset
-        # What was allocated ahead goes once no more is written to a segment: only what was read of it has to be there.
+        # Space allocated ahead goes once a segment is closed: only the bytes that were read have to be there.
         if not _is_as_it_was(self._split.segments, listing, horizon.position):
             return OFFSET_MAX
         return horizon.offset if self._went_on() else OFFSET_MAX
 
     def _went_on(self) -> bool:
-        """Whether what is behind the planned end begins there: after two cleanings another file may have the inode."""
+        """Whether the next batch begins at the planned end: after two cleanings another file may have the inode."""
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
             behind = batch_at(path, horizon.position, file_system=native)
@@ -254,20 +254,20 @@ class BucketReader:
         return state
 
     def _catch_up(self, state: ReplayedBucket, listing: PartitionListing) -> bool:
-        """Makes a state of what was cleaned while it was read the present one; False: it has to be read anew."""
+        """Brings a state whose log was cleaned while it was read up to the present; False: it has to be read again."""
         for _ in range(CATCH_UPS):
             now = self._listing()
             if _is_as_it_was(listing.segments, now, listing.segments[-1].size):
                 return True
             if self._split.horizon.is_cut:
                 return False
-            # What is missing in the segments that were replaced has gone for something behind what was read.
+            # Records missing in the replaced segments were superseded by records after those that were read.
             self._replay(state, now, OFFSET_MAX)
             listing = now
         return False
 
     def _replay(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
-        """Applies what lies behind the records that were applied already."""
+        """Applies the records after those that were applied already."""
         since = state.replay.next_offset
         bases = [segment.base_offset for segment in listing.segments]
         for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
@@ -318,7 +318,7 @@ class BucketReader:
             return
         raise HistoryError(
             f"records below log offset {until} of log partition {self._split.number} were cleaned since; "
-            f"states from log offset {newest} on can be told",
+            f"states are known from log offset {newest} on",
             floor=newest,
             log_partition=self._split.number,
             path=self._split.place,

@@ -1,7 +1,7 @@
 """The stream reader: follows a log by log offsets of its own, which Spark keeps in the checkpoint.
 
 An offset is `{"__consumer_offsets": {"0": 123}, "begun": {"0": 100}}`: the next log offset to read of each log
-partition, and where the partition ended when the query began.  What is missing below that may have been cleaned before;
+partition, and where the partition ended when the query began.  Records missing below that may have been cleaned before;
 from there on a record that is gone before it was read is data loss.
 """
 
@@ -49,7 +49,7 @@ Offsets = dict[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class StreamSplit(InputPartition):
-    """What one task reads.
+    """The records that one task reads.
 
     Attributes:
         split: the records.
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader):
         """Returns where a new query begins.
 
         Raises:
-            OffsetOutOfRangeError: `startingOffsets` names one behind the log's end.
+            OffsetOutOfRangeError: `startingOffsets` names one after the log's end.
             ConfigError: it names a log offset of a partition that is not there, or the path is a single segment.
             CorruptionError: as `_ask_once`.
             StorageError: the log cannot be read.
@@ -169,7 +169,7 @@ class StreamReader(DataSourceStreamReader):
             begun = {**{number: end for number, end in ends.items() if number not in known}, **begun}
         if self._target is not None:
             ends = {number: min(end, self._target.get(number, 0)) for number, end in ends.items()}
-        # What is away for a moment keeps its place.
+        # A partition that is away for a moment keeps its place.
         ends = {**known, **ends}
         most = getattr(limit, "max_rows", None) or (self._read.offsets_per_trigger if limit is None else 0)
         if most and start is not None:
@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader):
             # After a restart in Spark 4.0 and 4.1.
             self._last = end
         self._ask_once(_numbers(start, TOPIC))
-        # Of a partition that came since, the end says where it ended when it came.
+        # For a partition that came since, the end says where it ended when it came.
         starts, begun = _numbers(start, TOPIC), {**_numbers(end, BEGUN), **_numbers(start, BEGUN)}
         there = dict(self._listings())
         ranges: list[tuple[PartitionListing, int, int]] = []
@@ -335,7 +335,7 @@ class StreamReader(DataSourceStreamReader):
     def _cut(self, listing: PartitionListing, end: int, until: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(
             f"log partition {listing.number} ends at {end}, below {until}, which the stream had seen: it was cut, or "
-            "made anew",
+            "created again",
             path=listing.place,
             log_offset=end,
         )
@@ -415,12 +415,12 @@ class RefusedStreamReader(DataSourceStreamReader):
 
 
 if _admission is not None:
-    # What Spark asks of a reader is whether it is one of these.
+    # Spark checks whether a reader is one of these.
     _admission.SupportsTriggerAvailableNow.register(StreamReader)
 
 
 def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
-    """Returns a partition, listed anew where its files went meanwhile, and where it ends."""
+    """Returns a partition, listed again where its files went meanwhile, and where it ends."""
     for left in attempts():
         listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
         try:
@@ -457,7 +457,7 @@ def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
         return ends
     taken = {number: most * count // total for number, count in waiting.items()}
     left = most - sum(taken.values())
-    # What rounding left goes to those that wait with most.
+    # The remainder of rounding goes to those that wait with most.
     for number in sorted(waiting, key=lambda number: taken[number] - waiting[number])[:left]:
         taken[number] += 1
     return {number: starts.get(number, 0) + taken[number] for number in ends}

@@ -11,7 +11,7 @@ from offsetlog._native.scan import view_schema
 from offsetlog.errors import ConfigError
 from offsetlog.spark.scan.options import ReadOptions
 
-#: What is wrong, in mode=permissive; null on rows that are right.
+#: The problem of a row, in mode=permissive; null on rows that are right.
 PROBLEM = "problem"
 
 _MEMBER = pa.struct([(name, pa.string()) for name in ("member_id", "group_instance_id", "client_id", "client_host")])

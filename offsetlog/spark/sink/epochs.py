@@ -1,4 +1,4 @@
-"""What a store itself remembers of the queries that write to it, as committed positions of reserved groups.
+"""The store's own record of the queries that write to it, as committed positions of reserved groups.
 
 `__offsetlog_spark` holds for each query, as topic, the number of epochs that are published: the next one, as a
 position is the next offset.  It is written when all of an epoch is there.  `__offsetlog_spark-N-S` does so for one log

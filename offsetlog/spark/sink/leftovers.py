@@ -1,6 +1,6 @@
 """Deletes what was staged, once it is published or given up, and what crashed epochs and runs left.
 
-What is deleted here is never read again: whoever is to read a staged file finds out first, with the store's lock,
+A file deleted here is never read again: a reader of staged files finds out first, with the store's lock,
 whether its epoch is finished.  Yet a publisher may outlive its driver, and be at work while the next run of the query
 stages the same epoch: what is younger than the run that is done is left alone, and goes with the next epoch.
 """

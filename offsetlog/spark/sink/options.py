@@ -43,7 +43,7 @@ OPTIONS = (
     "report",
     "clean",
 )
-#: What Spark itself may put among the options of a stream.
+#: Options that Spark itself may add to those of a stream.
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
 
 _TEXT = (StringType, CharType, VarcharType)
@@ -61,7 +61,7 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a write was asked for.
+    """The options of a write.
 
     Attributes:
         path: the store's directory, on the driver.

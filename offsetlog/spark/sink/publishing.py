@@ -43,7 +43,7 @@ MAINTENANCE = MaintenanceConfig(enabled=False)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a commit of the sink did.
+    """The result of a commit of the sink.
 
     Attributes:
         rows: rows that were written, without those that an earlier try of the epoch had written.
@@ -179,7 +179,7 @@ def _check_file(file_system: arrow_fs.FileSystem, staged: StagedFile) -> None:
 
 
 def _report(options: SinkOptions, refusals: Refusals, name: str, rows: int) -> Path | None:
-    # Before the transactions end: behind that a crash would take it away, since the epoch is not tried again.
+    # Before the transactions end: after that a crash would take it away, since the epoch is not tried again.
     if not refusals.rows:
         return None
     report = refusals.write(Path(options.report or options.path), name, options.mode, rows=rows)
@@ -237,7 +237,7 @@ class _Publication:
         reached("durable")
 
     def abort(self, stopped: BaseException) -> None:
-        """Aborts what is open, as well as that can be; what ended stays, and is told."""
+        """Aborts what is open, as well as that can be; ended ones stay, and are reported."""
         for number in self._open:
             try:
                 self._core.ready(number).end_transaction(self._producer_id, 0, False)

@@ -1,4 +1,4 @@
-"""What a write refused: read from what its tasks staged, told in an error, a warning and a file."""
+"""The refusals of a write: read from the files that its tasks staged, reported in an error, a warning and a file."""
 
 from __future__ import annotations
 

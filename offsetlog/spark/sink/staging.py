@@ -1,4 +1,4 @@
-"""What a task of the sink does: it checks its rows and stages them in a file of its own attempt, and writes no more.
+"""The work of a task of the sink: it checks its rows and stages them in a file of its own attempt, and writes no more.
 
 A task that is tried again, or runs twice, stages another file.  Only the files that are named in the messages of the
 tasks that Spark took are published, so that what the others left is never read.  A file is an Arrow IPC stream, written
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
         ("commit_timestamp", pa.int64()),
     ]
 )
-#: Rows that were refused; a key that is no text, or none at all, as well as it can be told.
+#: Rows that were refused; a key that is no text, or none at all, as far as it can be shown.
 REFUSED_SCHEMA = pa.schema(
     [
         ("group", pa.string()),
@@ -61,7 +61,7 @@ REFUSED_SCHEMA = pa.schema(
 REQUIRED = ("group", "topic", "partition", "offset")
 OPTIONAL = ("leader_epoch", "metadata", "commit_timestamp")
 
-# What Spark tells every task of a stream: the query as its checkpoint names it, the epoch, and the run.
+# The properties that Spark gives every task of a stream: the query as its checkpoint names it, the epoch, and the run.
 _OF_SPARK = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
 _STRING_SIZE_MAX = 32_767
@@ -96,7 +96,7 @@ class RefusedRow:
 
 @dataclass(slots=True)
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver.
+    """The message of a task to the driver.
 
     Attributes:
         task: number of the partition of the DataFrame.
@@ -123,7 +123,7 @@ class StagingPlace:
         location: a directory, or a URI that pyarrow has a file system for.
         query: the name given to the query, or of the job; None: Spark's id of the stream.
         epoch: of a batch write; None: the stream's number of the batch, which a task knows.
-        run: of a batch write; None: Spark's id of the run of the stream.  What is left of a run whose driver died must
+        run: of a batch write; None: Spark's id of the run of the stream.  The files of a run whose driver died must
             not get in the way of the next.
         machine: the driver's, where only tasks on the same one may stage (`this_machine`); None: all may.
         hadoop: Hadoop's settings for the file system of the location, which are not shown.
@@ -153,7 +153,7 @@ class _HashedFile:
         self._closed = False
         self._writer = pa.ipc.new_stream(pa.PythonFile(self, mode="w"), schema)
 
-    # What pyarrow asks of a Python file.
+    # The methods that pyarrow calls on a Python file.
 
     @property
     def closed(self) -> bool:

@@ -67,7 +67,7 @@ def stream_writer(
 
 
 def _check_partitions(chosen: SinkOptions) -> None:
-    """Finds before the tasks run what opening the store would find behind them."""
+    """Finds before the tasks run what opening the store would find after them."""
     # Executors take this module, and no store with it.
     from offsetlog._native.files import FileSystem
     from offsetlog.directory.log_directory import LogDirectory
@@ -186,7 +186,8 @@ def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Stag
     """Returns the messages of a write all of whose tasks succeeded."""
     staged = [message for message in messages if isinstance(message, StagedMessage)]
     if len(staged) != len(messages):
-        raise InternalError(f"{len(messages) - len(staged)} of {len(messages)} tasks told nothing of what they staged")
+        silent = len(messages) - len(staged)
+        raise InternalError(f"{silent} of {len(messages)} tasks did not report the files that they staged")
     return staged
 
 

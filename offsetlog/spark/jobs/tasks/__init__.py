@@ -1,1 +1,1 @@
-"""What the tasks of jobs run on executors; like the source's readers it loads neither a server nor a store."""
+"""The code of jobs that runs on executors; like the source's readers it loads neither a server nor a store."""

@@ -30,7 +30,7 @@ from offsetlog.errors import CorruptionError, InvalidArgumentError
 
 FORMAT = "offsetlog-partitions"
 TOPIC = "__consumer_offsets"
-#: What the tasks tell, beside the partitions.
+#: The report of the tasks, beside the partitions.
 REPORT = "partitions.json"
 
 #: How a row's batch counts: outside of transactions, in one that has ended, in one that is open; or it ends one.
@@ -69,7 +69,7 @@ _RENAMED_ID_MIN = 1 << 61
 
 @dataclass(slots=True)
 class Settings:
-    """What the tasks have to know.
+    """The settings of the tasks.
 
     Attributes:
         folder: where partitions are built; on a file system that driver and executors share.
@@ -404,7 +404,7 @@ class _Writer(DataSourceArrowWriter):
         settings = Settings.from_json(self._settings)
         # A task that is tried again, or twice at a time, meets nothing of another attempt.
         folder = Path(settings.folder) / f"attempt-{uuid.uuid4().hex}"
-        # Not those above: an attempt that outlives its job must not make the directory anew.
+        # Not those above: an attempt that outlives its job must not create the directory again.
         folder.mkdir()
         writer = RowsWriter(folder, settings)
         try:

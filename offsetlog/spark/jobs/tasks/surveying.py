@@ -14,7 +14,7 @@ from offsetlog.spark.scan.files import Files, Segment, attempts, list_segments
 
 @dataclass(slots=True)
 class Survey:
-    """What a replay of one partition's files says.
+    """The result of a replay of one partition's files.
 
     Attributes:
         number: of the log partition.
@@ -56,7 +56,7 @@ class Survey:
 def survey_partition(folder: str, number: int) -> Survey:
     """Replays the files of a partition, which may be written to and cleaned meanwhile.
 
-    What ends the last segment in the middle of a batch, as after a crash or beside a writer at work, is no damage: the
+    A last segment that ends in the middle of a batch, as after a crash or beside a writer at work, is no damage: the
     log ends before it.  A swap of segments that a crash ended counts as finished or undone, as the source reads it.
 
     Args:
@@ -110,7 +110,7 @@ def _apply(replay: Replay, path: str, found: Survey, *, is_last: bool) -> None:
             continue
         position = replay.skip(path, stopped)
         if position is not None and stopped != followed:
-            # What follows may have come since; and a place is filled before what follows it.
+            # The batch after it may have come since; and a place is filled before the next one.
             position = followed = stopped
         elif position is None and is_last:
             found.has_tail = True
