@@ -4,7 +4,7 @@
  * order.  Half a batch never becomes rows: its structure is known to be right before a block with
  * its first row is returned, although its rows may fill several blocks.
  *
- * Ownership: the scan, the decompressor and the memory behind the slices stay the caller's for as
+ * Ownership: the scan, the decompressor and the memory of the slices stay the caller's for as
  * long as it uses this.  Locks: none, one thread.
  */
 #ifndef OL_COLUMNS_RECORD_SCAN_H

@@ -150,14 +150,14 @@ static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p
         }
     }
     if (p != end) {
-        return refuse(records, p, error, "bytes are left behind the fields of a record", end - p);
+        return refuse(records, p, error, "bytes are left after the fields of a record", end - p);
     }
     return OL_OK;
 }
 
 static OL_NOINLINE int end_of_records(const ol_records *records, ol_error *error) {
     if (records->cursor == records->limit) return OL_END;
-    return refuse(records, records->cursor, error, "bytes are left behind the last record",
+    return refuse(records, records->cursor, error, "bytes are left after the last record",
                   records->limit - records->cursor);
 }
 

@@ -81,7 +81,7 @@ static int before_value(ol_schema_writer *w, const ol_field *field, ol_error *er
         return fail(w, field, OL_INVALID, "is not in this version", error);
     }
     if (field->tagged) return open_tag(w, frame, field->tag, error);
-    if (frame->tag_count > 0) return fail(w, field, OL_INVALID, "comes behind a tag", error);
+    if (frame->tag_count > 0) return fail(w, field, OL_INVALID, "comes after a tag", error);
     return OL_OK;
 }
 

@@ -13,7 +13,7 @@
 #define SINCE(version) .first_version = version
 #define REMOVED_IN(version) .removed_in = version
 #define TAG(number) .tagged = true, .tag = number
-/* Of an integer; without it, what bytes do not have is 0, "", empty or false. */
+/* The default of an integer; without it, a field missing in bytes is 0, "", empty or false. */
 #define DEFAULT(value) .default_value = value
 #define DEFAULT_NULL .null_by_default = true
 #define ARRAY_OF(field_name, element_kind) \
