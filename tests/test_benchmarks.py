@@ -377,7 +377,7 @@ def test_the_data_source_is_measured_beside_its_peers(tmp_path):
         assert [figure["name"] for figure in figures_of(found, f"commits/{name}")] == ["offsetlog", *peers, *jvm]
     assert [figure["name"] for figure in figures_of(found, "offsets/50")] == ["offsetlog", "groupBy over Parquet"]
     for each in found["workloads"]:
-        # What a worker needs does not depend on how much there is to read.
+        # The memory of a worker does not depend on how much there is to read.
         (peak,) = [goal for goal in each["goals"] if goal["text"].startswith("largest Python worker")]
         assert peak["actual"] > 20
         assert peak["met"]

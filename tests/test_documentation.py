@@ -47,7 +47,7 @@ def damage(path: Path) -> Path:
             store.commit(GROUPS[number % 5], {TopicPartition("orders", number % 3): number})
     segment = max(path.glob("*/*.log"), key=lambda file: file.stat().st_size)
     content = bytearray(segment.read_bytes())
-    # In the records of the third batch, which the CRC covers: behind two batches, each with its size at byte 8.
+    # In the records of the third batch, which the CRC covers: after two batches, each with its size at byte 8.
     third = 0
     for _ in range(2):
         third += 12 + int.from_bytes(content[third + 8 : third + 12])

@@ -25,7 +25,7 @@ DIRECTORY = {*CALLS, "directory"}
 UPKEEP = {*DIRECTORY, "maintenance", "verify"}
 STORE = {*UPKEEP, "history", "lifecycle", "transaction", "retention", "store", "opening"}
 EXECUTORS = {"spark.scan", "spark.sink.staging", "spark.jobs.tasks"}
-#: What runs on an executor reads logs and writes files, and loads no store.
+#: Modules on an executor read logs and write files, and load no store.
 ON_EXECUTORS = {
     *VALUES,
     *EXECUTORS,
@@ -193,7 +193,7 @@ def imported(module: str, text: str, *, suffix: str = ".py", is_package: bool = 
 
 
 def refused(module: str, text: str, *, suffix: str = ".py", is_package: bool = False) -> list[str]:
-    """What a module imports and may not, sorted."""
+    """Returns the forbidden imports of a module, sorted."""
     own = package_of(module)
     assert own is not None, f"offsetlog.{module}: say in RULE what its package may import"
     allowed = {own, *RULE[own]}

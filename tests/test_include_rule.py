@@ -120,7 +120,7 @@ def test_no_status_is_dropped(path):
     assert "ol_fail" in declared
     # These fill an error that the caller already has.
     fallible = set(declared) - {"ol_fail", "ol_fail_errno", "ol_error_at"}
-    # A call that starts a statement: what continues one stands behind an open bracket or an operator.
+    # A call that starts a statement: one that continues a statement stands after an open bracket or an operator.
     calls = re.findall(r"(?<![(,=\\])\n[ \t]*(ol_\w+)\(", path.read_text())
     dropped = sorted(fallible & set(calls))
     assert not dropped, f"{name_of(path)}: wrap in check(...): {', '.join(dropped)}"

@@ -1,4 +1,4 @@
-"""What a reader of the tree may rely on: sizes, banned words, a test and a stub for everything, true documents."""
+"""The promises of the tree to its readers: sizes, banned words, a test and a stub for everything, true documents."""
 
 from __future__ import annotations
 

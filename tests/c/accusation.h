@@ -1,4 +1,4 @@
-/* The accusations of an open.  A directory that only we wrote, on a disk that keeps what it was told to keep, gives no
+/* The accusations of an open.  A directory that only we wrote, on a disk that keeps all it has flushed, gives no
  * cause for any. */
 #ifndef ACCUSATION_H
 #define ACCUSATION_H

@@ -5,7 +5,8 @@
  *
  * Each line is a process of its own.  bytes = (peak RssAnon while filling - RssAnon with an empty table - bytes of distinct strings) /
  * entries.  fill: the puts of that fill, fresh memory included.  put, get: a second pass over the same keys in the same order, names
- * hashed for each row, prefetched 10 to 40 rows ahead.  bare: 32 bytes stored behind the same chain of places (slot, pair, cell).
+ * hashed for each row, prefetched 10 to 40 rows ahead.  bare: 32 bytes stored at the end of the same chain of places
+ * (slot, pair, cell).
  */
 #include <stdio.h>
 #include <stdlib.h>

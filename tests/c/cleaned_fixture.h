@@ -13,7 +13,8 @@ typedef struct model_batch {
     int64_t base;
     int64_t next;
     int64_t timestamp;
-    int64_t producer_id;        /* >= 0: it and its marker stay, so that transactions can be told from what is left */
+    int64_t producer_id;        /* >= 0: it and its marker stay, so that the rest of the log still shows its
+    transactions */
     bool going;                 /* dropped by the swap that did not return yet */
 } model_batch;
 

@@ -1,4 +1,4 @@
-/* A log of small segments, which tests fill, clean and open anew. */
+/* A log of small segments, which tests fill, clean and open again. */
 #ifndef CLEANED_SCENE_H
 #define CLEANED_SCENE_H
 

@@ -257,7 +257,7 @@ static void apply_to(world *w, ol_state *state, const ol_batch *batch) {
     (void)!ol_state_apply_batch(state, batch, &w->decompressor, &refused, &ignored);
 }
 
-/* What the log held below `limit` before anything was cleaned. */
+/* Replays the log below `limit` as it was before any clean. */
 OL_UNUSED static void replay_past(world *w, int64_t limit, ol_state *state) {
     ol_error error;
     OL_CHECK_OK(ol_state_create(state, &error), &error);
@@ -268,7 +268,8 @@ OL_UNUSED static void replay_past(world *w, int64_t limit, ol_state *state) {
     }
 }
 
-/* What it holds now; bytes that cannot be read are passed over, as by a load.  Every right batch that `visit` is given is below `limit`. */
+/* Walks the log as it is now; unreadable bytes are passed over, as by a load.  Every right batch that `visit` is given
+ * is below `limit`. */
 OL_UNUSED static void walk_log(world *w, int64_t limit, void (*visit)(void *context, const ol_batch *batch), void *context) {
     ol_log_reader *reader;
     ol_log_piece piece;

@@ -57,7 +57,7 @@ typedef struct model_state {
 typedef struct model_history {
     model_atom atoms[MODEL_ATOMS_MAX];
     size_t count;
-    size_t done;                /* atoms of calls that returned OL_OK; those behind may be there or not */
+    size_t done;                /* atoms of calls that returned OL_OK; those after may be there or not */
 } model_history;
 
 static const int64_t model_producer_ids[MODEL_PRODUCERS] = {4000, 17, 123456789012};

@@ -1,5 +1,5 @@
 /* crash_workload: a seeded run of commits, deletes, transactions, flushes, rolls, reopenings (and truncations) over a file port, beside
- * the model.  A step that fails leaves its atoms behind history.done: they may be there or not. */
+ * the model.  A step that fails leaves its atoms after history.done: they may be there or not. */
 #ifndef CRASH_WORKLOAD_H
 #define CRASH_WORKLOAD_H
 
@@ -81,7 +81,7 @@ static model_entry workload_put(workload *w, int key) {
                          .metadata = ol_test_below(3) == 0 ? 1 + (int32_t)ol_test_below(99) : 0};
 }
 
-/* Commits the entries of the atoms behind history->done, in one call. */
+/* Commits the entries of the atoms after history->done, in one call. */
 static int workload_commit(workload *w, int producer, uint8_t condition, int64_t expected, ol_error *error) {
     static ol_item items[MODEL_KEYS + 8];
     static workload_texts texts[MODEL_KEYS + 8];

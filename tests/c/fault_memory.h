@@ -3,7 +3,7 @@
  * The Makefile has every source of csrc but tools see this header first, so that their calls of malloc and its like come through
  * here; those of libc, of the test and of its tools do not.
  *
- * Thread-safe.  What is given is libc's, and is freed as such. */
+ * Thread-safe.  The memory is libc's, and is freed as such. */
 #ifndef FAULT_MEMORY_H
 #define FAULT_MEMORY_H
 

@@ -21,7 +21,7 @@ typedef struct front_fixture {
 
 static const int16_t fixture_keys[] = {OL_API_OFFSET_COMMIT, OL_API_OFFSET_FETCH, OL_API_HEARTBEAT};
 
-/* What a request says; the defaults are those of a member that commits "m" at offset 5 of partition 1. */
+/* The fields of a request; the defaults are those of a member that commits "m" at offset 5 of partition 1. */
 typedef struct asking {
     int16_t key, version;
     const char *group, *member, *instance, *topic, *metadata;   /* instance, metadata: NULL is null */

@@ -1,6 +1,6 @@
 /* Keys and values of offset commits, classic groups and consumer groups: random content,
  * encoded by Kafka 4.3.0's own generated classes and printed by its own JSON converters.  Type -1 is a consumer's subscription,
- * -2 its assignment; the bytes begin behind the two of the type or version. */
+ * -2 its assignment; the bytes begin after the two of the type or version. */
 #ifndef OL_TEST_GROUP_SCHEMA_VECTORS_CONSUMER_H
 #define OL_TEST_GROUP_SCHEMA_VECTORS_CONSUMER_H
 

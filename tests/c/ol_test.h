@@ -88,7 +88,8 @@ OL_UNUSED static int64_t ol_test_depth(int64_t gate, int64_t full) {
     return depth != NULL && strcmp(depth, "long") == 0 ? full : gate;
 }
 
-/* Hexadecimal text to malloc'ed bytes, exactly as large as the text says, so that a sanitizer sees any read behind them. */
+/* Hexadecimal text to malloc'ed bytes, exactly as large as the text says, so that a sanitizer sees any read past them.
+ * */
 OL_UNUSED static uint8_t *ol_test_unhex(const char *text, size_t *size) {
     size_t digits = strlen(text);
     OL_CHECK(digits % 2 == 0);

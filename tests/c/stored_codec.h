@@ -1,5 +1,5 @@
 /* stored_codec: a decompressor for tests, whose compressed form is 'S' and the bytes themselves.  It hands out memory of exactly
- * the size of the content, so that a sanitizer sees a read behind it, and counts what was not given back. */
+ * the size of the content, so that a sanitizer sees a read past it, and counts unreturned memory. */
 #ifndef OL_TEST_STORED_CODEC_H
 #define OL_TEST_STORED_CODEC_H
 

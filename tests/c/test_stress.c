@@ -1,7 +1,7 @@
 /* Everything at once: threads that commit, delete, begin and end transactions, write groups larger than a batch, wait, fetch, walk the log
- * and ask about it, beside one that rolls, cleans, expires and takes snapshots, and beside the threads of a store.  What each thread wrote
- * is there, while it runs and after an open, and the log says the same as the state.  It is made for ThreadSanitizer
- * (`make test-tsan`); it runs for a second, with OFFSETLOG_DEPTH=long two minutes. */
+ * and ask about it, beside one that rolls, cleans, expires and takes snapshots, and beside the threads of a store.  The
+ * writes of each thread are there, while it runs and after an open, and the log says the same as the state.  It is made
+ * for ThreadSanitizer (`make test-tsan`); it runs for a second, with OFFSETLOG_DEPTH=long two minutes. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>

@@ -254,7 +254,7 @@ def test_deletions_go_after_their_time(data, capsys):
 
 
 def kept(capsys, path: Path, *arguments: object) -> tuple[int, str]:
-    """Compacts; returns how many records stay of 500 of each of two groups, and what was told."""
+    """Compacts; returns how many records stay of 500 of each of two groups, and the messages."""
     code, out, err = call(capsys, "compact", path, *arguments, "--format=json")
     assert code == 0
     return rows_of(out)[1]["records_kept"], err
@@ -328,7 +328,7 @@ def test_a_brokers_directory(kafka, capsys):
     assert call(capsys, "verify", kafka)[0] == 0
     marked = (GROUPS / CLEAN_MARKER).exists()
     assert (kafka / CLEAN_MARKER).exists() == marked
-    # What Kafka reads of it: a checkpoint for every log that was cleaned.
+    # Kafka reads a checkpoint for every log that was cleaned.
     told = dict(line.rsplit(" ", 1) for line in (kafka / CLEANER_POINTS).read_text().splitlines()[2:])
     for row in rows:
         if row["cleaned"]:

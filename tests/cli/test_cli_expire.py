@@ -1,4 +1,4 @@
-"""`expire`: what has expired is told, or deleted; groups, prefixes and never; and what is refused."""
+"""`expire`: expired positions are listed, or deleted; groups, prefixes and never; and what is refused."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def where(row: Row) -> str:
 
 
 def record_differences(row: Row, record: DumpedRecord) -> list[str]:
-    """What a row and Kafka's line for the same record disagree in."""
+    """Returns the differences between a row and Kafka's line for the same record."""
     told: dict[str, Any] = {
         "log_partition": record.log_partition,
         "segment": record.segment,
@@ -325,5 +325,5 @@ def check_dumped_batches(rows: list[Row], batches: list[DumpedBatch]) -> None:
 
 
 def batch_columns(batch: DumpedBatch) -> dict[str, Any]:
-    """What Kafka's line tells, by the names of our columns; None for what it does not."""
+    """Returns the values of Kafka's line, by the names of our columns; None for those it lacks."""
     return {name: getattr(batch, name) for name in BATCH_FIELDS} | {"batch_size": batch.size}

@@ -1,4 +1,4 @@
-"""What a cleaner may take out of a log and what it must leave, told from the records before and after
+"""The records that a cleaner may drop and those it must keep, by the log before and after
 (docs/format/cleaner.md §8).
 
 It knows no cleaner: it reads both logs with the oracle.  A *slot* is what a record is the latest word about: group,
@@ -123,7 +123,7 @@ def check_cleaned(before: Contents, after: Contents, ends: Mapping[int, int], *,
     last = last_words(before, ends)
     needed = {entry.place for entry in last.values() if entry.is_value}
     if tombstones_stay:
-        # In formats 0 and 1 the time of a tombstone is told by the segment's.
+        # In formats 0 and 1 the segment's time is that of a tombstone.
         tombstones = (entry for entry in last.values() if not entry.is_value)
         needed |= {each.place for each in tombstones if each.batch.magic == 2 and each.batch.delete_horizon is None}
     needed |= {place for place in before.entries if place[1] >= ends.get(place[0], 0)}
@@ -146,14 +146,14 @@ def _check_survivors(before: Contents, after: Contents) -> None:
 
 
 def _told(entry: Entry) -> tuple[object, ...]:
-    """What a record says, byte for byte; the CRC of a message, in formats 0 and 1, follows from it."""
+    """Returns the contents of a record, byte for byte; the CRC of a message, in formats 0 and 1, follows from it."""
     record, batch = entry.record, entry.batch
     told = (record.offset, record.timestamp, record.key, record.value, record.headers, record.sequence)
     return (*told, batch.magic, batch.timestamp_type, entry.aborted)
 
 
 def _frame(batch: Batch, *, like: Batch) -> tuple[object, ...]:
-    """What a batch keeps when it is rewritten; one that was emptied is not compressed any more.
+    """Returns the fields that a rewrite of a batch keeps; one that was emptied is not compressed any more.
 
     Source: docs/format/batches.md §2.7.
     """

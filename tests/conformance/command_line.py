@@ -36,7 +36,7 @@ needs_command_line = pytest.mark.skipif(not is_there(), reason="the package has 
 
 @cache
 def output_of(*arguments: str, exit_code: int = 0) -> str:
-    """What `offsetlog ARGUMENTS` prints; the same arguments run once in a session, and in this process.
+    """Returns the output of `offsetlog ARGUMENTS`; the same arguments run once in a session, and in this process.
 
     Raises CommandFailedError for another exit code or any traceback.
     """
@@ -51,14 +51,14 @@ def output_of(*arguments: str, exit_code: int = 0) -> str:
 
 
 def written(stream: io.TextIOWrapper) -> bytes:
-    """What was written to a stream over memory."""
+    """Returns the bytes written to a stream over memory."""
     stream.flush()
     assert isinstance(stream.buffer, io.BytesIO)
     return stream.buffer.getvalue()
 
 
 def output_of_process(*arguments: str, exit_code: int = 0) -> str:
-    """What `offsetlog ARGUMENTS` prints in a process of its own; raises as `output_of`."""
+    """Returns the output of `offsetlog ARGUMENTS` in a process of its own; raises as `output_of`."""
     command = [sys.executable, "-m", "offsetlog", *arguments]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     return checked(arguments, (exit_code, done.returncode), done.stdout, done.stderr)

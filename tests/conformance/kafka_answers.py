@@ -41,7 +41,7 @@ class StableOffset:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """What both describe answers tell of a member; `group_instance_id` is None where the answer has no such field."""
+    """The fields of a member in both describe answers; `group_instance_id` is None if an answer has none."""
 
     member_id: str
     group_instance_id: str | None
@@ -206,7 +206,7 @@ _OFFSET_2_8 = re.compile(
 
 
 def _entries(path: Path, starts: re.Pattern[str]) -> list[tuple[int | None, str]]:
-    """(partition of the topic if told, text) of each entry; an entry's metadata may hold line feeds."""
+    """(partition of the topic or None, text) of each entry; an entry's metadata may hold line feeds."""
     partition: int | None = None
     entries: list[tuple[int | None, str]] = []
     for line in lines_of(path):

@@ -7,7 +7,7 @@ Four dialects:
 * 3.9.1 and 4.3.0 the same with keys and values as JSON;
 * `dump-log-decoded-partly.txt`: up to 1.1.1 with the offsets decoder, up to the record where that tool died.
 
-What can be trusted where is written at the fields.  Keys and values stay text (`content`) unless they are JSON: the
+Each field notes how far it can be trusted.  Keys and values stay text (`content`) unless they are JSON: the
 words of the old dialects cannot be taken apart without guessing (a colon may be part of a group's name), so a test
 renders what it expects in the same words (`renderings`) and compares.
 """
@@ -70,7 +70,7 @@ class DumpedRecord:
     `position` is that of the batch or wrapper that holds the record.  `crc` is the CRC of the *inner* message in
     formats 0 and 1 (not of its wrapper); magic 2 has none below 2.8.2, later it is the batch's.  `codec` of a record
     in a wrapper is "none" up to 0.10.2.2 (the inner message's) and the wrapper's from 1.1.1.  `content` is everything
-    behind the fields, raw bytes read as UTF-8 with U+FFFD for what is not.
+    after the fields, raw bytes read as UTF-8 with U+FFFD for other bytes.
     """
 
     log_partition: int
@@ -97,7 +97,7 @@ class DumpedRecord:
 
 @dataclass
 class Dump:
-    """One dump file.  `tails` maps (log partition, segment file) to the number of bytes behind the last whole batch.
+    """One dump file.  `tails` maps (log partition, segment file) to the number of bytes after the last whole batch.
 
     `complete` is False where the tool died on the way; `batches` is empty up to 1.1.1.
     """
@@ -143,7 +143,7 @@ _RECORD_2_8 = re.compile(
     r" partitionLeaderEpoch: -?\d+ batchSize: \d+ magic: 2 compressType: \w+ position: \d+"
     r" sequence: (?P<sequence>-?\d+) headerKeys: \[(?P<headers>.*?)\]"
 )
-# The brace behind the CRC of a legacy record is a slip of the tool itself (3.9.1).
+# The brace after the CRC of a legacy record is a slip of the tool itself (3.9.1).
 _RECORD = re.compile(
     r"\| offset: (?P<offset>\d+) " + _TIME + r" keySize: (?P<key_size>-?\d+) valueSize: (?P<value_size>-?\d+)"
     r"(?: isValid: true crc: (?P<crc>\d+)\})?(?: sequence: (?P<sequence>-?\d+) headerKeys: \[(?P<headers>.*?)\])?"
@@ -156,7 +156,7 @@ _STARTS = re.compile(
 
 
 def read_dump(path: Path) -> Dump:
-    """Every record (and batch, where told) of a dump file, in file order.
+    """Every record (and batch, where shown) of a dump file, in file order.
 
     Raises ValueError for what is not understood.
     """

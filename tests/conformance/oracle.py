@@ -5,7 +5,7 @@ Used to check that Kafka's answers are understood (`test_oracle`), and as a seco
 a test has a directory and no broker.  It shares no code with the engine and no idea with it but the specification.
 
 It reads what is there and repairs nothing: a partition ends at the first bytes that are no valid batch (later
-segments are what recovery would delete), and files with a suffix behind `.log` (`.deleted`, `.cleaned`, `.swap`) are
+segments are what recovery would delete), and files with a suffix after `.log` (`.deleted`, `.cleaned`, `.swap`) are
 no part of the log.
 
     >>> log = read_log(Path("data"))                          # doctest: +SKIP
@@ -32,7 +32,7 @@ _MARKERS = {0: "ABORT", 1: "COMMIT"}
 
 @dataclass(frozen=True)
 class Segment:
-    """One `.log` file: its batches and what is behind them."""
+    """One `.log` file: its batches and the bytes after them."""
 
     log_partition: int
     name: str
@@ -78,7 +78,7 @@ class Committed:
 
 @dataclass
 class Group:
-    """What the log tells of a group.  `type` is "classic", "consumer", "share" or "streams".
+    """The state of a group by the log. `type` is "classic", "consumer", "share" or "streams".
 
     `members` maps member ids to (instance id, client id, client host).  A simple group has no record of its own.
     """
@@ -303,12 +303,12 @@ def state_of_data(path: Path) -> State:
 
 
 def offset_rows(state: State) -> list[dict[str, Any]]:
-    """What `offsetlog offsets --format json` is to print."""
+    """Returns the right output of `offsetlog offsets --format json`."""
     return [dict(vars(each)) for each in state.committed()]
 
 
 def group_rows(state: State) -> list[dict[str, Any]]:
-    """What `offsetlog groups --format json` is to print; members sorted by id."""
+    """Returns the right output of `offsetlog groups --format json`; members sorted by id."""
     return [
         {
             "group": name,
@@ -329,7 +329,7 @@ def group_rows(state: State) -> list[dict[str, Any]]:
 
 
 def dump_rows(segments: list[Segment]) -> list[dict[str, Any]]:
-    """What `offsetlog dump --format json` is to print."""
+    """Returns the right output of `offsetlog dump --format json`."""
     return [_dump_row(entry) for entry in records(segments)]
 
 

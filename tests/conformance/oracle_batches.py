@@ -2,7 +2,7 @@
 docs/format/brokers.md §15.2).
 
 Simple and slow on purpose, and shares nothing with the engine: it is the second opinion the engine is tested against.
-What it cannot read it reports as the end of the segment with a reason; it never guesses.  Pure functions of bytes;
+It reports unreadable bytes as the end of the segment with a reason; it never guesses.  Pure functions of bytes;
 safe from any thread.
 """
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-# What one compressed block may grow to here.  The data are small; a larger block is a bomb or damage.
+# The largest size of a compressed block here.  The data are small; a larger block is a bomb or damage.
 DECOMPRESSED_SIZE_MAX = 64 << 20
 
 

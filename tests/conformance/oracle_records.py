@@ -238,7 +238,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Nullable:
-    """A struct behind a presence byte."""
+    """A struct after a presence byte."""
 
     struct: list[Field]
 

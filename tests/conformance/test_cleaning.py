@@ -77,7 +77,7 @@ def schedule(seed: int, partitions: int) -> list[Visit]:
 
 
 class Interrupted(Exception):
-    """What ends a pass on its way."""
+    """Ends a pass on its way."""
 
 
 def run(store: OffsetStore, step: Pass) -> list[CleaningReport] | None:
@@ -99,7 +99,7 @@ def run(store: OffsetStore, step: Pass) -> list[CleaningReport] | None:
 
 
 def digests(store: OffsetStore) -> tuple[Digest, Digest]:
-    """Of what is committed, pending and known of groups; and the same with its places in the log."""
+    """Returns the digest of committed, pending and group state; and the same with its places in the log."""
     return store.digest(), store.digest(physical=True)
 
 
@@ -119,7 +119,7 @@ class Cleaned:
         self.ends: dict[int, int] = {}
 
     def contents(self) -> Contents:
-        """What is in the files, by the oracle."""
+        """Returns the contents of the files, by the oracle."""
         return contents_of(oracle.read_log(self.path))
 
     def visit(self, visit: Visit) -> list[CleaningReport]:
@@ -136,7 +136,7 @@ class Cleaned:
         return reports or []
 
     def note(self, reports: list[CleaningReport] | None) -> None:
-        """Keeps how far each partition was cleaned; of a pass that was interrupted nobody told."""
+        """Keeps how far each partition was cleaned; an interrupted pass has no reports."""
         if reports is None:
             self.ends = dict(self.before.ends)
         for report in reports or []:
@@ -148,7 +148,7 @@ class Cleaned:
 
 
 def check_state(log: Path, scenario: Scenario) -> None:
-    """What the oracle reads is what the broker answered."""
+    """The oracle reads the state that the broker answered."""
     state = oracle.replay(oracle.read_log(log))
     checks.check_offsets(oracle.offset_rows(state), scenario)
     if scenario.expected("groups.tsv").exists() or scenario.expected("groups.json").exists():
@@ -172,7 +172,7 @@ def test_a_schedule_changes_no_answer(scenario: Scenario, seed: int, tmp_path: P
         check_state(log.path, scenario)
         after = log.contents()
         check_cleaned(log.before, after, log.ends, tombstones_stay=tombstones_stay)
-    # The last visit took out all that can go.  What a transaction wrote below the floor is left where it ended above.
+    # The last visit took out all that can go.  Records of a transaction below the floor are left if it ended above.
     ends = {report.partition: report.checkpoint for report in reports if report.cleaned}
     assert ends or scenario.name == "nothing"
     assert superseded_left(after, ends) == []
@@ -359,7 +359,7 @@ def test_records_of_unknown_kinds_survive_byte_for_byte(map_bytes: int, tmp_path
     write_partition(tmp_path, [written[start : start + 7] for start in range(0, len(written), 7)])
     last = {key: (offset, value) for offset, (key, value) in enumerate(written)}
     passes = compact_all(tmp_path, map_bytes=map_bytes)
-    # Of what is in no table nothing is known but what the map holds.
+    # Only the map knows records that are in no table.
     assert (passes > 1) == (map_bytes == MAPS[0])
     live = {key: told for key, told in last.items() if told[1] is not None}
     found = left(tmp_path)
@@ -370,7 +370,7 @@ def test_records_of_unknown_kinds_survive_byte_for_byte(map_bytes: int, tmp_path
 
 
 def test_one_slot_in_all_its_spellings(tmp_path: Path) -> None:
-    """A key of version 0, or with bytes behind it, is about the same offset; Kafka's cleaner keeps all of them."""
+    """A key of version 0, or with bytes after it, is about the same offset; Kafka's cleaner keeps all of them."""
     spellings = [offset_key(1, key_type=0), offset_key(1), offset_key(1, b"\0"), offset_key(1, b"more")]
     values = [offset_value(number, 0 if spelling == spellings[0] else 3) for number, spelling in enumerate(spellings)]
     for number, last in enumerate(spellings):

@@ -1,4 +1,5 @@
-"""What a broker expired, offsetlog expires: the log cut before each of the broker's tombstones, at the broker's time.
+"""Offsetlog expires all that a broker expired: the log cut before each of the broker's tombstones, at the broker's
+time.
 
 Without a coordinator groups with members are left alone, so those that the broker expired something of are not looked
 at; and a broker writes a tombstone also for records of a group that were never there.
@@ -20,7 +21,7 @@ from . import oracle
 from .oracle_batches import Batch
 from .scenarios import SCENARIOS, Scenario
 
-#: Of the scenario: offsets.retention.minutes=1, offsets.retention.check.interval.ms=5000.
+#: The settings of the scenario: offsets.retention.minutes=1, offsets.retention.check.interval.ms=5000.
 RETENTION_MS = 60_000
 CHECK_MS = 5_000
 SLACK_MS = 1_000
@@ -93,7 +94,7 @@ def test_what_a_broker_expired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_every_directory_can_be_asked(scenario: Scenario) -> None:
-    """What has no members is due once all times are over, and of groups with members nothing is."""
+    """Positions of groups without members are due once all times are over, those of groups with members never."""
     state = oracle.state_of_data(scenario.log)
     members = {name for name, group in state.groups.items() if group.members or group.type == "share"}
     with offsetlog.open(scenario.log, read_only=True) as store:

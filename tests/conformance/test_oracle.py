@@ -76,7 +76,7 @@ def in_dump_order(scenario: Scenario) -> list[LogRecord]:
 
 @those_having("dump-log.txt")
 def test_sizes_raw_content_and_message_crcs(scenario: Scenario) -> None:
-    """What only the bytes can tell: sizes of key and value, raw content, and the CRC of messages inside of wrappers."""
+    """Facts that only the bytes show: sizes of key and value, raw content, the CRC of messages in wrappers."""
     dump = read_dump(scenario.expected("dump-log.txt"))
     told = sorted(dump.records, key=lambda record: (record.log_partition, record.segment))
     for entry, record in zip(in_dump_order(scenario), told, strict=True):

@@ -45,7 +45,7 @@ class Driver:
         self.now = 1000.0
         self.numbers = itertools.count(1)
         self.answers: dict[Call, Any] = {}
-        #: What the log holds: groups with their records, oldest first.
+        #: The contents of the log: groups with their records, oldest first.
         self.log: list[tuple[str, GroupRecord | Expiry | None]] = []
         #: Records that are not below W yet.
         self.above: list[tuple[str, GroupRecord | Expiry | Fence | None]] = []
@@ -56,7 +56,7 @@ class Driver:
         self.settled_at = 0.0
         #: The groups of which an expiry leaves nothing.
         self.gone: set[str] = set()
-        #: What the front answers by itself: by group, and when it was asked last.
+        #: The admissions of the front: by group, and when it was asked last.
         self.admitted: dict[str, dict[tuple[int, str, str | None], float | None]] = {}
         self.coordinator = self.restarted()
 

@@ -1,4 +1,4 @@
-"""What may expire in which state of a group, and that nothing else changes the group meanwhile."""
+"""Expiry in each state of a group, while nothing else changes the group."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_of_a_group_that_only_has_positions_the_log_knows_all(driver):
     assert call not in driver.answers
     driver.settle()
     assert driver.answers[call] is None
-    # What kept it from changing is gone.
+    # The mark that kept it from changing is gone.
     assert driver.coordinator._partitions[PARTITION] == {}
 
 

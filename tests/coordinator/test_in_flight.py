@@ -84,7 +84,7 @@ def test_the_end_of_a_session_waits_too_and_is_not_lost(driver):
     driver.send(sync(driver.member, 1, (driver.member,)), 5)
     driver.advance(30)
     driver.settle()
-    # The session began anew with the assignment.
+    # The session restarted with the assignment.
     assert group_of(driver).state is GroupState.STABLE
     driver.advance(10)
     driver.settle()

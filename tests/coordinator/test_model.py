@@ -1,7 +1,7 @@
 """Members come and go, time passes, records fail or take their time, and the coordinator crashes at any record.
 
-What holds whatever happens: a coordinator that loads the log finds the group that the records made;
-the generation that members are told of only grows while one coordinator lives, and that of the log
+These hold whatever happens: a coordinator that loads the log finds the group that the records made;
+the generation that members get only grows while one coordinator lives, and that of the log
 always; all members of a generation have assignments of one leader; a commit of an old generation is
 refused once a newer one is stable, or a fence is on its way, also where the front answers without the
 coordinator; a member that is heard of at the front alone stays, and one that is silent goes.
@@ -36,11 +36,11 @@ from .requests import GROUP, heartbeat, join, sync
 SEED = first_seed(14)
 EXAMPLES = by_depth(gate=300, long=5000)
 STEPS = by_depth(gate=60, long=120)
-#: Of every member, in seconds.
+#: The session timeout of every member, in seconds.
 SESSION = 10
 
 clients = st.integers(0, 4)
-#: What happens now and then: once in so many draws of its rule.
+#: True now and then: once in so many draws of its rule.
 rarely = st.sampled_from([True, False, False, False, False, False])
 #: Protocols that a member offers, mostly the same; without any it is refused.
 offers = st.sampled_from([("range",)] * 12 + [("range", "rr")] * 4 + [("rr", "range"), ("rr",), ()])
@@ -357,7 +357,7 @@ class GroupBesideRules(RuleBasedStateMachine):
         if group is None or group.state is not GroupState.STABLE or self.driver.above:
             return
         for member_id in group.members:
-            # A session begins anew when an answer has waited for a record, which a client that was restarted does
+            # A session restarts when an answer has waited for a record, which a client that was restarted does
             # not read.
             heard = max(self.last_heard.get(member_id, 0), self.driver.settled_at)
             assert self.driver.now - heard <= SESSION + 0.001

@@ -47,7 +47,7 @@ def carry_out(store: OffsetStore, kind: str, group: str, offsets: dict[TopicPart
 
 
 def atoms(kind: str, group: str, offsets: dict[TopicPartition, int], known: frozenset[Key]) -> list[Atom]:
-    """What the operation leaves in the log; `known` is what the group has before it."""
+    """Returns the atoms that the operation leaves in the log; `known` are the group's keys before it."""
     keys = {Key(group, *key): Value(offset) for key, offset in offsets.items()}
     match kind:
         case "delete":

@@ -1,4 +1,4 @@
-"""kill -9 of a process that commits, again and again on the same directory: everything it was told of is there."""
+"""kill -9 of a process that commits, again and again on the same directory: every reported commit is there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TESTS = Path(__file__).resolve().parent.parent
 
 
 def run_and_kill(path: Path, start: int, seconds: float) -> int:
-    """Returns how many operations were told to have returned, beginning with `start`."""
+    """Returns how many operations were reported as returned, beginning with `start`."""
     command = [sys.executable, "-m", "crash.kill_child", str(path), str(SEED), str(start)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:

@@ -21,7 +21,7 @@ import pytest
 MIB = 1 << 20
 TESTS = Path(__file__).resolve().parents[1]
 
-#: What every program of these tests begins with.
+#: The beginning of every program of these tests.
 PRELUDE = """
 import os, sys, time
 from pathlib import Path

@@ -49,7 +49,7 @@ USE = """
 
 
 def spoil(disk: Disk, file: Path) -> None:
-    """Changes a block in the middle of a file behind its file system's back.
+    """Changes a block in the middle of a file without its file system.
 
     btrfs has a checksum of each block, so that reading it is EIO, as if the sector were bad.
     """
@@ -101,7 +101,7 @@ def test_a_closed_segment_that_cannot_be_read(disk, read_only):
 
 
 def test_the_end_of_a_log_that_cannot_be_read_after_a_crash(disk):
-    """What a recovery has to check: the partition stays closed, and nothing of it is cut."""
+    """Recovery has to check that end: the partition stays closed, and nothing of it is cut."""
     bad = disk(*BTRFS)
     file = fill_and_spoil(bad, last, "os._exit(0)")
     with bad.mounted() as mount:
@@ -207,7 +207,7 @@ def test_a_disk_that_takes_no_more_writes(disk, small_tmpfs, append, durability)
 
 
 def check_acknowledged(disk: Disk, append: str, ended: Ended) -> None:
-    """What was acknowledged on "disk" is there when the disk works again."""
+    """Commits acknowledged on "disk" are there when the disk works again."""
     with disk.mounted() as mount:
         again = run_store(
             mount / "store",

@@ -12,7 +12,7 @@ HOWS = ("flip", "flip", "zero", "cut", "cut at a batch", "garbage", "remove", "e
 
 @dataclass(frozen=True)
 class Fault:
-    """What was done to a file or a directory of a log directory; `name` is its path there."""
+    """A change of a file or a directory of a log directory; `name` is its path there."""
 
     how: str
     name: str

@@ -1,4 +1,4 @@
-"""What became of a store that a fault hit: whether what is lost is reported.
+"""The fate of a store that a fault hit: whether its losses are reported.
 
 A report counts only if it names the log partition and a range that holds the lost commit.
 """

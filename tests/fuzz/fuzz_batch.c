@@ -1,7 +1,7 @@
-/* Any bytes as a .log file: batches and messages are found one behind the other, checked and walked.
+/* Any bytes as a .log file: batches and messages are found one after the other, checked and walked.
  *
- * What a walk accepts is held against the promises of format/batch.h, and a walk over an uncompressed batch of magic 2 is written again
- * and must read the same. */
+ * An accepted batch is held against the promises of format/batch.h, and a walk over an uncompressed batch of magic 2 is
+ * written again and must read the same. */
 #include <stdlib.h>
 #include <string.h>
 

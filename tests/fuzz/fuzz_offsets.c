@@ -39,7 +39,7 @@ static const char *const seeds[] = {
 
 const char *const *ol_fuzz_seeds(void) { return seeds; }
 
-/* Everything that is told, as one hash, and the balance of what is begun and ended. */
+/* All reported values, as one hash, and the balance of begun and ended parts. */
 typedef struct trace {
     uint64_t hash;
     int depth;

@@ -24,7 +24,7 @@ enum {
     FLAG_STRUCTURED = 1,        /* always set, since an input without it is one segment */
     FLAG_CLEAN = 2,
     FLAG_REPLICATED = 4,
-    FLAG_RIGHT_CRC = 8,         /* the batches' CRCs are set right, so that what lies behind them is reached */
+    FLAG_RIGHT_CRC = 8,         /* the batches' CRCs are set right, so that the code after them is reached */
     FLAG_RECOVERY_POINT = 16,
     FLAG_LOG_START = 32,
     FILES_MAX = 16,
@@ -186,7 +186,7 @@ typedef struct opened {
     bool sound;                 /* nothing was reported */
 } opened;
 
-/* What takes effect, one after the other, leads to the positions of the load. */
+/* The changes, applied one after the other, lead to the positions of the load. */
 static void check_feed(ol_partition *partition, const ol_digest *loaded) {
     feed_mirror mirror;
     ol_digest digest;

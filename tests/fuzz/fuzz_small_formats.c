@@ -27,7 +27,7 @@ const char *const *ol_fuzz_seeds(void) { return seeds; }
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ol_fuzz_small_formats(data, size);
     if (size <= SNAPSHOT_BYTES_MIN + 1 || data[0] % OL_FUZZ_SMALL_FORMAT_COUNT != SNAPSHOT_FORMAT) return 0;
-    /* With its CRC right, so that what lies behind it is reached. */
+    /* With its CRC right, so that the code after it is reached. */
     uint8_t *input = malloc(size);
     OL_ASSERT(input != NULL);
     memcpy(input, data, size);

@@ -1,6 +1,6 @@
 /* One entry for fuzzers over the parsers of the small files: the first byte of the input chooses the format, the rest is the
- * file.  What parses must come out again as the same state.  Works with any driver that calls it with bytes; the input is
- * copied, so that a sanitizer sees any read behind its end. */
+ * file.  A file that parses must come out again as the same state.  Works with any driver that calls it with bytes; the
+ * input is copied, so that a sanitizer sees any read past its end. */
 #ifndef OL_FUZZ_SMALL_FORMATS_H
 #define OL_FUZZ_SMALL_FORMATS_H
 

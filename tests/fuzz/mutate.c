@@ -46,7 +46,8 @@ static uint64_t random_u64(void) {
 }
 static size_t below(size_t bound) { return (size_t)(random_u64() % bound); }
 
-/* ------------------------------------------------------------------------------------------------ what is told of a failure */
+/* ------------------------------------------------------------------------------------------------ the report of a
+ * failure */
 
 static void save_current(void) {
     char path[128];
@@ -184,7 +185,7 @@ static size_t change(uint8_t *bytes, size_t size) {
     }
 }
 
-/* In memory of exactly its size, so that a sanitizer sees a read behind it. */
+/* In memory of exactly its size, so that a sanitizer sees a read past it. */
 static void execute(const uint8_t *bytes, size_t size) {
     current.bytes = malloc(size ? size : 1);
     current.size = size;

@@ -1,6 +1,6 @@
 """The parts that packing can lose, over an installed wheel (`make wheel-test`) and over the source tree.
 
-These are modules, data files, the console script, and the engine behind each extension. The other tests do not run over
+These are modules, data files, the console script, and the engine in each extension. The other tests do not run over
 the wheel: it holds the same code.
 """
 

@@ -27,7 +27,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Future;
 
-/** Kafka's own Java client, one command a run: BOOTSTRAP COMMAND ARGUMENTS. What it found is printed as JSON lines. */
+/** Kafka's own Java client, one command a run: BOOTSTRAP COMMAND ARGUMENTS. It prints its findings as JSON lines. */
 public final class ClientRun {
     private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -90,7 +90,7 @@ class Template:
 class KafkaBroker:
     """One Kafka process, broker and controller combined, on the log directory ``log_dir``.
 
-    ``settings`` come on top of TEST_SETTINGS. What the broker says goes to ``work_dir / "broker-N.log"``, N counting
+    ``settings`` come on top of TEST_SETTINGS. The broker's output goes to ``work_dir / "broker-N.log"``, N counting
     its starts. Use it as a context manager: leaving it stops the broker cleanly, or kills it when an exception is on
     its way. Not thread-safe.
     """
@@ -180,7 +180,7 @@ class KafkaBroker:
         return self.log_files[-1].read_text(encoding="utf-8", errors="replace")
 
     def complaints(self) -> str:
-        """Returns the errors in :meth:`log_text`, each with the line behind it (the exception), and its end."""
+        """Returns the errors in :meth:`log_text`, each with the line after it (the exception), and its end."""
         text = self.log_text()
         errors = re.findall(r"^\[[^\]]*\] (?:ERROR|FATAL) .*(?:\n.*)?", text, re.MULTILINE)
         return "\n".join([*errors[:10], "...", text[-2000:]])
@@ -189,7 +189,7 @@ class KafkaBroker:
         """Returns what became of the partitions of ``__consumer_offsets`` that the group coordinator was given.
 
         partition -> ``""`` when it is loaded, else why the coordinator refused to load it (docs/format/brokers.md §16).
-        One that is being loaded or was given away is missing. Of several loads the last one counts: a broker that was
+        One that is being loaded or was given away is missing. The last of several loads counts: a broker that was
         killed loads its partitions when it comes back, gives them away when its old session ends, and loads them again.
         """
         states: dict[int, str | None] = {}
@@ -333,7 +333,7 @@ def install(
     ``log_dir`` must not exist. ``marker`` says what becomes of the clean-shutdown marker: ``"keep"``: as
     ``offsets_dir`` has it; ``"write"``: it is there; ``"remove"``: it is not, so Kafka recovers every log. With
     ``checkpoints`` the entries of ``__consumer_offsets`` in the checkpoint files of ``offsets_dir`` are taken, else
-    the files are left out. With ``topic_id`` every ``partition.metadata`` is written anew with the template's id;
+    the files are left out. With ``topic_id`` every ``partition.metadata`` is written again with the template's id;
     without, the folders must have it already, else Kafka sets them aside. A partition that ``offsets_dir`` does not
     have is left out too, and Kafka creates it.
 

@@ -19,10 +19,10 @@ EAGER: Mapping[str, str] = {
     "log.cleaner.min.cleanable.ratio": "0.0001",
     # Tombstones and markers leave in the second clean.
     "log.cleaner.delete.retention.ms": "0",
-    # The first commit behind the start closes the active segment, which the cleaner never touches.
+    # The first commit after the start closes the active segment, which the cleaner never touches.
     "log.roll.ms": "1",
 }
-"""A broker with these cleans every partition that has a closed segment behind its cleaner checkpoint, at once."""
+"""A broker with these cleans every partition that has a closed segment after its cleaner checkpoint, at once."""
 
 IDLE: Mapping[str, str] = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "1"}
 """A broker with these cleans nothing until :func:`let_clean` tells it to: no log is dirtier than dirty."""
@@ -69,7 +69,7 @@ def cleans_in(text: str) -> list[KafkaClean]:
 def _clean_of(match: re.Match[str]) -> KafkaClean:
     def number(name: str) -> float:
         word = match[name].replace(",", "")
-        # What took less than a millisecond was infinitely fast.
+        # A pass of less than a millisecond was infinitely fast.
         return float("inf") if word in ("∞", "Infinity") else float("nan") if word == "NaN" else float(word)
 
     return KafkaClean(

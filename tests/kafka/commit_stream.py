@@ -41,7 +41,7 @@ EXPIRY = 4_102_444_800_000
 
 
 class Committed(NamedTuple):
-    """What a broker shows of one committed position."""
+    """A committed position as a broker shows it."""
 
     offset: int
     leader_epoch: int
@@ -92,7 +92,7 @@ class CommitStream:
         self.kinds.append(name)
 
     def _durability(self) -> offsetlog.Durability:
-        """Mixed, so that batches carry the flushed bound behind them."""
+        """Mixed, so that later batches carry the flushed bound."""
         return "disk" if self._draw.random() < 0.2 else "process"
 
     def _group(self) -> str:

@@ -1,4 +1,4 @@
-"""What a running broker says about groups and offsets, and commits that let it go on writing.
+"""Answers of a running broker about groups and offsets, and commits that let it go on writing.
 
 Two ways to ask: OffsetFetch itself, which answers for everything that is stored, and ``kafka-consumer-groups``, which
 is what an operator would use but cannot show all of it (see :meth:`KafkaAnswers.offsets_by_command`).
@@ -73,8 +73,8 @@ class KafkaAnswers:
 
         ``groups`` are asked for by name, None means ``--all-groups``. The command wants every topic to exist (see
         :meth:`create_topics`), refuses the empty group id, so that ``--all-groups`` fails where there is one, and
-        prints ``-`` for a negative offset (None here). Groups whose names differ in blanks at the end cannot be told
-        apart.
+        prints ``-`` for a negative offset (None here). Groups whose names differ in blanks at the end cannot be
+        distinguished.
         """
         names = [self._named(group) for group in groups] if groups is not None else [row.group for row in self.groups()]
         chosen = [part for name in names for part in ("--group", name)] if groups is not None else ["--all-groups"]

@@ -13,7 +13,7 @@ from kafka_packages import KafkaFailed, KafkaPackages
 
 DUMPED_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 MAX_BATCH_BYTES = 64 << 20
-"""The tool calls a batch above its limit (5 MiB unless told) invalid; ours go to 16 MiB."""
+"""The tool calls a batch above its limit (5 MiB by default) invalid; ours go to 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class DumpedRecord:
 
 @dataclass
 class LogDump:
-    """What the tool said.
+    """The output of the tool.
 
     ``faults`` is empty for sound files; ``gaps`` are jumps in the offsets, legal after compaction. ``other_entries``
     counts the entries of indexes and producer snapshots by file.

@@ -199,7 +199,7 @@ def _fetch(home: Path) -> None:
 
 
 def _builder_environment() -> dict[str, str]:
-    """Returns the environment for Maven, which may be told by Java options how to reach its repositories."""
+    """Returns the environment for Maven, which may need Java options to reach its repositories."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 
 

@@ -51,7 +51,7 @@ SEGMENTS = StoreConfig(segment_bytes=48 * 1024, batch_bytes_max=8192)
 """Segments so small that a stream of commits fills several of them in each partition."""
 
 UNFINISHED = {".cleaned", ".swap", ".deleted"}
-"""What a cleaner that was stopped leaves."""
+"""Files that a stopped cleaner leaves."""
 
 EAGERLY = {name.replace(".", "_"): value for name, value in EAGER.items()}
 
@@ -157,7 +157,7 @@ SCENARIOS = (
     "txn",
 )
 ONCE_MORE = {"compacted", "continued", "compressed-zstd", "groups", "txn"}
-"""Of these Kafka is asked once more, when our cleaner has been behind Kafka's."""
+"""Kafka is asked about these once more, when our cleaner has run after Kafka's."""
 
 
 def read_stable(path: Path) -> list[CommittedOffset] | None:
@@ -222,7 +222,7 @@ def test_a_real_directory(scenario, kafka_data, kafka_install, kafka_broker, kaf
     listed = {(group.group, group.type.lower()) for group in ask.groups()}
     assert {group for group, is_simple in groups.items() if not is_simple or group[0] in kept} <= listed <= set(groups)
     if goes_on:
-        # Behind our checkpoint there is something for Kafka's cleaner, and then it goes over what is below, too.
+        # After our checkpoint there is something for Kafka's cleaner, and then it goes over what is below, too.
         cleanable = [number for number in partition_folders(copy) if number not in pinned]
         rows = sorted([*rows, *rows_of(let_kafka_clean(broker, ask, cleanable, 1))])
     else:
@@ -292,7 +292,7 @@ def test_both_cleaners_in_turns(kafka_template, kafka_broker, kafka_answers, kaf
 
 
 def test_a_transaction_that_stays_open_over_both(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
-    """What is pending is neither cleaned away nor committed by being cleaned; its end counts, whoever cleans then."""
+    """Pending values are neither cleaned away nor committed by a clean; their end counts, whoever cleans then."""
     seed = seed_or(44_003)
     draw = random.Random(seed)
     template = kafka_template(PARTITIONS)
@@ -304,7 +304,7 @@ def test_a_transaction_that_stays_open_over_both(kafka_template, kafka_broker, k
         stream.run(STEPS)
         for producer_id, group in enumerate(groups, start=70):
             stream.store.commit(group, {keys[0]: 1, keys[1]: 1, keys[2]: 1})
-            # Left open on purpose: neither its end nor an exception is told to the store.
+            # Left open on purpose: the store learns neither of its end nor of an exception.
             stream.store.transaction(group, producer_id, 3).commit({keys[1]: 2})
             stream.state |= {(group, *key): Committed(1, -1, "") for key in keys}
         stream.run(3 * STEPS)

@@ -1,6 +1,6 @@
 """Expiry beside Kafka 4.3.0: copies of one directory, the same retention, the same groups left, the same tombstones.
 
-What is old has times of the past, so that nothing waits for it to become old.
+Old records carry times of the past, so that no test waits for them to age.
 """
 
 from __future__ import annotations

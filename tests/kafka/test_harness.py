@@ -135,7 +135,7 @@ def test_partitions_of_another_topic_id_are_reported(kafka_data, kafka_install, 
 
 
 def test_a_partition_that_kafka_refuses_to_load_is_reported(kafka_data, kafka_install, kafka_broker):
-    """Zero bytes behind the last batch beside a clean-shutdown marker fail the load (docs/format/brokers.md §16)."""
+    """Zero bytes after the last batch beside a clean-shutdown marker fail the load (docs/format/brokers.md §16)."""
     log_dir = kafka_install(kafka_data / "plain" / "log", 8, marker="write")
     with (log_dir / "__consumer_offsets-3" / f"{0:020d}.log").open("ab") as log:
         log.write(bytes(16))

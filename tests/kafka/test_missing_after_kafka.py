@@ -79,7 +79,7 @@ class Turns:
             return content_of(store)
 
     def kafka(self, *, cleans: bool, is_killed: bool = False) -> None:
-        """Lets a broker commit, and clean if told to; it is stopped in order, or killed."""
+        """Lets a broker commit, and clean on request; it is stopped in order, or killed."""
         broker = self._broker(self.log_dir, **(EAGERLY if cleans else WITHOUT_CLEANING))
         broker.start().wait_until_loaded(PARTITIONS)
         ask = self._answers(broker)

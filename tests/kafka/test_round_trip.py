@@ -198,7 +198,7 @@ def test_a_clean_stop_both_ways_twice(kafka_template, kafka_broker, kafka_answer
 
 
 def _commit_many_groups(store: OffsetStore, state: State, number: int) -> None:
-    """Commits for groups of every partition at once, and from the second round on with a topic id that Kafka told."""
+    """Commits for groups of every partition at once, and from the second round on with a topic id from Kafka."""
     key = TopicPartition("orders", 3)
     of_kafka = store.fetch_one("Kafkas eigene 1", *key)
     topic_id = of_kafka.topic_id if of_kafka is not None else None
@@ -251,7 +251,7 @@ def test_a_killed_process(kafka_template, kafka_broker, kafka_answers, kafka_pac
     broker = kafka_broker(log_dir)
     ends = ends_of(log_dir)
     start(broker, complains=True)
-    # Nothing was cut but zeros behind the end.
+    # Nothing was cut but zeros after the end.
     assert truncations_of(broker).items() <= ends.items()
     assert truncations_of(broker)
     ask = kafka_answers(broker)
@@ -269,7 +269,7 @@ def test_a_killed_process(kafka_template, kafka_broker, kafka_answers, kafka_pac
 
 
 def _kill_while_it_commits(log_dir: Path, seed: int, acknowledged: int) -> int:
-    """Runs a stream in a process of its own, kills it (SIGKILL), and returns the last step it was told is committed."""
+    """Runs a stream in a process, kills it (SIGKILL), and returns the last step that it reported as committed."""
     call = [sys.executable, commit_stream.__file__, str(log_dir), str(PARTITIONS), str(seed)]
     with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -308,7 +308,7 @@ the mapped segment is one."""
 
 
 def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
-    """Each partition is killed at another point: from behind the first batch to before the marker."""
+    """Each partition is killed at another point: from after the first batch to before the marker."""
     template = kafka_template(PARTITIONS)
     groups = names_by_partition()
     operations = int(_run_stopped_commit(copy_template(template, tmp_path / "dry"), groups[0], 0))
@@ -335,7 +335,7 @@ def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_an
     broker = kafka_broker(log_dir)
     ends = ends_of(log_dir)
     start(broker, complains=True)
-    # Nothing was cut but zeros behind the end.
+    # Nothing was cut but zeros after the end.
     assert truncations_of(broker).items() <= ends.items()
     assert truncations_of(broker)
     ask = kafka_answers(broker)
@@ -387,7 +387,7 @@ def test_an_open_transaction_of_a_client(kafka_template, kafka_broker, kafka_ans
     with open_store(log_dir, template) as store:
         for producer_id, group in enumerate(("committed", "aborted", "overtaken"), start=70):
             store.commit(group, {keys[0]: 1, keys[1]: 1})
-            # Left open on purpose: neither its end nor an exception is told to the store.
+            # Left open on purpose: the store learns neither of its end nor of an exception.
             store.transaction(group, producer_id, 3).commit({keys[1]: 2, keys[2]: 2})
             state.update({(group, *key): Committed(1, -1, "") for key in keys[:2]})
         assert state_of(store) == state
@@ -413,7 +413,7 @@ def test_an_open_transaction_of_a_client(kafka_template, kafka_broker, kafka_ans
             store._open_core.partition(partition_for(group, PARTITIONS)).end_transaction(producer_id, 3, True)
             state[group, "orders", 2] = Committed(2, -1, "")
         state["committed", "orders", 1] = Committed(2, -1, "")
-        # A plain commit behind a value of the transaction in the log is newer, whenever the transaction ends.
+        # A plain commit after a value of the transaction in the log is newer, whenever the transaction ends.
         assert state_of(store) == state
     assert_no_faults(kafka_packages, log_dir)
     start(broker)

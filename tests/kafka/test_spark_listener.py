@@ -83,7 +83,7 @@ def produce(broker: KafkaBroker, counts: dict[int, int], text: str) -> list[list
 
 
 def described(packages, broker: KafkaBroker, group: str) -> dict[int, tuple[int, int, int]]:
-    """What kafka-consumer-groups shows: partition of orders -> (CURRENT-OFFSET, LOG-END-OFFSET, LAG)."""
+    """Returns the output of kafka-consumer-groups: partition of orders -> (CURRENT-OFFSET, LOG-END-OFFSET, LAG)."""
     printed = packages.run(
         GROUP_COMMAND, "--bootstrap-server", broker.bootstrap, "--describe", "--offsets", "--group", group
     )
@@ -118,7 +118,7 @@ def test_kafkas_own_tools_see_a_spark_job_and_a_second_one_goes_on_there(
     second = produce(cluster, {0: 2, 2: 4}, "second")
     assert described(kafka_packages, cluster, "spark-lake") == {0: (5, 7, 2), 1: (3, 3, 0), 2: (1, 5, 4)}
 
-    # The store was told the same.
+    # The store got the same.
     with offsetlog.open(store_path, read_only=True) as store:
         found = store.fetch("spark-lake")
     assert {key.partition: (value.offset, value.metadata) for key, value in found.items()} == {
@@ -137,7 +137,7 @@ def test_kafkas_own_tools_see_a_spark_job_and_a_second_one_goes_on_there(
     assert (again["values"], again["failures"]) == (second, [])
     assert described(kafka_packages, cluster, "spark-sea") == {0: (7, 7, 0), 1: (3, 3, 0), 2: (5, 5, 0)}
 
-    # What the query keeps for itself says the same, and is imported into the cluster.
+    # The query's own checkpoint says the same, and is imported into the cluster.
     checkpoint = read_checkpoint(tmp_path / "checkpoint-2")
     assert (checkpoint.query_id, checkpoint.planned) == (again["id"], None)
     report = import_checkpoint(cluster.bootstrap, "imported", tmp_path / "checkpoint-2")

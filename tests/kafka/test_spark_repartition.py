@@ -105,7 +105,7 @@ def assert_served(broker, partitions, rows, kafka_answers, kafka_packages) -> No
         assert ask.offsets() == rows
     dump = dump_log(kafka_packages, segment_files(broker.log_dir))
     assert dump.faults == []
-    # A broker that starts anew leads with what was there, and with what it wrote behind it.
+    # A restarted broker leads with the old records, and with those that it wrote after them.
     with broker:
         broker.wait_until_loaded(partitions)
         assert kafka_answers(broker).offsets() == rows

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class ContractRun:
-    """What a run said.
+    """The result of a run.
 
     Attributes:
         code: of the process.

@@ -24,7 +24,7 @@ from tests.depth import by_depth, first_seed
 from tests.manager.managers import KEYS, leading, manager_of
 from tests.manager.manual_executor import ManualExecutor
 
-#: What reads memory alone; and what another module awaits.
+#: Calls that only read memory, and those that another module awaits.
 NO_COROUTINES = {
     "advance",
     "end_offset_for_epoch",

@@ -51,7 +51,7 @@ def test_a_module_of_two_lines_has_the_suite(package):
     done = pytest_in(package, "--collect-only", "test_own.py")
     assert done.returncode == 0, done.stdout
     assert "test_own.py::TestCommits::test_a_position_comes_back[sqlite]" in done.stdout
-    # What SQLite has not is asked of nobody, and refusals are.
+    # Capabilities that SQLite lacks are not tested, and their refusals are.
     assert "TestFences" not in done.stdout
     assert "TestRefusals::test_what_needs_a_capability_is_refused[sqlite-generations: fence]" in (
         done.stdout

@@ -63,7 +63,7 @@ def failed(tmp_path, fs, executor):
 
 
 def survives(fs: FaultFileSystem, path: Path, *, seed: int) -> dict:
-    """What is there after a loss of power now."""
+    """Returns the positions left after a loss of power now."""
     path.mkdir()
     fs.materialize(path, seed)
     with offsetlog.open(path / "data", read_only=True) as store:
@@ -167,7 +167,7 @@ def test_while_it_is_opened_again_everybody_is_sent_to_ask_later(failed, executo
             with pytest.raises(CoordinatorLoadingError):
                 call()
             asked.append(call)
-        # Whoever waits for what was written is told the truth.
+        # A caller that waits for its write gets the truth.
         with pytest.raises(PartitionFailedError):
             partition.flush()
         with pytest.raises(PartitionFailedError):
@@ -181,7 +181,7 @@ def test_while_it_is_opened_again_everybody_is_sent_to_ask_later(failed, executo
     executor.run()
     assert len(asked) == 14
     assert failed.fetch("g")[KEYS[0]].offset == 8
-    # Who still has the failed one is sent to ask again, and finds the other.
+    # A caller that still has the failed one is sent to ask again, and finds the other.
     with pytest.raises(CoordinatorLoadingError):
         partition.log_facts()
     failed.stop()
@@ -262,7 +262,7 @@ def test_a_commit_that_waits_is_told_that_it_failed_and_never_that_it_is_durable
     late = failed.open_core.park(0, written.position.log_offset + 1, 0, -1, None)
     failed.become_leader(0, 3)
     executor.run()
-    # What stands there now, flushed, may be another's.
+    # The flushed bytes there now may be another's.
     with pytest.raises(OffsetLogError):
         late.result(0)
     after = failed.open_core.park(0, written.position.log_offset + 1, 0, -1, None)

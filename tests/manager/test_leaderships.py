@@ -213,7 +213,7 @@ def test_a_leader_with_a_damaged_log_leads_nothing(path, executor):
         with pytest.raises(OffsetLogError):
             transition.result(0)
         assert manager.state(0) is PartitionState.FAILED
-        # What cannot be read must not look as if it had never been committed.
+        # An unreadable position must not look as if it had never been committed.
         with pytest.raises(OffsetLogError):
             manager.fetch("g", KEYS)
     manager.stop()

@@ -348,7 +348,7 @@ def test_a_run_that_was_overtaken_by_a_truncation_records_nothing_above_it(tmp_p
 
 # ---------------------------------------------------------------------------------------------- crashes
 
-#: What is stopped: a follower with a table, one without, and one whose leader never had what it has.
+#: The stopped replica: a follower with a table, one without, and one whose leader never had what it has.
 KINDS = ("warm", "cold", "unclean")
 
 Digests = dict[int, tuple[int, ...]]
@@ -382,7 +382,7 @@ def look_after_twice(follower: LogManager) -> None:
 
 
 def check(path: Path, expected: Digests, *, warm: bool) -> None:
-    """What was flushed is there by every way to read it, and goes on."""
+    """Flushed records are there by every way to read them, and the log goes on."""
     assert verify(path).problems == []
     follower, executor = follow(path, warm=warm, epoch=3)
     end = follower.positions(0).log_end

@@ -16,7 +16,7 @@ KEPT = MaintenanceConfig(enabled=False, min_history={"red": 10**11, "blue": 0})
 class LifeWithTransactions(Life):
     """Between two lives of the manager a store writes transactions, ends some, leaves some open, and cleans.
 
-    What a transaction committed counts at its end, so that the truth itself may meet a gap.
+    The values of a transaction count at its end, so that the truth itself may meet a gap.
     """
 
     def __init__(self, seed, path, **given):

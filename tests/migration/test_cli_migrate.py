@@ -369,7 +369,7 @@ def test_of_a_group_in_several_requests_exactly_what_was_not_made_is_refused(hos
     arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--jute-maxbuffer", "8K"]
     code, out, err = call(capsys, *arguments, "--split")
     made = {number for _, topic, number in offsets_in(hosts) if topic == "t"}
-    # What is closed, and what was in one request with some of it.
+    # Closed ones, and those in one request with some of them.
     assert 200 < len(made) < 300
     assert code == 1
     assert out.splitlines()[1:] == [

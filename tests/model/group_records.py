@@ -1,4 +1,4 @@
-"""Group records as a broker writes them, put behind the log of a closed store: no call of a store writes them."""
+"""Group records as a broker writes them, appended to the log of a closed store: no call of a store writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Records = dict[tuple[int, str], bytes]
 
 
 def _empty(type_: Any) -> Any:
-    """What a field of a schema of the oracle's may be: a value of the newer kinds, of which retention reads nothing."""
+    """Returns a possible field of the oracle's schema: a value of the newer kinds, which retention does not read."""
     if isinstance(type_, list):
         return {each.name: _empty(each.type) for each in type_ if each.tag is None}
     if isinstance(type_, Array):
@@ -63,7 +63,7 @@ def _end_of(folder: Path) -> tuple[Path, int, int]:
 def append(folder: Path, group: str, before: Records, after: Records) -> None:
     """Writes the records of a group to a partition's directory, and tombstones for those that it has no more.
 
-    What is taken back comes first, so that the kind of the group is that of its newest record.
+    Deleted records come first, so that the kind of the group is that of its newest record.
     """
     segment, end, epoch = _end_of(folder)
     gone = [(_key(group, *key), None) for key in before if key not in after]

@@ -1,5 +1,5 @@
-"""What a store must hold, kept in plain dicts by the rules of docs/format/loading.md §6.4.  Shares nothing with the
-engine.
+"""The required contents of a store, kept in plain dicts by the rules of docs/format/loading.md §6.4.  Shares nothing
+with the engine.
 
 Each log partition has a history of atoms: changes that are there whole or not at all.  The state is what the first k
 of them make; after a crash k may be any number from what was acknowledged to what was tried.
@@ -185,7 +185,7 @@ class Reference:
         return history
 
     def done(self, *, disk: Iterable[History] = ()) -> None:
-        """The call returned.  What stands in the histories of `disk` is acknowledged as durable."""
+        """The call returned.  The histories of `disk` are acknowledged as durable."""
         for history in self.histories:
             history.finish()
         for history in disk:

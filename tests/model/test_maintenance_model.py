@@ -1,8 +1,8 @@
 """The store beside plain dicts, cleaned, expired and snapshotted at any moment, and the machine stops in the middle.
 
-What holds after every step is what holds without: the live digest is that of a replay of the files, which may go on
-from a snapshot; the contents are the model's, and what the independent reader of tests/conformance finds in what is
-left of the log.  What has expired is decided beside the store from what that reader finds, at times that are drawn;
+After every step the same holds as without maintenance: the live digest is that of a replay of the files, which may
+go on from a snapshot; the contents are the model's, and those that the independent reader of tests/conformance finds
+in the rest of the log. Expiry is decided beside the store from the findings of that reader, at times that are drawn;
 records of groups come, as from a broker, while the store is closed.  Depth and seed as in test_store_model.
 """
 
@@ -65,7 +65,7 @@ class MaintainedStoreBesideModel(StoreBesideModel):
     """The same store, and whoever keeps it small."""
 
     def __init__(self) -> None:
-        #: What a broker wrote of a group and nobody took back, by group.
+        #: Records that a broker wrote of a group and nobody took back, by group.
         self.records: dict[str, Records] = {}
         #: The same of groups that were removed, and may come back with a loss of power.
         self.removed: dict[str, Records] = {}
@@ -165,7 +165,7 @@ class MaintainedStoreBesideModel(StoreBesideModel):
         told = [(row["group"], row["topic"], row["partition"]) for row in rows]
         assert sorted(row for row in told if row[1] is not None) == sorted(wanted.expired)
         assert {group for group, topic, _ in told if topic is None} == wanted.removed
-        # Each position expires by itself, in the order in which they were told.
+        # Each position expires by itself, in the order of the report.
         touched = [
             self.reference.add(key.group, Erase(frozenset([key])))
             for key in (Key(*row) for row in told if row[1] is not None)
@@ -186,7 +186,7 @@ class MaintainedStoreBesideModel(StoreBesideModel):
     @rule(now=moments, rules=st.dictionaries(groups, retentions, max_size=2), retention=st.sampled_from([0, 0, DAY]))
     def expire_clean_snapshot_and_open(self, now, rules, retention):
         self.expire(now, 7 * DAY, rules, "process", 0)
-        # What an expired position leaves goes from the log with the second cleaning.
+        # The tombstone of an expired position goes from the log with the second cleaning.
         for _ in range(2):
             self.compact(roll=True, again=True, retention=retention, ratio=0.0)
         self.snapshot()
@@ -235,7 +235,7 @@ class MaintainedStoreBesideModel(StoreBesideModel):
         }
         told = self.store.undelete(group, dry_run=True)
         found = self.values_of(told)
-        # What is left of a cleaned log may be less, and never another value.
+        # A cleaned log may hold fewer values, and never another one.
         assert found.items() <= last.items()
         # A value that was only pending when it was deleted was never there.
         assert all(Key(*lost[:3]) not in there and (self.cleaned or Key(*lost[:3]) not in last) for lost in told.lost)

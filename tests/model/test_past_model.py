@@ -1,4 +1,4 @@
-"""What a store tells of its past beside a dict that is filled record by record, while it is written to and cleaned.
+"""The past that a store reports beside a dict that is filled record by record, while it is written to and cleaned.
 
 The reference notes every record before a cleaner can take it, with a reader of its own.  Whatever the store tells of
 any moment has to be what the reference makes of the records below it; what it refuses to tell has to lie below a floor
@@ -146,7 +146,7 @@ class Machine:
     def check_refusal(self, group: str, cut: int, failure: errors.HistoryError, *, exact: bool = True) -> None:
         assert self.cleaned
         assert failure.floor is not None
-        # Of a time nobody knows on which side of it was what is gone right below the floor.
+        # The records gone right below the floor may lie on either side of a time.
         assert cut < failure.floor + (not exact)
         assert failure.floor <= self.floor(group)
         if failure.oldest is not None:
@@ -212,7 +212,7 @@ class Machine:
         now = self.store.fetch_one(group, *key)
         assert now == (last and last.value)
         for entry in found:
-            # What took effect is there when it does, unless something newer was there already.
+            # A value is there from its effect on, unless something newer was there already.
             if entry.effective_at is not None and entry.effective_at >= found.complete_from:
                 state = self.reference.state(number, entry.effective_at + 1)
                 assert (state.get((group, *key)) or (None,))[0] == (entry.value and entry.value.offset)

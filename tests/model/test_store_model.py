@@ -329,7 +329,7 @@ class StoreBesideModel(RuleBasedStateMachine):
             self.fs.write_back(draw)
 
     def recover(self) -> None:
-        """What the disk may hold, or what a killed process leaves, is opened, and the model takes what is there."""
+        """Opens a possible state of the disk, or the files of a killed process; the model takes their contents."""
         self.transactions.clear()
         if not self.store.closed:
             abandon(self.store)
@@ -343,7 +343,7 @@ class StoreBesideModel(RuleBasedStateMachine):
         least = [history.durable if power_lost else history.done for history in self.reference.histories]
         self.store = self.opened()
         found = contents(self.store)
-        # What is pending is not to be seen through the store, and prefixes may differ in nothing else.
+        # Pending values are invisible through the store, and prefixes may differ in nothing else.
         pending = self.pending_of(oracle.replay(oracle.read_log(self.copy())))
         for number, history in enumerate(self.reference.histories):
             left_open = [known.producer_id for known in self.store.transactions() if known.partition == number]

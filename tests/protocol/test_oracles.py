@@ -1,6 +1,7 @@
 """Every message of every version against two codecs that were written without this one: kio, and that of kafka-python.
 
-What we write they read, value by value the same, and write again as the same bytes; these bytes we read as what we had.
+They read our bytes, value by value the same, and write them again as the same bytes; we read these back as the values
+we had.
 """
 
 from __future__ import annotations

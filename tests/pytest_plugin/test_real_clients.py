@@ -100,7 +100,7 @@ def reader(server):
 
 
 def values(polled: dict) -> list[bytes]:
-    """What a poll of kafka-python has brought."""
+    """Returns the values of a poll of kafka-python."""
     return [each.value for records in polled.values() for each in records]
 
 

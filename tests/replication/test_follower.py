@@ -1,4 +1,4 @@
-"""What a follower does with each answer, case by case."""
+"""A follower's handling of each answer, case by case."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ METADATA = (
 
 @dataclass(frozen=True)
 class Identity:
-    """What a client says of itself."""
+    """The identity that a client sends."""
 
     group: str
     generation: int = -1

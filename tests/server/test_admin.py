@@ -1,4 +1,4 @@
-"""What administrators ask of groups: lists, descriptions, deletions of groups and of positions."""
+"""Requests of administrators about groups: lists, descriptions, deletions of groups and of positions."""
 
 from __future__ import annotations
 

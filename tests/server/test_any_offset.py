@@ -82,7 +82,7 @@ def all_of(client: Client, group: str = "g"):
 
 
 def as_listed(found) -> dict[int, tuple[int, int, str]]:
-    """What a fetch of the library returned, in the same form."""
+    """Returns the result of a fetch of the library in the same form."""
     return {key.partition: (value.offset, value.leader_epoch, value.metadata) for key, value in found.items()}
 
 

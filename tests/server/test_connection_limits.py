@@ -1,4 +1,4 @@
-"""What clients can hold of a server: connections, memory, time; and that the others are served meanwhile."""
+"""The share of a server that clients can hold: connections, memory, time; the others are served meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection does with frames that are whole, cut, many at a time, or none."""
+"""A connection's handling of frames that are whole, cut, many at a time, or none."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_the_front_answers_as_the_handlers_do(pair, tmp_path, number):
         with offsetlog.open(tmp_path / name, read_only=True) as store:
             digests.append(store.digest())
     assert digests[0] == digests[1]
-    # What the front wrote is read by handlers, and the other way round.
+    # Handlers read the front's records, and the other way round.
     again = Pair(tmp_path, "process", is_swapped=True)
     pair.clients, pair.servers = again.clients, again.servers
     pair.ask(history.everything())

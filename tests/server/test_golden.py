@@ -1,6 +1,6 @@
 """The server beside Kafka 4.3.0: recorded requests are answered byte for byte as Kafka answered them.
 
-What may differ is marked in the recordings: ids that are made up, host and port, texts of errors, and the order of
+The recordings mark the parts that may differ: ids that are made up, host and port, texts of errors, and the order of
 arrays that Kafka takes from a hash map.  `python -m tests.wire.recordings` makes those that are made here.
 """
 

@@ -112,7 +112,7 @@ def sensible() -> list[bytes]:
 
 
 def admitted(group: str, member_id: str, topic_id: bytes) -> list[bytes]:
-    """What the native front answers, in every version: of a member of a stable group, and of nobody."""
+    """Returns requests that the front answers, in every version: of a member of a stable group, and of nobody."""
     found = []
     for version in range(11):
         position = OffsetCommitRequestTopicPartition(0, 5, -1, committed_metadata="m")

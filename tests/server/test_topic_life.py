@@ -1,4 +1,4 @@
-"""What a restart keeps of ordinary topics, what a delete takes away, and which directories are topics."""
+"""Ordinary topics over a restart and after a delete, and which directories are topics."""
 
 from __future__ import annotations
 

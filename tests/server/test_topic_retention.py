@@ -1,4 +1,4 @@
-"""What topics delete by their settings: when it goes, what clients see then, and what a restart finds."""
+"""Deletion in topics by their settings: its time, the view of clients, and the state after a restart."""
 
 from __future__ import annotations
 

@@ -413,7 +413,7 @@ def test_a_fetch_asks_for_no_more_than_an_answer_can_have(client):
     size = len(batch)
     waiting = {"max_wait_ms": 3_600_000, "min_bytes": 2**31 - 1}
     assert len(fetch(client, 0, max_bytes=5 * size, **waiting).records) == 5 * size
-    # What is there counts, though the last of it is no whole batch.
+    # The bytes that are there count, though the last of them are no whole batch.
     assert len(fetch(client, 0, max_bytes=5 * size - 1, **waiting).records) == 4 * size
     limits = {"max_bytes": 5 * size - 1, "partition_max_bytes": 5 * size - 1}
     assert len(fetch(client, 0, **limits, **waiting).records) == 4 * size

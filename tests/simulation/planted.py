@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Bug:
-    """What is planted: changes of the engine, linked into `extensions`, and a change of Python objects."""
+    """A planted bug: changes of the engine, linked into `extensions`, and a change of Python objects."""
 
     extensions: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()

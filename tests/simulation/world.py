@@ -24,7 +24,7 @@ FAULTS = (
     *("loss", "duplication", "partition", "power", "elect"),
     *("crash", "crash", "full", "full", "slow", "slow", "clock", "clock", "clock"),
 )
-#: What is done to the disk or the clock of a node, as it is counted.
+#: Faults of the disk or the clock of a node, as they are counted.
 SPOILS = {"full": "disk full", "slow": "slow disk", "clock": "clock jump"}
 #: The checker looks at the replicas after so many steps, and before a call and a crash.
 LOOK_STEPS = 4

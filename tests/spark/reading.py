@@ -38,7 +38,7 @@ def splits_of(path: Path | str, files: Files | None = None, **options: Any) -> l
 
 
 def read_splits(splits: list[Split], path: Path | str, files: Files | None = None, **options: Any) -> Iterator[Any]:
-    """What these splits hold, batch by batch."""
+    """Yields the contents of these splits, batch by batch."""
     read = parse({"path": str(path), **{name: str(value) for name, value in options.items()}})
     schema = full_schema(read)
     for split in splits:

@@ -1,7 +1,7 @@
 """A Spark of its own that a test can kill: streams the files of a directory into a store, while tasks of it fail.
 
 `python -c "from tests.spark.sink_stream import main; main()" DIRECTORY SETTINGS`, where SETTINGS is JSON: `fail` "once"
-makes the first attempt of some tasks fail half-way, "always" every attempt behind the first epoch; `die_at` kills
+makes the first attempt of some tasks fail half-way, "always" every attempt after the first epoch; `die_at` kills
 whoever publishes at a step of that number; `to_the_end` ends the stream when it has read everything there is, which
 otherwise runs until it is killed.
 """

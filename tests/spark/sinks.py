@@ -31,7 +31,7 @@ def batch_of(rows: list[Row], **columns: list[object]) -> pa.RecordBatch:
 
 
 def stage_tasks(path: Path, query: str, epoch: int, tasks: list[list[Row]], run: str = "run") -> list[StagedMessage]:
-    """What the tasks of one epoch stage and tell, without a Spark."""
+    """Runs the tasks of one epoch without a Spark, and returns their messages."""
     place = StagingPlace(f"{path}/.offsetlog-staging", query, epoch, run)
     messages = []
     for number, rows in enumerate(tasks):
@@ -50,7 +50,7 @@ def epoch_writer(path: Path, query: str, epoch: int, **options: str) -> writer.B
 
 
 def positions(path: Path) -> dict[tuple[str, str, int], int]:
-    """What is committed, without what the sink keeps for itself."""
+    """Returns the committed positions, without the sink's own."""
     with offsetlog.open(path, read_only=True) as store:
         return {
             (row["group"], row["topic"], row["partition"]): row["offset"]

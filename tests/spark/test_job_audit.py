@@ -170,7 +170,7 @@ def test_what_has_no_time_ends_a_stall_as_well(spark):
 
 def test_silences(spark):
     rows = [commit(minute, timestamp=minute * MINUTE) for minute in range(0, 60, 2)]
-    # What the broker deletes is nothing that a group does.
+    # The broker's deletions are no actions of a group.
     rows += [delete(group="h", timestamp=minute * MINUTE) for minute in (20, 40)]
     rows += [commit(1, group="h", timestamp=minute * MINUTE) for minute in (0, 10, 30)]
     rows += [commit(1, group="none", timestamp=-1)]

@@ -1,4 +1,4 @@
-"""What a clean would free, against what a clean freed."""
+"""The predicted effect of a clean, against its effect."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_tombstones_go_in_their_time(spark, tmp_path):
         assert told(job.run(spark, tmp_path, roll=True, now_ms=1).partitions, "freed_records") == [(0,)]
         (report,) = store.compact(again=True, delete_retention_ms=0)
         assert (report.tombstones_dropped, report.markers_dropped) == (2, 0)
-        # Now the first marker was found alone; the second is behind the last that its producer wrote.
+        # Now the first marker was found alone; the second is after the last that its producer wrote.
         assert told(job.run(spark, tmp_path, roll=True).partitions, *names) == [(7, 0, 0, 0, 1, 1, 6)]
         (report,) = store.compact(again=True, delete_retention_ms=0)
         assert report.markers_dropped == 1

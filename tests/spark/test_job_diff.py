@@ -1,4 +1,4 @@
-"""What is not the same in two states: the rule of OffsetStore.diff."""
+"""The differences of two states, by the rule of OffsetStore.diff."""
 
 from __future__ import annotations
 

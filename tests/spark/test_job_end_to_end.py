@@ -82,7 +82,7 @@ def test_audit(spark, tmp_path, capsys):
     for name, count in told["findings"].items():
         assert written[name].count() == count, name
     assert written["groups"].count() == told["groups"]
-    # What the positions end with is what the broker answered.
+    # The final positions are those that the broker answered.
     expected = {}
     for line in (DATA / "txn" / "expected" / "offsets.tsv").read_text().splitlines():
         group, topic, partition, offset, *_ = line.split("\t")

@@ -162,7 +162,7 @@ def test_samples_from_files(spark, tmp_path):
         with pytest.raises(errors.InvalidArgumentError, match=f"{why} is no number in the row with") as caught:
             lag_ends.of_samples(spark, str(tmp_path / "word.csv"))
         assert caught.value.path == str(tmp_path / "word.csv")
-    # What cannot be read is told, and not left out.
+    # A line that cannot be read is reported, and not left out.
     (tmp_path / "cut.jsonl").write_text(json.dumps(rows[0]) + '\n{"topic": "t", "parti')
     (tmp_path / "cut.csv").write_text("topic,partition,log_end_offset\nt,0,7\nt\n")
     for name in ("cut.jsonl", "cut.csv"):

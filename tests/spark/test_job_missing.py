@@ -77,7 +77,7 @@ def test_every_job_refuses_what_is_not_whole(spark, whole, tmp_path, fault: Call
 
 
 def raise_a_base_offset(log: Path) -> str:
-    """One bit of a batch in the middle of a segment, so that it says to lie behind the log; returns its place."""
+    """One bit of a batch in the middle of a segment, so that it claims to lie after the log; returns its place."""
     path = max(segments_of(log), key=lambda each: each.stat().st_size)
     content = bytearray(path.read_bytes())
     position = 12 + int.from_bytes(content[8:12], "big")

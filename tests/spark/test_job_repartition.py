@@ -97,7 +97,7 @@ def digest_of(path):
 
 
 def story(rows):
-    """What happened to each group: its records and their outcomes, in their order."""
+    """Returns the history of each group: its records and their outcomes, in their order."""
     found = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row["log_partition"], row["log_offset"])):
         if row["group"] is not None:
@@ -109,7 +109,7 @@ def story(rows):
 
 
 def pending(rows):
-    """What is open, and whose it is."""
+    """Returns the open records with their producers."""
     names = ("producer_id", "producer_epoch", "key", "value")
     return sorted(repr([row[name] for name in names]) for row in rows if row["outcome"] == "open")
 
@@ -167,7 +167,7 @@ def scanned(path):
         for file in files:
             columns = repartition.RECORD_COLUMNS
             scan = SegmentScan(file, "records", columns, log_partition=number, outcomes=outcomes, until=end)
-            # What a crash left behind the end is no record.
+            # Bytes that a crash left after the end are no record.
             with scan, contextlib.suppress(TornTailError):
                 while (batch := scan.read()) is not None:
                     rows += batch.to_pylist()
@@ -335,7 +335,7 @@ def test_two_open_transactions_that_would_become_one():
 
 
 def end_transactions(log, surveys):
-    """Writes the COMMIT of every open transaction behind the end of each log."""
+    """Writes the COMMIT of every open transaction at the end of each log."""
     for each in surveys:
         end = each.end
         with (log.path / f"{TOPIC}-{each.number}" / f"{0:020d}.log").open("ab") as file:

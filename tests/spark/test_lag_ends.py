@@ -87,7 +87,7 @@ def test_a_length_is_damaged_in_the_middle(broker: Path) -> None:
 
 
 def test_a_base_offset_is_damaged(broker: Path) -> None:
-    """Of the last batch it would be the end of the log; of one in the middle it was nothing to see."""
+    """In the last batch it would be the end of the log; in one in the middle it was invisible."""
     segments(broker)[-1].unlink()
     checkpoint(broker, int(segments(broker)[-1].stem))
     end, last = end_of(broker), segments(broker)[-1]

@@ -28,7 +28,7 @@ QUICK = {"interval_seconds": 0.0, "back_off_seconds": (0.01, 0.05)}
 
 
 class Answers(Target):
-    """A target that keeps what it takes, and fails as it is told."""
+    """A target that keeps the positions it takes, and fails on demand."""
 
     def __init__(self, *, kafka_only: bool = False) -> None:
         self.kafka_only = kafka_only

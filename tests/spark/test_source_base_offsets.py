@@ -112,7 +112,7 @@ def test_borders_of_splits_are_no_way_past_a_wrong_base_offset(log: Path) -> Non
 
 
 def content(rows: list[Row]) -> Counter[str]:
-    """What the log holds, but for log offsets, which are wrong in a batch that was moved to where it could be."""
+    """Returns the contents of the log but for log offsets, which are wrong in a batch moved to a possible place."""
     told = {"log_offset", "base_offset", "last_offset", "marker_offset", "effective_at", "problem", "last_log_offset"}
     return Counter(str({name: row[name] for name in row if name not in told}) for row in rows if not row.get("problem"))
 

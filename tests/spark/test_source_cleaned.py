@@ -116,7 +116,7 @@ def test_the_history_of_a_cleaned_log_knows_the_ends_of_its_transactions(tmp_pat
 
 
 def test_a_moment_within_a_batch_of_a_cleaned_log(tmp_path: Path) -> None:
-    """What the batch holds behind the moment does not stand for what is missing before it."""
+    """Records of the batch after the moment do not replace those missing before it."""
     path = tmp_path / "data"
     with opened(path) as store:
         for number in range(5):
@@ -144,7 +144,7 @@ def test_a_moment_within_a_batch_of_a_whole_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [50, 100])
 def test_outcomes_end_at_the_horizon_in_merged_segments_too(tmp_path: Path, at: int) -> None:
-    """A cleaner puts small segments together: the marker lies in the same file then, behind the moment."""
+    """A cleaner puts small segments together: the marker lies in the same file then, after the moment."""
     directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()
     batches = [encode_batch(0, 1000, [(key_of("g", "t", 0), value_of(5, 1000))], producer_id=77, producer_epoch=0)]
@@ -296,7 +296,7 @@ def test_keys_that_move_while_a_cleaner_is_at_work(tmp_path: Path, view: str) ->
 
 
 def check_a_read(path: Path, view: str, end: int) -> bool:
-    """Whether a read told something; it is checked against what was there when it began."""
+    """Whether a read returned something; it is checked against the log when it began."""
     try:
         if view == "past":
             assert told(rows_of(path, view="offsets", at=f"offset:{end}", minPartitions=3)) == state_below(end)

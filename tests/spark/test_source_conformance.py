@@ -1,4 +1,4 @@
-"""What a batch reads is what Kafka said of its own logs, whatever the size of a split."""
+"""A batch reads what Kafka printed of its own logs, whatever the size of a split."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ def test_what_the_log_has_is_no_future(tmp_path: Path) -> None:
 
 
 def cutoff_offset_of(path: Path, stamp: int) -> int:
-    """Where the run of batches ends, told from their headers; what is open there does not count."""
+    """Where the run of batches ends, by their headers; transactions open there do not count."""
     offset = 0
     for batch in rows_of(path, view="batches"):
         if batch["max_timestamp"] > stamp:
@@ -382,7 +382,7 @@ def test_a_log_that_is_written_to_and_cleaned_is_read_whole(tmp_path: Path) -> N
         try:
             draw = random.Random(8)
             for _ in range(25):
-                # What nobody commits to any more is there in every state of the log.
+                # Positions of old groups are there in every state of the log.
                 size = draw.randrange(1, 6000)
                 splits = splits_of(path, view="commits", group="still", splitBytes=size)
                 found = [
@@ -457,7 +457,7 @@ def ends_of_files(name: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("left", [3, 2, 1, 0])
 def test_a_swap_that_a_crash_ended_is_finished(log: Path, tmp_path: Path, left: int) -> None:
-    """Of three old segments some are still there; the file that takes their place has no name of its own yet."""
+    """Some of three old segments are still there; the file that takes their place has no name of its own yet."""
     copy = Path(shutil.copytree(log, tmp_path / "copy"))
     forget_witnesses(copy)  # a swap that a broker makes
     whole = {view: rows_of(log, view=view) for view in ("records", "commits", "offsets")}

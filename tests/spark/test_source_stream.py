@@ -1,4 +1,4 @@
-"""The stream reader: every record once, whatever is rolled, cleaned or killed meanwhile; what is gone is told."""
+"""The stream reader: every record once, whatever is rolled, cleaned or killed meanwhile; lost records are reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def reader_of(path: Path, **options: object) -> StreamReader:
 
 
 def rows_between(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a batch of Spark holds; offsets go through JSON, as checkpoints keep them."""
+    """Returns the rows of a batch of Spark; offsets go through JSON, as checkpoints keep them."""
     splits = reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
     return [row for split in splits for batch in reader.read(split) for row in batch.to_pylist()]
 
@@ -104,7 +104,7 @@ def test_what_was_cleaned_before_it_was_read_is_told(path: Path):
     with opened(path, partitions=1) as store:
         churn(store, 300)
         store.compact()
-        # What was missing when the query began is nobody's loss.
+        # Records missing when the query began are nobody's loss.
         reader = reader_of(path, view="records")
         start = reader.initialOffset()
         end = reader.latestOffset(start)
@@ -148,7 +148,8 @@ def test_a_log_that_went_or_was_cut_is_told(path: Path, tmp_path: Path):
         reader.partitions(start, beyond)
     lossy = reader_of(path, view="records", failOnDataLoss="false")
     assert not any(isinstance(split, StreamSplit) for split in lossy.partitions(start, beyond))
-    # What is away for a moment keeps its place; what was cut or made anew is told, or gone on with where it ends.
+    # A log that is away for a moment keeps its place; one that was cut or created again is reported, or read on from
+    # its end.
     assert reader.latestOffset(beyond)["__consumer_offsets"][str(number)] == 1000
     (tmp_path / "aside").rename(folder)
     with pytest.raises(OffsetOutOfRangeError, match="it was cut, or created again"):
@@ -247,7 +248,7 @@ def test_a_segment_that_goes_before_its_task_is_told_as_asked(path: Path):
 
 @pytest.mark.parametrize("producer_id", [76, -1])
 def test_a_damaged_header_opens_no_transaction(path: Path, producer_id: int):
-    """Nothing would ever end it: the stream goes on, and whoever reads the records is told."""
+    """Nothing would ever end it: the stream goes on, and a reader of the records gets the error."""
     key = TopicPartition("t", 0)
     with opened(path, partitions=1) as store:
         store.commit("x", {key: 0})
@@ -320,7 +321,7 @@ def test_where_a_stream_begins(path: Path):
 
 
 def test_the_way_back_of_a_listener_is_a_place_to_start(tmp_path: Path):
-    # What `starting_offsets` says of log partitions that a group has no position for.
+    # The answer of `starting_offsets` for log partitions without a position of the group.
     path = tmp_path / "data"
     with offsetlog.open(path, partitions=3) as store:
         for number in range(30):

@@ -32,7 +32,7 @@ def reset_after_authentication(connection: socket.socket) -> None:
 
 
 def printed_by(module: str, leave: Callable[[socket.socket], None]) -> str:
-    """What a daemon prints when Spark leaves a worker that it had asked for."""
+    """Returns the output of a daemon when Spark leaves a worker that it had asked for."""
     environment = {**os.environ, "PYTHON_WORKER_FACTORY_SECRET": SECRET.decode(), "SPARK_REUSE_WORKER": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     command = [sys.executable, "-m", module, "pyspark.worker"]

@@ -1,4 +1,4 @@
-"""What expires, decided slowly and in plain Python from docs/format/coordinator.md §5.13; shares nothing with the
+"""Expiry, decided slowly and in plain Python from docs/format/coordinator.md §5.13; shares nothing with the
 engine but the bytes.
 
 Without a coordinator: a group with members is left alone, whatever state it was in.
@@ -103,7 +103,7 @@ def rule_of(name: str, default: int | None, rules: Mapping[str, int | None]) -> 
 
 
 class Outcome(NamedTuple):
-    """What a check does: positions that go, groups of which nothing is left, positions that a transaction protects."""
+    """The result of a check: positions that go, groups that become empty, positions that a transaction protects."""
 
     expired: set[tuple[str, str, int]]
     removed: set[str]
@@ -111,7 +111,7 @@ class Outcome(NamedTuple):
 
 
 def check(groups: Mapping[str, Group], default: int | None, rules: Mapping[str, int | None], now: int) -> Outcome:
-    """What a check at `now` does."""
+    """Returns the result of a check at `now`."""
     expired: set[tuple[str, str, int]] = set()
     removed: set[str] = set()
     protected = 0

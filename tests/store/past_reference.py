@@ -64,7 +64,7 @@ class PastReference:
         }
 
     def group(self, group: str, cut: int) -> dict[TopicPartition, tuple[int, str, int]]:
-        """What `fetch(group, at=cut)` shall answer, without times."""
+        """Returns the right answer of `fetch(group, at=cut)`, without times."""
         state = self.state(log_partition(group, self.count), cut)
         return {
             TopicPartition(topic, partition): (offset, metadata, leader_epoch)

@@ -209,7 +209,7 @@ def test_text_that_is_not_utf8(store):
 
 
 def raw_strings(kind, ends, data=b"abcdef"):
-    # What no builder of Arrow makes, and its quick check lets through.
+    # An array that no builder of Arrow makes, and that its quick check accepts.
     width = 4 if kind == pa.string() else 8
     buffer = pa.py_buffer(b"".join(end.to_bytes(width, "little", signed=True) for end in ends))
     return pa.Array.from_buffers(kind, len(ends) - 1, [None, buffer, pa.py_buffer(data)])

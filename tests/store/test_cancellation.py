@@ -13,7 +13,7 @@ from offsetlog._native import cleaner
 from offsetlog._native.replay import Replay
 from offsetlog.cancellation import Control, LongCalls, interruptibly
 
-#: Of a log that takes some seconds to be cleaned.
+#: The settings of a log that takes some seconds to be cleaned.
 SLOW = MaintenanceConfig(enabled=False, cleaner_bytes_per_second=1_500_000)
 
 
@@ -30,7 +30,7 @@ def slow(path):
 
 
 def interrupted(call: Callable[[], object], after: float = 0.3) -> float:
-    """Returns for how many seconds a call went on behind a Ctrl-C."""
+    """Returns for how many seconds a call went on after a Ctrl-C."""
     sent: list[float] = []
 
     def interrupt() -> None:
@@ -39,7 +39,7 @@ def interrupted(call: Callable[[], object], after: float = 0.3) -> float:
 
     def wait() -> None:
         call()
-        time.sleep(5)  # an interrupt that comes behind its end
+        time.sleep(5)  # an interrupt that comes after its end
 
     timer = threading.Timer(after, interrupt)
     timer.start()
@@ -147,7 +147,7 @@ def test_a_replay_can_be_stopped(path):
 
 @pytest.mark.parametrize("name", ["snapshot", "verify"])
 def test_an_interrupt_stops_what_is_in_c(path, monkeypatch, name):
-    # The native calls take the control, so that what runs in C is told; here it stands for any of them.
+    # The native calls take the control, so that running C code notices; here it stands for any of them.
     stopped = []
 
     def endless(*given, **named) -> None:

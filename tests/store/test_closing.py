@@ -58,7 +58,7 @@ def test_a_forgotten_store_is_closed_though_warnings_are_errors(path, monkeypatc
 
 
 def interrupted(function, *, before):
-    """The function with a Ctrl-C in front of its first call, or behind it."""
+    """The function with a Ctrl-C before its first call, or after it."""
     calls = []
 
     def call(*arguments, **named):

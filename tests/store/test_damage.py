@@ -51,7 +51,7 @@ class Written:
         return self.batches[FLUSHED].position
 
     def without(self, lost: set[int]) -> Contents:
-        """What the commits make but for those whose numbers are `lost`."""
+        """Returns the result of the commits without those whose numbers are `lost`."""
         return {number % NUMBERS: value(number) for number in range(COMMITS) if number not in lost}
 
     def batch_at(self, position: int) -> int:
@@ -121,7 +121,7 @@ def copies(path: Path) -> list[bytes]:
 
 @contextlib.contextmanager
 def opened(path: Path, **options: Any) -> Iterator[OffsetStore]:
-    """The store, whose damage, if any, was told by one warning."""
+    """The store, whose damage, if any, was reported by one warning."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         store = offsetlog.open(path, **options)
@@ -142,7 +142,7 @@ def check_read_only(path: Path) -> Contents:
 
 
 def check_reported(path: Path, log: bytes, expected: Contents, position: int | None) -> None:
-    """Corruption: read-only, told with its place, nothing cut, everything else served."""
+    """Corruption: read-only, reported with its place, nothing cut, everything else served."""
     with opened(path, durability="process") as store:
         problems = store.problems()
         assert problems
@@ -237,7 +237,7 @@ def check_base_offset(written: Written, path: Path, log: bytes, number: int, see
     """A batch lies about its base offset: reported when it was flushed, whichever way it points; else torn."""
     if number < FLUSHED:
         check_reported(path, log, seen, None)
-        # What was committed is all there, but for what hides behind an offset that cannot be.
+        # All commits are there, except one that an impossible offset hides.
         assert seen in (written.states[-1], written.without({number}))
     else:
         # A reader of a log that may grow does not know where it ends: to it the last one is as good as any.

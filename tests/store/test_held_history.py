@@ -1,4 +1,4 @@
-"""What the history of a group was kept for is cleaned once it is too old: unasked, when asked, and after a restart."""
+"""Held history of a group is cleaned once it is too old: automatically, on request, and after a restart."""
 
 from __future__ import annotations
 

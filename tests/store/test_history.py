@@ -1,4 +1,4 @@
-"""What a store tells of its past, and what it says it cannot tell."""
+"""The past that a store reports, and the part that it refuses to report."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_outcome_of_transactions(single):
     found = single.history("g", "t", 0)
     assert [entry.outcome for entry in found] == ["committed", "committed", "aborted", "open"]
     assert [entry.marker_offset for entry in found] == [2, 2, 4, None]
-    # Of one transaction the last value counts, from the marker on.
+    # The last value of one transaction counts, from the marker on.
     assert [entry.effective_at for entry in found] == [None, 2, None, None]
     assert [(entry.producer_id, entry.producer_epoch) for entry in found] == [(7, 3), (7, 3), (8, 0), (9, 0)]
     transaction.abort()
@@ -418,7 +418,7 @@ def spanning(store: OffsetStore) -> tuple[int, int]:
 
 
 def test_a_transaction_that_was_open_where_cleaning_ended(path):
-    # What it supersedes is superseded only at its end, which lies behind what is cleaned.
+    # It supersedes values only at its end, which lies after the cleaned part.
     with opened(path) as store:
         _, end = spanning(store)
         floor = store.compact(roll=False)[0].floor
@@ -426,7 +426,7 @@ def test_a_transaction_that_was_open_where_cleaning_ended(path):
         for at in (floor, end - 1):
             assert offsets(store.fetch("g", at=at)) == {0: 1}
         assert store.history("g", "t", 0).complete_from == floor
-    # Kafka's cleaner does not wait for the end: what its checkpoint says can be told is too much.
+    # Kafka's cleaner does not wait for the end: its checkpoint promises too much.
     LogDirectory(path, FileSystem()).write_checkpoint(CLEANER_POINTS, {0: floor + 1})
     with opened(path, read_only=True) as store:
         for at in (floor + 1, end - 1):
@@ -577,7 +577,7 @@ def test_a_running_store_is_looked_at_by_another_process(path):
             assert other.fetch("g", at=100) == store.fetch("g", at=100)
             store.compact()
             fill(store, 10)
-            # The files of before are gone; what can be told, is, and what cannot is said to be gone.
+            # The old files are gone; known states are reported, and the others refused as gone.
             with pytest.raises(errors.HistoryError):
                 other.fetch("g", at=100)
             assert other.fetch("g", at=500) == other.fetch("g")
@@ -646,7 +646,7 @@ def test_the_history_of_real_directories_ends_with_what_the_broker_answered(scen
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_moments_of_real_directories_are_those_of_their_records(scenario: Scenario, tmp_path):
-    """Also within a compressed set of messages; what is refused lies behind records that a broker has cleaned away."""
+    """Also within a compressed set of messages; refused moments lie after records that a broker has cleaned away."""
     log = tmp_path / "log"
     shutil.copytree(scenario.log, log)
     count = _partitions_of(log)

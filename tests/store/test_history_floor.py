@@ -22,7 +22,7 @@ def test_a_hold_keeps_the_floor_of_its_group():
     assert floor.of(None) == floor.of("other") == 100
     assert floor.of("kept") == 40
     assert floor.of("team-x") == 30
-    # Of several holds that fit the lowest counts, so a longer prefix cannot raise one.
+    # The lowest of several holds that fit counts, so a longer prefix cannot raise one.
     assert floor.of("team-a-1") == 20
     assert floor.raised(200, [("team-a-*", 150), ("team-*", 170)]).of("team-a-1") == 150
 

@@ -80,7 +80,7 @@ def test_a_group_waits_for_its_own_log_partition(eight, gate):
         gate.open[5].set()
         fetch.join(10)
         assert results["fetched"].offset == 5
-        # What was waited for came first, the last one that was asked for first of all.
+        # Awaited partitions came first, the last one that was asked for first of all.
         assert gate.begun[:3] == [0, 6, 5]
         assert store.progress().ready == 3
         every = waiting(lambda: results.update(groups=store.groups()))

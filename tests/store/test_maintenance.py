@@ -388,7 +388,7 @@ def test_history_of_some_groups_is_kept(path):
         assert store.fetch("audit-7", at=201)[TopicPartition("orders", 0)].offset == 99
         with pytest.raises(errors.HistoryError):
             store.fetch("billing", at=201)
-    # What was held back goes once it is old enough.
+    # Held records go once they are old enough.
     with opened(path, BY_HAND, partitions=1) as store:
         (report,) = store.compact(again=True)
         assert report.records_kept == 2
@@ -671,7 +671,7 @@ def test_a_forgotten_store_ends_although_it_is_maintained(path):
 def test_what_cannot_be_cleaned_yet_is_not_tried_again_and_again(path):
     config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=0, idle_roll_ms=3_600_000)
     with opened(path, config, partitions=1) as store:
-        # Larger than a batch, so a transaction, which ends in the segment behind the first.
+        # Larger than a batch, so a transaction, which ends in the segment after the first.
         keys = [TopicPartition("orders", number) for number in range(300)]
         store.commit(GROUP, dict.fromkeys(keys, 1))
         until(lambda: store.maintenance.status().counters.get("rounds", 0) > 30)

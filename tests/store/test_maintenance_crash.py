@@ -1,7 +1,7 @@
 """Cleaning and snapshots on a machine that stops: at each file operation, with unflushed pages kept or lost.
 
-What was committed is there, what was deleted is not, what is pending is pending, whatever part of a cleaning or of a
-snapshot came to be; and both go on.  The cleaner's own crash tests are in tests/c; here checkpoints, the floor of the
+Committed positions are there, deleted ones are not, pending ones are pending, whatever part of a cleaning or of a
+snapshot was done; and both go on.  The cleaner's own crash tests are in tests/c; here checkpoints, the floor of the
 history, producers and the next open take part too.
 
 At the depth "long" (tests/depth.py) it is all of the stops, more than 2,000 with their draws; else a sample of them.
@@ -39,7 +39,7 @@ NOON = 1_700_000_000_000
 
 
 class State(NamedTuple):
-    """What a store holds, as far as cleaning may not change it."""
+    """The contents of a store, as far as cleaning may not change them."""
 
     digest: Digest
     pending: tuple[Any, ...]
@@ -78,7 +78,7 @@ def feed(store: OffsetStore, draw: random.Random) -> None:
 
 
 def work(path: Path, fs: FaultFileSystem, told: dict[str, State]) -> None:
-    """What is stopped: an open, a cleaning, a commit, a snapshot, a cleaning of everything, a close."""
+    """The work that is stopped: an open, a cleaning, a commit, a snapshot, a cleaning of everything, a close."""
     store = open_store(path, fs)
     try:
         told["before"] = state_of(store)

@@ -1,4 +1,4 @@
-"""What goes wrong in maintenance: each kind of work of each log fails by itself, is told, and ends nothing."""
+"""Failures in maintenance: each kind of work of each log fails by itself, is reported, and ends nothing."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What maintenance decides, as tables: Kafka's selection with docs/format/traps.md traps 26 and 27
+"""The decisions of maintenance, as tables: Kafka's selection with docs/format/traps.md traps 26 and 27
 (docs/format/cleaner.md §8.1), and what goes beyond."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_a_checkpoint_outside_of_the_log_is_reset(checkpoint, dirty, is_reset):
         # History is kept the same way.
         (None, 400, 250, 200, 0, 30),
         (100, 400, 120, 100, 10, 0),
-        # What cannot be cleaned begins below what is clean already.
+        # The uncleanable part begins below the part that is clean already.
         (250, 50, policy.NO_LIMIT, 200, 70, 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a directory knows about itself, in two files: `offsetlog.properties` and the record of checkpoints."""
+"""The properties of a directory, in two files: `offsetlog.properties` and the record of checkpoints."""
 
 from __future__ import annotations
 

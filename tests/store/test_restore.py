@@ -148,7 +148,7 @@ def test_members_and_open_transactions_stay(single):
     assert offsets(single.fetch("g")) == {0: 1}
     transaction.commit({KEYS[2]: 70})
     transaction.__exit__(None, None, None)
-    # What was restored is newer than what the transaction had of it by then.
+    # The restored value is newer than the one that the transaction had by then.
     assert offsets(single.fetch("g")) == {0: 1, 1: 60, 2: 70}
 
 

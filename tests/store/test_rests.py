@@ -1,4 +1,4 @@
-"""What a process that is restarted forgets of maintenance: since when a log rests."""
+"""The maintenance state that a restart loses: since when a log rests."""
 
 from __future__ import annotations
 

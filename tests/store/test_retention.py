@@ -397,7 +397,7 @@ def test_an_open_store_checks_by_itself_where_it_is_told_to(path: Path) -> None:
         while "old" in store.groups() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert store.groups() == ["kept", "kept too"]
-        # What the settings say is what a call without arguments does.
+        # A call without arguments follows the settings.
         assert store.expire().positions_expired == 0
         assert store.expire(retention={"kept": 0}).positions_expired == 1
     config = MaintenanceConfig(retention_ms=0, enabled=False, retention_check_interval_ms=1)

@@ -17,7 +17,7 @@ from offsetlog.verify import verify
 OFF = MaintenanceConfig(enabled=False)
 #: Flushed when the test says so.
 CONFIG = StoreConfig(flush_interval_ms=None)
-#: Of the log below the snapshot, in commits of 130 bytes or so: more than an open reads whole.
+#: The log below the snapshot, in commits of 130 bytes or so: more than an open reads whole.
 COMMITS = 20_000
 GROUPS = 100
 

@@ -79,7 +79,7 @@ def files(path: Path) -> list[Path]:
 
 @pytest.fixture
 def filled(path: Path) -> Path:
-    """A closed store with snapshots of both log partitions, and a tail behind each."""
+    """A closed store with snapshots of both log partitions, and a tail after each."""
     with open_store(path) as store:
         fill(store, 1)
         reports = store.snapshot()
@@ -90,7 +90,7 @@ def filled(path: Path) -> Path:
 
 
 def expected(path: Path):
-    """What the logs alone say."""
+    """Returns the state that the logs alone give."""
     aside = path.with_name("aside")
     shutil.copytree(path, aside)
     for file in files(aside):
@@ -170,7 +170,7 @@ def test_arrow_reads_it_in_place(filled):
             assert batch.schema.names[-1] == "directory"
             assert facts["version"] == native.VERSION
             assert facts["positions"] > 0
-            # What the table holds lies in the file as in memory: nothing was encoded.
+            # The table's contents lie in the file as in memory: nothing was encoded.
             assert columns["cells"][0].as_buffer().size % 4 == 0
             assert columns["strings"][0].as_buffer().size > 0
             del batch, columns
@@ -266,7 +266,7 @@ def test_a_log_that_the_store_itself_cleaned(path):
         reports = store.compact(delete_retention_ms=0)
         assert any(report.cleaned for report in reports)
         wanted = digests(store)
-        # What was cleaned away cannot be added to the old ones.
+        # Cleaned records cannot be added to the old ones.
         store.snapshot()
         fill(store, 3, 30)
         later = digests(store)
@@ -605,7 +605,7 @@ def test_a_store_that_is_cleaned_goes_on_from_its_snapshots(path, tmp_path, seed
                 else:
                     store.compact(again=draw.random() < 0.5, delete_retention_ms=draw.choice([None, 0]))
             if draw.random() < 0.3:
-                # What cleans up to the end, and of a group that was deleted last leaves tombstones, or nothing.
+                # A delete: a cleaning up to the end leaves tombstones of the group that was deleted last, or nothing.
                 store.delete(f"group-{draw.randrange(20)}")
                 store.snapshot()
                 store.compact(again=True, delete_retention_ms=0)

@@ -1,4 +1,4 @@
-"""What a disk cannot read, and what another program cut short: an error with its place, of one partition only."""
+"""Bytes that a disk cannot read or another program cut off: an error with its place, of one partition only."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from offsetlog.verify.store import StoreVerification
 from .conftest import tree
 
 SEGMENT = "__consumer_offsets-0/00000000000000000000.log"
-#: What a partition of a store, and of a directory, is compared by.
+#: The states compared for a partition of a store, and of a directory.
 LIVE_WAYS = ["live", "replay", "cleaned"]
 OFFLINE_WAYS = ["replay", "loaded", "cleaned"]
 
@@ -57,7 +57,7 @@ def check_equal(ways: list[Way], expected: list[str]) -> None:
 
 
 def check_agree(ways: list[Way]) -> set[str]:
-    """What was compared agreed; beside a cleaner that never rests not every way can be gone.  Returns those gone."""
+    """Checks that the compared states agree, and returns their names; a busy cleaner can prevent some comparisons."""
     assert len({(way.digest, way.end) for way in ways if way.digest is not None}) == 1
     names = names_of(ways)
     if "replay" not in names:
@@ -208,7 +208,7 @@ def test_exactly_the_keys_that_were_changed_are_named(small, path):
                 tamper(segment, offset_bytes(old), offset_bytes(old + 5_000_000))
         finding = only_digest(small.verify())
         assert {key.partition for key in finding.keys} == changed
-        # What is committed anew is right again.
+        # Positions committed again are right again.
         for number in range(200):
             small.commit_one(f"g{number % 11}", "t", number, 10_000 * run + number)
         assert small.verify() == []

@@ -21,7 +21,7 @@ from offsetlog.verify.partition import CHECK_TRIES
 
 from .test_verify import SEGMENT, batches_of
 
-#: Called with the path before the place behind a bad batch is searched.
+#: Called with the path before the place after a bad batch is searched.
 Meanwhile = Callable[[Path], None]
 
 
@@ -52,7 +52,7 @@ def unfilled(path: Path) -> tuple[Path, bytes, int]:
     segment = path / SEGMENT
     content = segment.read_bytes()
     for file in path.rglob("*"):
-        # What a close left: this one is not closed.
+        # Files that a close left: this one is not closed.
         if file.is_file() and file != segment and file.name not in ("offsetlog.properties", "partition.metadata"):
             file.unlink()
     forget_witnesses(path)

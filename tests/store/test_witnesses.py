@@ -1,4 +1,4 @@
-"""What lies in the log directory beside the partitions, where it is lost, damaged or written by another program."""
+"""Files beside the partitions of a log directory that are lost, damaged or written by another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators ask of groups: lists, descriptions, deletes, and positions of several groups."""
+"""Requests of administrators about groups: lists, descriptions, deletes, and positions of several groups."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer offers, version 0 (docs/format/records.md §3.5)."""
+    """Returns the subscription of a consumer, version 0 (docs/format/records.md §3.5)."""
     names = b"".join(struct.pack(">h", len(each)) + each.encode() for each in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 

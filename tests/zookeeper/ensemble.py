@@ -189,7 +189,7 @@ class Ensemble:
 def expire_session(client: object, hosts: str) -> None:
     """Ends the session of an idle kazoo client, as the ensemble does with one that it did not hear of.
 
-    Of one with requests under way `outlast_session` does it: there a second client of the session has servers of 3.9
+    For one with requests under way `outlast_session` does it: there a second client of the session has servers of 3.9
     take its end for an answer to one of these, or fail for good.
     """
     from kazoo.client import KazooClient

@@ -8,7 +8,7 @@ import struct
 import threading
 from typing import Self
 
-#: What it grants: longer than any test.
+#: The granted session time, longer than any test.
 SESSION_MS = 3_600_000
 
 

@@ -67,7 +67,7 @@ def test_a_node_that_may_not_be_read_does_not_stop_the_others(filled):
     assert (b.topics, b.offsets, [each.node for each in b.not_given]) == ({"t"}, [], ["/consumers/b/offsets/t"])
 
 
-#: Of Kafka's groups; no node can have them.
+#: Names of Kafka's groups that no node can have.
 IMPOSSIBLE = ["", ".", "..", "a/offsets", "/", "a\udc80b", "a\0b", "\ufffd"]
 
 
@@ -174,7 +174,7 @@ def test_a_commit_that_comes_while_a_group_is_read_is_seen_whole_or_not_at_all(
             last = meddler.commits
             held = {int(each.data) for each in nodes.offsets if each.topic.startswith("t")}
             torn += len(held) > 1
-            # What is noticed may have been whole, and nothing that was not whole goes unnoticed.
+            # A noticed group may have been whole, and no torn one goes unnoticed.
             assert len(held) == 1 or not nodes.stood_together
         meddler.requests = 0
         (nodes,) = read_groups(reading, ["g"], in_flight)

@@ -264,7 +264,7 @@ def test_a_commit_while_its_topic_is_deleted_stays_and_keeps_no_other_from_it(ho
             pytest.raises(errors.GroupNotEmptyError, match="/consumers/a/offsets/t-1/0 was changed meanwhile"),
         ):
             manager.on_topic_deleted(["t-1", "t-2"])
-        # What goes in one transaction with it stays as well.
+        # The others in one transaction with it stay as well.
         assert offsets_of(manager, "a") == {wanted: 5, others[0]: 1, others[2]: 1}
         assert offsets_of(manager, "b") == {others[2]: 1}
         assert manager.on_topic_deleted(["t-1", "t-2"]) == 2

@@ -21,7 +21,7 @@ def pair():
 
 
 def both(readers, writers, timeout):
-    """What it finds, which is what kazoo's own finds."""
+    """Returns its result, which is that of kazoo's own."""
     found = wait_for_sockets(readers, writers, [], timeout)
     assert tuple(map(list, found)) == tuple(map(list, selector_select(readers, writers, [], timeout)))
     return found

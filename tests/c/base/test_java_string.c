@@ -91,7 +91,7 @@ OL_TEST(bytes_that_are_no_character_are_replaced_one_by_one) {
     }
 }
 
-/* What Java's String.hashCode makes of the characters, one by one. */
+/* Java's String.hashCode of the characters, one by one. */
 static int32_t hash_by_characters(const uint8_t *bytes, size_t size, size_t *units) {
     uint32_t hash = 0;
     *units = 0;

@@ -5,7 +5,8 @@
 
 static const int64_t day_ms = 86400000;
 
-/* ------------------------------------------------------------------------------------------------ what is told */
+/* ------------------------------------------------------------------------------------------------ the received records
+ * */
 
 typedef struct told {
     uint8_t *bytes;
@@ -57,7 +58,7 @@ static ol_clean_report run(ol_partition *partition, told *to, bool takes_active,
     return report;
 }
 
-/* What stands at and above `from` and begins below `until`; appended to `to`. */
+/* Appends the batches at and above `from` that begin below `until` to `to`. */
 static void take_log(ol_partition *partition, int64_t from, int64_t until, told *to) {
     ol_batch_walk walk;
     ol_batch batch;

@@ -1,4 +1,4 @@
-/* What the cleaner knows of transactions: who is open, and how each one ended; against models. */
+/* The cleaner's record of transactions: the open ones, and the end of each; against models. */
 #include "cleaner/transactions.h"
 
 #include "cleaner_fixture.h"

@@ -370,7 +370,7 @@ OL_TEST(segments_are_grouped_by_size) {
     OL_CHECK_INT(bases[0], 0);
     for (int i = 0; i < 5 && report.bytes_written > 0; i++) report = clean_at(&w, w.now, 0);
     OL_CHECK_INT(report.bytes_written, 0);
-    /* What is left fills its segments as far as segment_bytes allows. */
+    /* The rest fills its segments as far as segment_bytes allows. */
     OL_CHECK(report.segments_after <= report.bytes_after / 2048 + 1);
     close_world(&w);
 }

@@ -38,7 +38,8 @@ typedef struct cutting {
     world *w;
     pthread_t thread;
     int64_t offset;
-    bool armed;                 /* the next long read of the cleaner is behind the cut of the file, and before the truncation's end */
+    bool armed;                 /* the next long read of the cleaner is after the cut of the file, and before the
+    truncation's end */
     _Atomic bool began;
     _Atomic bool cut;
 } cutting;

@@ -24,7 +24,7 @@ static uint8_t *read_all(const char *path, size_t *size) {
     return data;
 }
 
-/* What the log says before and after one clean, however it is read. */
+/* Compares the log before and after one clean, by every way of reading it. */
 static ol_clean_report clean_damaged(world *w, ol_clean_options *options) {
     ol_state before, after;
     replay_log(w, INT64_MAX, &before);

@@ -32,7 +32,7 @@ static ol_slice random_position(const model *m, uint8_t *key, uint8_t *value_byt
     int16_t version = versions[ol_test_below(7)];
     bool legacy = version == 0 && chance(2);
     ol_slice bytes = position_key(key, legacy ? 0 : 1, group, topic, partition);
-    if (chance(40)) key[bytes.size++] = 'x';    /* bytes behind the key mean nothing */
+    if (chance(40)) key[bytes.size++] = 'x';    /* bytes after the key mean nothing */
     *value = chance(6) ? ol_slice_null() : position_value(value_bytes, (int64_t)ol_test_below(1000000), version);
     if (m->allow_refused && !old && chance(25) && value->data != NULL) ol_store_i16(value_bytes, 77);
     return bytes;
@@ -145,7 +145,7 @@ static void append_some(model *m, uint64_t count) {
 
 /* ------------------------------------------------------------------------------------------------ cleaning */
 
-/* Of held groups every moment since the end of the hold can still be told. */
+/* Held groups have a state at every moment since the end of the hold. */
 static void check_held(model *m, int group, int64_t limit) {
     char name[24];
     ol_state before, after;
@@ -248,7 +248,7 @@ static void clean_once(model *m) {
     }
 }
 
-/* The live state, before and after the directory is opened anew, is that of the past. */
+/* The live state, before and after the directory is opened again, is that of the past. */
 static void check_live(model *m, bool reopen) {
     world *w = &m->w;
     ol_state before;
@@ -271,7 +271,7 @@ static void truncate_some(model *m) {
     OL_CHECK_OK(ol_partition_truncate(w->partition, epoch_of(w->partition), watermark + (int64_t)ol_test_below((uint64_t)(world_end(w) - watermark)), &error),
                 &error);
     while (w->past_count > 0 && w->past[w->past_count - 1].next > world_end(w)) free(w->past[--w->past_count].data);
-    /* Who is open is what the log says now. */
+    /* The open producers are those of the log now. */
     for (int i = 0; i < PRODUCERS; i++) {
         ol_log_transaction found;
         m->open[i] = ol_log_find_transaction(w->partition->log, FIRST_PRODUCER + i, &found);

@@ -37,8 +37,8 @@ static ol_clean_options options_of(const world *w, size_t map_bytes, bool use_ta
     return options;
 }
 
-/* In whatever passes each key's last record is left, and of a pending one the value before it as well.  Of these the table may have spoken before the
- * transaction was met: then what was superseded stays until the next run. */
+/* In whatever passes each key's last record is left, and of a pending one the value before it as well.  The table may
+ * have decided about these before the transaction was met: then superseded records stay until the next run. */
 static void check_left(world *w, const ol_clean_options *options, const ol_clean_report *report, int64_t tombstones) {
     int64_t wanted = POSITIONS - DELETED + PENDING + COMMITTED_SINCE + tombstones;
     int64_t left = count_log(w).records;
@@ -98,7 +98,7 @@ OL_TEST(several_passes_do_it_where_nothing_is_asked) { run(OL_CLEAN_MAP_BYTES_MI
 /* A map of the least size holds some 150 keys. */
 OL_TEST(several_passes_do_it_where_the_table_knows_some) { run(OL_CLEAN_MAP_BYTES_MIN, true, 6); }
 
-/* What was the end of one run is in the middle of the next one's passes. */
+/* The end of one run is in the middle of the next one's passes. */
 OL_TEST(many_runs_leave_what_one_leaves) {
     world w;
     fill(&w);

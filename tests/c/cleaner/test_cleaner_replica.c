@@ -104,7 +104,7 @@ OL_TEST(a_replica_without_a_table_rolls_and_a_leader_without_one_does_not) {
 
 /* ------------------------------------------------------------------------- beside other changes */
 
-/* What happens at the first long read of the cleaner. */
+/* The action at the first long read of the cleaner. */
 static struct {
     world *w;
     void (*happens)(world *w);

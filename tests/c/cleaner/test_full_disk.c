@@ -65,7 +65,7 @@ static size_t open_transactions(const workload *w) {
 
 /* ------------------------------------------------------------------------------------------------ checks */
 
-/* Of several groups in one call, and of the batches of one transaction, the first may be there, each whole. */
+/* The first of several groups in one call, and of the batches of one transaction, may be there, each whole. */
 static void check_unchanged(const full_place *place, workload *w, const ol_digest *before) {
     char why[256] = "";
     model_history *history = w->history;

@@ -65,7 +65,7 @@ OL_TEST(hashes_at_either_end_have_a_place) {
     OL_CHECK_OK(ol_key_map_create(&map, 64 * sizeof(ol_key_entry), 0, &error), &error);
     OL_CHECK(ol_key_map_put(&map, (ol_hash128){0, 0}, 0, &previous));
     OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){0, 0}), 0);
-    /* All at the last slot: what does not fit behind it is refused, nothing is written past the end. */
+    /* All at the last slot: a key that does not fit after it is refused, nothing is written past the end. */
     uint64_t put = 0;
     while (ol_key_map_put(&map, (ol_hash128){UINT64_MAX, put}, (int64_t)put, &previous)) put++;
     OL_CHECK(put > 0 && put < 64);

@@ -42,7 +42,7 @@ static ol_clean_result apply(const ol_batch *batch, int64_t count, ol_clean_choi
     return result;
 }
 
-/* What is left of a golden batch is another one. */
+/* The rest of a golden batch is another one. */
 static void check_golden(const char *before, uint64_t kept, ol_clean_choice choice, const char *after) {
     size_t size, expected_size;
     uint8_t *data = ol_test_unhex(before, &size), *expected = ol_test_unhex(after, &expected_size);

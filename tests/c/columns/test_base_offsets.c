@@ -52,7 +52,7 @@ OL_TEST(a_gap_is_legal_where_no_batch_contradicts) {
     check_stops(50, 0, 0, OL_END, 3);
 }
 
-/* What a writer has not ended proves nothing about the batch before it. */
+/* An unfinished write proves nothing about the batch before it. */
 OL_TEST(half_a_batch_contradicts_nobody) {
     write_plain();
     move_batch(4, 50);

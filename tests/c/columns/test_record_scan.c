@@ -20,7 +20,7 @@ static const char *const kinds[] = {"legacy", "offset_commit"};
 
 typedef struct log_file {
     char path[512];
-    int64_t ends[STEPS];        /* byte positions behind batches */
+    int64_t ends[STEPS];        /* byte positions after batches */
     size_t end_count;
     int64_t next_offset;
 } log_file;
@@ -621,7 +621,7 @@ OL_TEST(strings_of_a_block_are_right_or_made_right) {
     ol_record_block rows;
     ol_error error;
     OL_CHECK_OK(ol_record_block_create(&rows, columns, 3, 3, &error), &error);
-    /* A row that is dropped leaves nothing behind. */
+    /* A dropped row leaves nothing in the block. */
     OL_CHECK_OK(ol_record_block_put_string(&rows, OL_COLUMN_GROUP, text("gone"), &error), &error);
     OL_CHECK_OK(ol_record_block_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("gone"), &error), &error);
     ol_record_block_drop(&rows);

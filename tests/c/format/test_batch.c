@@ -187,7 +187,7 @@ OL_TEST(control_records_of_other_kinds_and_cut_ones) {
     }
 }
 
-/* Writes every record of a golden batch anew with the fields of its header: the same bytes must come out. */
+/* Writes every record of a golden batch again with the fields of its header: the same bytes must come out. */
 OL_TEST(golden_batches_are_written_byte_for_byte) {
     for (size_t k = 0; k < COUNT_OF(golden); k++) {
         size_t size;
@@ -423,18 +423,18 @@ OL_TEST(what_the_records_refuse) {
     OL_CHECK_INT(walk_area("0c000000010100", 1, 0), OL_END);                /* null key, null value */
     OL_CHECK_INT(walk_area("0c000000000000", 1, 0), OL_END);                /* empty key, empty value */
     OL_CHECK_INT(walk_area("0c0000000101000c000002010100", 2, 1), OL_END);
-    OL_CHECK_INT(walk_area("0c0000020101000c000006010100", 2, 3), OL_END);  /* gaps before, between, behind */
+    OL_CHECK_INT(walk_area("0c0000020101000c000006010100", 2, 3), OL_END);  /* gaps before, between, after */
     OL_CHECK_INT(walk_area("0c0000000101000c000000010100", 2, 1), OL_CORRUPT);  /* the same offset twice */
     OL_CHECK_INT(walk_area("0c0000020101000c000000010100", 2, 1), OL_CORRUPT);  /* backwards */
     OL_CHECK_INT(walk_area("0c000001010100", 1, 0), OL_CORRUPT);            /* negative delta */
     OL_CHECK_INT(walk_area("0c000002010100", 1, 0), OL_CORRUPT);            /* above the last */
     OL_CHECK_INT(walk_area("14""00""00""feffffff0f""010100", 1, 0), OL_CORRUPT);
-    OL_CHECK_INT(walk_area("0c000000010100ff", 1, 0), OL_CORRUPT);          /* a byte behind the last record */
+    OL_CHECK_INT(walk_area("0c000000010100ff", 1, 0), OL_CORRUPT);          /* a byte after the last record */
     OL_CHECK_INT(walk_area("", 1, 0), OL_CORRUPT);
     OL_CHECK_INT(walk_area("0c0000000101000c000002010100", 1, 1), OL_CORRUPT);  /* one record more */
     OL_CHECK_INT(walk_area("0c000000010100", 2, 1), OL_CORRUPT);            /* one fewer */
     OL_CHECK_INT(walk_area("0e000000010100", 1, 0), OL_CORRUPT);            /* the length passes the end */
-    OL_CHECK_INT(walk_area("0e00000001010000", 1, 0), OL_CORRUPT);          /* a byte in a record behind its fields */
+    OL_CHECK_INT(walk_area("0e00000001010000", 1, 0), OL_CORRUPT);          /* a byte in a record after its fields */
     OL_CHECK_INT(walk_area("0a000000010100", 1, 0), OL_CORRUPT);
     OL_CHECK_INT(walk_area("00000000010100", 1, 0), OL_CORRUPT);            /* length 0 */
     OL_CHECK_INT(walk_area("01", 1, 0), OL_CORRUPT);                        /* length -1 */
@@ -465,7 +465,7 @@ OL_TEST(a_batch_cut_at_every_length_is_torn) {
     }
 }
 
-/* Cut inside and told to be whole: the sizes fit then, and the CRC must notice. */
+/* Cut inside and labelled as whole: the sizes fit then, and the CRC must notice. */
 OL_TEST(a_batch_cut_and_relabelled_fails_its_crc) {
     size_t size;
     uint8_t *bytes = ol_test_unhex(GOLDEN_A, &size);

@@ -38,7 +38,7 @@ OL_TEST(a_record_is_written_byte_for_byte) {
         const record_case *c = &record_cases[k];
         size_t size;
         uint8_t *expected = ol_test_unhex(c->hex, &size);
-        uint8_t *written = malloc(size);        /* exactly as large: a sanitizer sees a byte behind it */
+        uint8_t *written = malloc(size);        /* exactly as large: a sanitizer sees a byte past it */
         uint8_t *end = ol_record_put(written, c->timestamp_delta, c->offset_delta, text(c->key), text(c->value), c->header_count,
                                      text(c->headers));
         OL_CHECK_INT(end - written, size);
@@ -95,7 +95,8 @@ static const ol_batch_fields every_field = {
     .attributes = OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_DELETE_HORIZON,
 };
 
-/* Each field once, at the place that docs/format/batches.md §2.1 gives it; the records behind the header and what lies around the batch stay. */
+/* Each field once, at the place that docs/format/batches.md §2.1 gives it; the records after the header and the bytes
+ * around the batch stay. */
 OL_TEST(seal_writes_each_field_at_its_place_and_nothing_else) {
     enum { AROUND = 16, RECORDS = 40, SIZE = OL_BATCH_OVERHEAD + RECORDS };
     uint8_t bytes[AROUND + SIZE + AROUND], *start = bytes + AROUND;
@@ -126,7 +127,8 @@ OL_TEST(a_batch_without_records_is_its_header) {
     OL_CHECK(batch.last_offset == 13 && batch.record_count == 0 && batch.size == OL_BATCH_OVERHEAD);
 }
 
-/* What a log changes when it appends what somebody else sealed; the checksum goes on to hold (docs/format/traps.md trap 5). */
+/* A log that appends a batch sealed by somebody else changes two fields; the checksum goes on to hold
+ * (docs/format/traps.md trap 5). */
 OL_TEST(assign_changes_offset_and_epoch_alone) {
     size_t size;
     uint8_t *bytes = ol_test_unhex(GOLDEN_A, &size), *before = ol_test_unhex(GOLDEN_A, &size);

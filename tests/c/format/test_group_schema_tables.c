@@ -8,7 +8,8 @@
 
 enum { TYPES = 24, BYTES_MAX = 1 << 16, TEXT_MAX = 1 << 18 };
 
-/* What a broker of 4.3 knows (docs/format/records.md §3, docs/format/brokers.md §15.1): the stem of both names, and of the value the last version and the first that is flexible. */
+/* The records that a broker of 4.3 knows (docs/format/records.md §3, docs/format/brokers.md §15.1): the stem of both
+ * names, and of the value the last version and the first that is flexible. */
 typedef struct known_type {
     int16_t type;
     const char *stem;
@@ -97,7 +98,7 @@ static void check_fields(const ol_schema *schema, const ol_field *fields, int de
     int tags = 0;
     for (const ol_field *field = fields; field->name != NULL; field++) {
         for (const ol_field *before = fields; before < field; before++) OL_CHECK(strcmp(before->name, field->name) != 0);
-        /* A writer tells the fields in the order of the list: tags behind all others, ascending. */
+        /* A writer tells the fields in the order of the list: tags after all others, ascending. */
         OL_CHECK(tags == 0 || field->tagged);
         if (field->tagged) OL_CHECK_INT(field->tag, tags++);
         check_field(schema, field, depth);
@@ -123,7 +124,7 @@ OL_TEST(tables_keep_what_their_readers_rely_on) {
 
 /* ------------------------------------------------------------------------------------------------ every field, every version */
 
-/* What was told, as text; the same whether a walk of the table or the decoder told it. */
+/* The events as text; the same from a walk of the table and from the decoder. */
 static char told[TEXT_MAX];
 static size_t told_size;
 
@@ -169,7 +170,7 @@ static int tell_unknown(void *context OL_UNUSED, uint32_t tag, ol_slice value OL
 static const ol_schema_visitor teller = {tell_begin_struct, tell_end_struct, tell_begin_array, tell_end_array,
                                          tell_integer,      tell_bytes,      tell_null,      tell_unknown,   NULL};
 
-/* One event, told and written; its arguments are evaluated twice. */
+/* One event, reported and written; its arguments are evaluated twice. */
 #define BOTH(function, ...) \
     do { \
         ol_error both_error; \
@@ -246,7 +247,7 @@ static void check_random_record(const ol_schema *schema, int16_t version) {
     OL_CHECK_OK(ol_schema_writer_finish(writer, &size, &error), &error);
     memcpy(expected, told, told_size + 1);
     told_size = 0;
-    uint8_t *copy = malloc(size ? size : 1);        /* exactly as large: a sanitizer sees a read behind it */
+    uint8_t *copy = malloc(size ? size : 1);        /* exactly as large: a sanitizer sees a read past it */
     memcpy(copy, bytes, size);
     OL_CHECK_OK(ol_schema_decode(schema, version, ol_slice_of(copy, size), &teller, &used, &error), &error);
     OL_CHECK_INT(used, size);

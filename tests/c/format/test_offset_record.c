@@ -153,7 +153,8 @@ OL_TEST(tags_of_version_4) {
         {"0200100102030405060708090a0b0c0d0e0f100700", OL_OK, true},                        /* then an unknown one */
         {"020501ff00100102030405060708090a0b0c0d0e0f10", OL_OK, true},                      /* order is not our business */
         {"01000f0102030405060708090a0b0c0d0e0f", OL_CORRUPT, false},                        /* a topic id of 15 bytes */
-        {"0200100102030405060708090a0b0c0d0e0f10", OL_CORRUPT, false},                      /* two told, one there */
+        {"0200100102030405060708090a0b0c0d0e0f10", OL_CORRUPT, false},                      /* two announced, one there
+        */
         {"0105ffffffff0f", OL_CORRUPT, false},
         {"ffffffff0f", OL_CORRUPT, false},
     };

@@ -107,7 +107,7 @@ static void add(ol_admissions *admissions, size_t place) {
     model[place].is_there = true;
 }
 
-/* What a revocation hands over: each member that was heard of, with its latest times. */
+/* The members that a revocation hands over: each one that was heard of, with its latest times. */
 typedef struct heard_members {
     double at[MEMBERS + 1][GENERATIONS * INSTANCES];
     size_t counts[MEMBERS + 1];

@@ -1,5 +1,5 @@
 /* front/front: every version of the three requests is answered or declined, never half; cut, changed, and with memory that runs
- * out.  Frames are copied into memory of exactly their size, so that a sanitizer sees any read behind them. */
+ * out.  Frames are copied into memory of exactly their size, so that a sanitizer sees any read past them. */
 #include "fault_memory.h"
 #include "front_fixture.h"
 

@@ -219,7 +219,7 @@ OL_TEST(lock_excludes_this_process_and_others) {
     int status;
     OL_CHECK(waitpid(child, &status, 0) == child);
     OL_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* What Java takes: a record lock of the process. */
+    /* Java's lock: a record lock of the process. */
     child = fork();
     if (child == 0) {
         int descriptor = open(path, O_RDWR);

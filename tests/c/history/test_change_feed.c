@@ -1,4 +1,5 @@
-/* What takes effect, in log order: against the live state of each moment, from every offset, and with what is missing. */
+/* Changes that take effect, in log order: against the live state of each moment, from every offset, and with what is
+ * missing. */
 #include "history/change_feed.h"
 
 #include "format/batch_write.h"

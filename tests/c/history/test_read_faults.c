@@ -27,7 +27,7 @@ typedef struct scene {
     int64_t spared;             /* and that did without */
 } scene;
 
-/* What fails, and how often it was asked for. */
+/* The failing resource, and how often it was asked for. */
 typedef enum resource { RESOURCE_READ, RESOURCE_MEMORY } resource;
 
 typedef int (*reading)(scene *s, ol_error *error);
@@ -175,7 +175,7 @@ static int read_beside(scene *s, ol_error *error) {
     return status;
 }
 
-/* What cannot be read is left as it is, and reported. */
+/* Unreadable segments are left as they are, and reported. */
 static int clean(scene *s, ol_error *error) {
     ol_clean_options options;
     ol_clean_report report;

@@ -1,4 +1,4 @@
-/* What the log says about positions: states of the past against the live one of that moment, record by record. */
+/* The log's account of positions: states of the past against the live one of that moment, record by record. */
 #include "partition/group_copy.h"
 #include "log/batch_walk.h"
 #include "history/state_at.h"

@@ -15,7 +15,7 @@ typedef struct scene {
     ol_log *log;
 } scene;
 
-/* What the file system of a scene does wrong. */
+/* The faults of the file system of a scene. */
 static struct {
     size_t half;                /* so many bytes of a write reach the file, and then it fails; 0: none fails */
     bool fails_on;              /* so do all later writes */

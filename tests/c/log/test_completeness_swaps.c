@@ -187,7 +187,7 @@ OL_TEST(a_swap_for_a_segment_of_the_same_size_is_no_loss) {
     fixture_remove(s.p.root);
 }
 
-/* The same after an open that reads nothing of it, whose manifest says what that open was told. */
+/* The same after an open that reads nothing of it, whose manifest repeats the state given to that open. */
 OL_TEST(a_checksum_from_before_a_swap_is_not_kept) {
     place p;
     scene_place(&p);

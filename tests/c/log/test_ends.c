@@ -253,7 +253,7 @@ OL_TEST(a_twelfth_of_a_segment_is_kept_at_most) {
     begin_many(d.log, most);
     for (int i = most; i < most + 10; i++) OL_CHECK_OK(try_begin(d.log, 100 + i, &error), &error);
     OL_CHECK_INT(ol_log_kept_ends(d.log), most);
-    /* What does not fit beside it is refused, and what does is not. */
+    /* A batch that does not fit beside it is refused, and one that fits is not. */
     fixture_batch batch = fixture_plain(0, 1);
     batch.value_size = ol_log_batch_bytes_max(&d.p.options.config) - fixture_batch_size(&batch) - 5;
     OL_CHECK_OK(fixture_try_append(d.log, &batch, &error), &error);
@@ -274,7 +274,7 @@ OL_TEST(a_twelfth_of_a_segment_is_kept_at_most) {
     remove_disk(&d);
 }
 
-/* What is kept shows in no file once the segment is closed. */
+/* The kept space shows in no file once the segment is closed. */
 OL_TEST(what_was_kept_is_given_back) {
     disk d;
     open_disk(&d);

@@ -1,6 +1,6 @@
 /* A workload is stopped at each of its file operations; what a disk could hold then is opened again.  Everything that was acknowledged
- * as flushed must be there byte for byte; behind it there may be more whole batches, without a gap, and nothing else.  Nothing is
- * reported as lost or in doubt, and nobody else as having worked there.
+ * as flushed must be there byte for byte; after it there may be more whole batches, without a gap, and nothing else.
+ * Nothing is reported as lost or in doubt, and nobody else as having worked there.
  *
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include "accusation.h"
@@ -150,7 +150,7 @@ static int run_truncate(run *r, ol_error *error) {
     int64_t offset = m->nexts[keep];
     if (m->recovery_point > offset) m->recovery_point = offset;
     if (m->acknowledged > offset) m->acknowledged = offset;
-    /* Who truncates a log drops younger states before. */
+    /* The owner of a log drops younger states before it truncates. */
     if (m->mark.offset > offset) ol_log_mark_free(&m->mark);
     m->cutting = offset;
     ol_log_reader *reader = NULL;
@@ -250,7 +250,7 @@ static int64_t run_workload(const char *root, const char *partition, uint64_t se
     return ol_fault_fs_operations(*fs);
 }
 
-/* What was derived from the batches that the open did not read must be what an open that reads all derives. */
+/* The values derived for batches that the open did not read must be those that an open of everything derives. */
 static void check_derived(ol_log *log, const char *partition, const ol_log_options *options) {
     char copy[OL_PATH_MAX];
     OL_CHECK(snprintf(copy, sizeof copy, "%s-whole", partition) < OL_PATH_MAX);

@@ -1,4 +1,4 @@
-/* What a flush may acknowledge: between it and the disk stand the writer, truncations and the background. */
+/* The bytes that a flush may acknowledge: between it and the disk stand the writer, truncations and the background. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -261,7 +261,7 @@ static void check_partition(const scenario *s, int32_t partition, const char *or
         fixture_copy_directory(original, copy);
         check_unchanged(s, partition, original, copy);
     }
-    /* And it goes on: another batch behind what the broker wrote. */
+    /* And it goes on: another batch after those of the broker. */
     options.clean = true;
     options.recovery_point = written.end;
     log = fixture_open(&options, &recovery);

@@ -292,7 +292,7 @@ static void change_byte(const char *path, int64_t position, uint8_t mask) {
     close(fd);
 }
 
-/* Where a reader goes on behind a carrier at offset 3, of which one byte was changed. */
+/* Where a reader goes on after a carrier at offset 3, of which one byte was changed. */
 static int64_t pass_carrier(int64_t at, uint8_t mask, bool next_too, bool last) {
     place p;
     ol_error error;

@@ -123,7 +123,7 @@ OL_TEST(an_empty_segment_is_not_rolled) {
     fixture_remove(p.root);
 }
 
-/* A follower's next batch may lie behind a gap; the segment is named after it. */
+/* A follower's next batch may lie after a gap; the segment is named after it. */
 OL_TEST(the_next_segment_begins_where_its_first_batch_does) {
     place p;
     place_make(&p);
@@ -367,7 +367,7 @@ OL_TEST(room_that_was_not_found_is_given_back) {
             OL_CHECK_INT(status, OL_DISK_FULL);
             OL_CHECK_INT(log->extension.spare_count, spares_before);
             OL_CHECK_INT(fixture_count(p.path, OL_SPARE_PREFIX), (int)spares_before);
-            /* What was there before is used as ever. */
+            /* The earlier segments are used as ever. */
             append_many(log, 100, 1000);
         }
         fixture_close(log);

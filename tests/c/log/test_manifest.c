@@ -39,7 +39,7 @@ static const uint8_t topic_id[16] = {0xe0, 0x29, 0x46, 0x80, 0x18, 0x52, 0x40, 0
 
 /* -------------------------------------------------------------------------------- parsing in one line */
 
-/* An exact copy of the bytes, so that a sanitizer sees any read behind them. */
+/* An exact copy of the bytes, so that a sanitizer sees any read past them. */
 static int parse_bytes(const void *data, size_t size, ol_manifest *manifest, ol_error *error) {
     uint8_t *copy = malloc(size > 0 ? size : 1);
     memcpy(copy, data, size);

@@ -259,7 +259,7 @@ OL_TEST(after_a_clean_stop_damage_is_reported_without_any_other_bound) {
             fixture_close(log);
             int64_t before = fixture_size(p.path, FIRST_LOG);
             fixture_batch plain = fixture_plain(100, 0);
-            /* A value, the base offset, or a whole page of zeros behind the end. */
+            /* A value, the base offset, or a whole page of zeros after the end. */
             if (what < 2) flip_byte(p.path, FIRST_LOG, 4 * (int64_t)fixture_batch_size(&plain) + (what == 0 ? 80 : 4));
             fixture_join(path, p.path, FIRST_LOG);
             if (what == 2) OL_CHECK(truncate(path, before + 4096) == 0);
@@ -377,7 +377,7 @@ static void keep_one_witness(place *p, witness which) {
     p->options.recovery_point = which == CHECKPOINT ? 8 : -1;
 }
 
-/* No CRC covers it.  The batch that then seems to start too low is the one behind, which nobody flushed. */
+/* No CRC covers it.  The batch that then seems to start too low is the next one, which nobody flushed. */
 OL_TEST(rot_in_the_base_offset_of_the_last_flushed_batch_is_corrupt_by_every_witness) {
     for (int mode = 0; mode < 2 * WITNESSES; mode++) {
         place p;
@@ -512,7 +512,7 @@ OL_TEST(a_gap_across_the_bound_is_no_rot_where_another_segment_follows) {
     }
 }
 
-/* The bound of a flush during which another batch was appended names a position behind the one of its offset. */
+/* The bound of a flush during which another batch was appended names a position after the one of its offset. */
 OL_TEST(a_flush_that_ends_between_batches_while_more_are_written_is_no_rot) {
     place p;
     ol_log_recovery recovery;
@@ -537,7 +537,7 @@ OL_TEST(a_flush_that_ends_between_batches_while_more_are_written_is_no_rot) {
     fixture_remove(p.root);
 }
 
-/* What a writer has stored of the first segment by the time that it is opened for the `filled_at`th time. */
+/* The bytes of the first segment that a writer has stored by its `filled_at`th open. */
 static struct {
     const uint8_t *bytes;
     size_t size;
@@ -551,8 +551,8 @@ static int filling_open(ol_fs *fs OL_UNUSED, const char *path, ol_open_mode mode
     return ol_fs_posix()->open(ol_fs_posix(), path, mode, file, error);
 }
 
-/* Opens, to read, a log whose fourth batch and all behind it a writer stores meanwhile, the one at `flipped` wrongly; returns how often the segment
- * was opened. */
+/* Opens, to read, a log whose fourth batch and all after it a writer stores meanwhile, the one at `flipped` wrongly;
+ * returns how often the segment was opened. */
 static int open_while_filled(int filled_at, int flipped, int64_t *end, ol_log_recovery *recovery) {
     place p;
     leave_ten_batches(&p);
@@ -593,7 +593,7 @@ OL_TEST(a_place_that_is_filled_while_it_is_read_is_not_corrupt) {
         OL_CHECK(!recovery.corrupt);
         OL_CHECK(end == 3 || end == 10);
         whole += end == 10;
-        /* What is wrong still when what follows it is there is wrong. */
+        /* A batch that is still wrong when the next one is there is damaged. */
         (void)open_while_filled(filled_at, 4, &end, &recovery);
         OL_CHECK(recovery.corrupt ? end == 10 : end == 3);
     }

@@ -349,7 +349,7 @@ OL_TEST(an_idle_active_segment_is_rolled_and_flushed) {
     reopen(&s, false);
     append(&s, 10);
     OL_CHECK_INT(s.m->batches[s.m->count - 1].base, end);
-    /* What a close finds of a roll that nothing followed. */
+    /* The state in which a close finds a roll that nothing followed. */
     OL_CHECK_OK(ol_log_roll_active(s.log, &error), &error);
     reopen(&s, true);
     OL_CHECK_INT(fixture_count(s.partition, "offsetlog.rolled-"), 0);

@@ -107,7 +107,7 @@ static int clean_some(run *r, ol_error *error) {
     size_t first = ol_test_below(3) ? 0 : ol_test_below(count - 1);
     size_t taken = 1 + ol_test_below(count - 1 - first);
     draw d = {.seed = ol_test_random(), .kept_of_eight = ol_test_below(9), .limit = INT64_MAX};
-    /* Now and then all that comes behind some place goes. */
+    /* Now and then all that comes after some place goes. */
     if (ol_test_below(3) == 0) d.limit = bases[first] + (int64_t)ol_test_below((uint64_t)(bases[first + taken] - bases[first]) + 1);
     int status = model_clean(&r->m, r->log, first, taken, keep_drawn, &d, error);
     if (status == OL_OK) r->swaps++;
@@ -229,7 +229,7 @@ static void derive_transactions(const uint8_t *bytes, size_t size, transactions 
             if (*first < 0) *first = batch.base_offset;
             continue;
         }
-        /* The key of a marker: version and type; its record begins behind five varints of one byte each. */
+        /* The key of a marker: version and type; its record begins after five varints of one byte each. */
         bool abort = batch.data[OL_BATCH_AT_RECORDS + 8] == OL_CONTROL_ABORT;
         if (abort && *first >= 0 && found->aborted_count < 256) {
             found->aborted[found->aborted_count++] =
@@ -473,7 +473,7 @@ OL_TEST(a_clean_stopped_at_each_of_its_file_operations_leaves_the_old_log_or_the
 
 /* ------------------------------------------------------------------------------------------------ failing */
 
-/* What a failed step leaves is used on: what it said must hold, and what it did not say is undecided. */
+/* The log goes on after a failed step: its reports must hold, and the rest is undecided. */
 static int64_t fail_at(const places *p, uint64_t seed, int64_t operation, int sys_errno, bool *log_failed) {
     ol_error error;
     run *r = malloc(sizeof *r);
@@ -497,7 +497,7 @@ static int64_t fail_at(const places *p, uint64_t seed, int64_t operation, int sy
     if (operation == 0) OL_CHECK_OK(status, &error);
     if (*log_failed) {
         OL_CHECK(status == OL_IO || status == OL_DISK_FULL);
-        /* What is there stays readable; nothing can be appended. */
+        /* The log stays readable; nothing can be appended. */
         size_t size = 0;
         int64_t end = 0;
         uint8_t *bytes = fixture_read_log(r->log, 0, 4096, &size);
@@ -548,7 +548,8 @@ static void stop_after_failure(const places *p, uint64_t seed, int64_t operation
     ol_fault_fs_stop_at(r->fs, before + operation + stop_after);
     int status = model_clean(&r->m, r->log, seed % 2, count - 1 - seed % 2, keep_drawn, &d, &error);
     if (ol_fault_fs_stopped(r->fs)) {
-        /* Undone only in part: the model settled as if it were whole, which is the old log as well.  What is removed behind the swap may fail. */
+        /* Undone only in part: the model settled as if it were whole, which is the old log as well.  Removals after the
+         * swap may fail. */
         OL_CHECK(status == OL_OK || status == OL_IO || status == OL_CRASHED);
         r->published = r->m.count;
         ol_log_abandon(r->log);
@@ -589,7 +590,7 @@ OL_TEST(a_bound_on_disk_that_names_a_cleaned_segment_is_no_corruption) {
         OL_CHECK_OK(flush_log(r, &error), &error);
         r->recovery_point = -1;
         r->published = r->m.count;
-        /* Nothing of the last batches below the bound stays, and enough of the others to reach behind its position. */
+        /* Nothing of the last batches below the bound stays, and enough of the others to reach past its position. */
         for (size_t i = 0; i < r->m.count; i++) {
             r->m.batches[i].producer_id = r->m.batches[i].next <= flushed && r->m.batches[i].base >= 8 ? -1 : 1;
         }

@@ -1,5 +1,5 @@
-/* What an open need not read again (log/settled): below a state of the caller and the flushed bound.  A batch that was
- * damaged there shows whether it was read. */
+/* The part that an open need not read again (log/settled): below a state of the caller and the flushed bound.  A batch
+ * that was damaged there shows whether it was read. */
 #include "accusation.h"
 #include "derived.h"
 #include "log/files/flush_sidecar.h"
@@ -345,7 +345,7 @@ OL_TEST(the_producers_of_the_mark_give_the_transactions_that_lie_across_it) {
     fixture_remove(p.root);
 }
 
-/* Of a producer, of which no walk may take a wrong number for right. */
+/* Damage in a batch of a producer, whose wrong number no walk may take for right. */
 OL_TEST(damage_in_the_batch_of_a_producer_below_the_mark_changes_no_transaction) {
     place p;
     leave_transactions(&p);

@@ -36,7 +36,7 @@ static size_t load_seed(const seed_input *seed, uint8_t *target) {
     return size + 1;
 }
 
-/* A snapshot's CRC is set right, else nothing behind it would ever be reached. */
+/* A snapshot's CRC is set right, else nothing after it would ever be reached. */
 static void run(uint8_t *input, size_t size) {
     ol_fuzz_small_formats(input, size);
     if (size < 11 || input[0] % OL_FUZZ_SMALL_FORMAT_COUNT != 2) return;

@@ -8,7 +8,7 @@ enum { STEPS = 1200, PRODUCERS = 5, SPANS_MAX = STEPS };
 
 typedef struct span {
     int64_t first;
-    int64_t end;        /* behind the marker; INT64_MAX while it is open */
+    int64_t end;        /* after the marker; INT64_MAX while it is open */
 } span;
 
 static span spans[SPANS_MAX];

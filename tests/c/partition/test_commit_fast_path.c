@@ -7,7 +7,7 @@ enum { GROUPS = 3, TOPICS = 3, PARTITIONS = 40, ITEMS_MAX = 60 };
 static const char topic_ids[TOPICS][OL_TOPIC_ID_SIZE] = {"the first id", "the second id", "the third id"};
 static const char *const groups[GROUPS] = {"a", "billing", "another group"}, *const topics[TOPICS] = {"t", "orders", "payments"};
 
-/* What should stand at each position. */
+/* The expected value of each position. */
 typedef struct expected {
     int64_t offset[GROUPS][TOPICS][PARTITIONS];
     char metadata[GROUPS][TOPICS][PARTITIONS][4];

@@ -80,7 +80,7 @@ static ol_partition *open_leader(const char *directory) {
     return partition;
 }
 
-/* What a leader wrote is applied when it is replicated, however little memory there is then. */
+/* A leader's records are applied when they are replicated, however little memory there is then. */
 OL_TEST(what_a_leader_wrote_is_applied_without_memory) {
     ol_partition *leader = open_leader(fresh_directory());
     ol_commit_result result;

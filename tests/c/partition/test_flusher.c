@@ -205,7 +205,7 @@ OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
     ol_flusher_begin(flusher, &partition, 1);
     ol_flusher_begin(flusher, &partition, 1);
     OL_CHECK_INT(ol_partition_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, -1, &error), OL_FAILED);
-    /* What was flushed before stays known to be. */
+    /* Earlier flushes stay known. */
     OL_CHECK(ol_partition_is_flushed(partition, first.end_offset, first.term));
     OL_CHECK(!ol_partition_is_flushed(partition, second.end_offset, second.term));
     ol_flusher_stop(flusher);

@@ -340,7 +340,7 @@ OL_TEST(a_follower_begins_again_where_its_leaders_log_begins) {
     OL_CHECK_OK(ol_partition_load(partition, &error), &error);
     OL_CHECK_INT(ol_table_count(partition->state.table), 0);
     OL_CHECK_INT(partition->watermark, 500);
-    /* What it has now begins there, also for the next open. */
+    /* Its log now begins there, also for the next open. */
     ol_partition *leader = open_replica(second_directory(path), true);
     follow(leader, 1);
     OL_CHECK_OK(ol_partition_restart_at(leader, 1, 500, &error), &error);

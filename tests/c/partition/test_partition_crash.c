@@ -1,5 +1,5 @@
-/* A workload is stopped at each of its file operations.  What a disk could hold then, and what a killed process would leave, is opened
- * again and judged by the model:
+/* A workload is stopped at each of its file operations.  The possible states of the disk then, and that of a killed
+ * process, are opened again and judged by the model:
  *
  *   - what was acknowledged as "disk" is there; as "process" too where only the process died;
  *   - everything else is whole or absent, in the order of the log: the state is the model's after some number of atoms;
@@ -96,7 +96,7 @@ static void check_same(const left *l, ol_partition *partition, ol_digest wanted,
     if (memcmp(&digest, &wanted, sizeof digest) != 0) fail_at(l->place, "another digest %s", when);
 }
 
-/* Commits go on behind what is left, are flushed, and survive one more kill. */
+/* Commits go on after the rest, are flushed, and survive one more kill. */
 static void go_on(left *l, ol_partition *partition) {
     ol_commit_result result = {0};
     ol_error error;

@@ -43,7 +43,7 @@ static void check_status(const fault_place *place, int status, const ol_error *e
     if (status != error->status || error->reason[0] == '\0') fail_at(place, "an error that says nothing");
 }
 
-/* What is there of the atoms of a call that failed counts from now on. */
+/* The atoms that a failed call left in the log count from now on. */
 static void take_over(const fault_place *place, workload *w, size_t low) {
     char why[256] = "";
     model_history *history = w->history;
@@ -54,7 +54,7 @@ static void take_over(const fault_place *place, workload *w, size_t low) {
     model_replay(history, history->done, &w->now);
 }
 
-/* What a replicated partition wrote and does not apply yet is seen once W has passed it. */
+/* Records that a replicated partition wrote and does not apply yet show once W has passed them. */
 static void apply_all(const fault_place *place, workload *w, const ol_digest *before) {
     ol_error error;
     ol_digest after = digest_of(w->partition);
@@ -85,7 +85,7 @@ static void check_unchanged(const fault_place *place, workload *w, const ol_dige
     }
 }
 
-/* What a load could not read is reported, with its place, and nothing is written to the partition any more. */
+/* Bytes that a load could not read are reported, with their place, and nothing is written to the partition any more. */
 static bool has_unread_bytes(const fault_place *place, const workload *w) {
     ol_problem problem;
     if (w->partition == NULL || !ol_partition_is_read_only(w->partition)) return false;
@@ -96,7 +96,8 @@ static bool has_unread_bytes(const fault_place *place, const workload *w) {
     return true;
 }
 
-/* The partition failed, or is not open: it is opened again.  What was written is in memory still, so all of it must be there. */
+/* The partition failed, or is not open: it is opened again. All writes are in memory still, so all of them must be
+ * there. */
 static void open_again(const fault_place *place, workload *w) {
     ol_error error;
     if (w->partition != NULL) ol_partition_abandon(w->partition);
@@ -114,7 +115,7 @@ static bool goes_on(const workload *w) {
            !ol_log_has_failed(ol_partition_log(w->partition));
 }
 
-/* What a disk may hold when power is lost at the end of it all. */
+/* A possible state of the disk when power is lost at the end of it all. */
 static void check_power_loss(const fault_place *place, workload *w, const char *target) {
     char why[256] = "", directory[256];
     ol_error error;
@@ -173,7 +174,7 @@ static void run_steps(fault_place *place, workload *w, fault_counts *counts) {
         status = workload_step(w, &error);
         fault_memory_pause(true);
         if (status == OL_OK && ol_partition_role(w->partition) == OL_ROLE_FAILED) {
-            /* The call did what it says; something behind it (a flush of what was prepared, an index) failed the log. */
+            /* The call did what it says; something after it (a flush of what was prepared, an index) failed the log. */
             status = ol_fail(&error, OL_FAILED, "the log failed behind a call that succeeded");
         }
         if (status != OL_OK && goes_on(w)) {

@@ -22,7 +22,7 @@ static ol_partition *open_leader(const char *directory, int32_t epoch) {
     return partition;
 }
 
-/* Of a replica, whatever its role: no other thread runs. */
+/* The digest of a replica, whatever its role: no other thread runs. */
 static ol_digest state_digest(const ol_state *state) {
     ol_digest digest;
     ol_state_digest(state, true, &digest);
@@ -34,7 +34,7 @@ static void advance(ol_partition *partition, int64_t offset) {
     OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), offset, &error), &error);
 }
 
-/* What a follower fetches: everything from `offset` on, by the raw read. */
+/* The fetch of a follower: everything from `offset` on, by the raw read. */
 static void replicate(ol_partition *leader, ol_partition *follower) {
     ol_log_reader *reader;
     ol_log_piece piece;
@@ -58,7 +58,7 @@ OL_TEST(what_is_in_flight_is_seen_by_conditions_and_not_by_reads) {
     ol_commit_result result;
     ol_error error;
     OL_CHECK_INT(try_one(leader, item, -1, &result, &error), OL_CONDITION);
-    OL_CHECK_INT(result.rests_on, 1);       /* W must pass the record at 0 before this may be told */
+    OL_CHECK_INT(result.rests_on, 1);       /* W must pass the record at 0 before this may be reported */
     item.condition = OL_CONDITION_EQUALS;
     item.expected = 1;
     OL_CHECK_OK(try_one(leader, item, -1, &result, &error), &error);

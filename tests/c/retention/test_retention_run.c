@@ -88,7 +88,7 @@ static ol_retention_report expire(ol_partition *partition, int64_t default_ms, i
     OL_CHECK_OK(ol_retention_preview(partition, &options, 3, &rows, &told, &error), &error);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), end);
     report = expire_as(partition, &options);
-    /* What was told is what is done. */
+    /* The run does what the report announced. */
     OL_CHECK_INT(told.positions_expired, report.positions_expired);
     OL_CHECK_INT(told.positions_pending, report.positions_pending);
     OL_CHECK_INT(told.groups_removed, report.groups_removed);
@@ -380,7 +380,7 @@ OL_TEST(a_partition_that_is_not_loaded_is_refused) {
     remove_fixture();
 }
 
-/* Batches of ours begin at a sane time, whatever a log says; who judges a clock is told what it says. */
+/* Batches of ours begin at a sane time, whatever a log says; the caller, who judges the clock, gets that time. */
 OL_TEST(the_newest_time_is_the_log_s_own) {
     ol_partition *partition = open_fresh();
     int64_t now = fixture_now;
@@ -516,7 +516,7 @@ OL_TEST(a_share_group_of_a_coordinator_is_held) {
 
 /* ------------------------------------------------------------------------------------------------ a replicated partition */
 
-/* What is above W is not decided about, and the group stays as long as anything of it is. */
+/* Records above W are not decided about, and their group stays as long as any of them are there. */
 OL_TEST(what_is_in_flight_is_left_alone) {
     ol_partition_options options = fixture_options(fresh_directory());
     options.replicated = true;
@@ -576,7 +576,7 @@ OL_TEST(group_records_of_any_bytes_are_read_or_hold_the_group) {
     ol_group_records_destroy(records);
 }
 
-/* What an upgrade left behind counts only for its members. */
+/* The records that an upgrade left count only for its members. */
 OL_TEST(the_newest_record_says_what_kind_a_group_is) {
     ol_partition *partition = open_fresh();
     uint8_t key[64];

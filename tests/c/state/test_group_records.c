@@ -110,7 +110,7 @@ static int64_t allocations;
 static void count_allocation(const volatile void *block OL_UNUSED, size_t size OL_UNUSED) { allocations++; }
 static void count_no_free(const volatile void *block OL_UNUSED) {}
 
-/* What cannot fail must not ask for memory, neither of an arena nor of the heap. */
+/* A call that cannot fail must not ask for memory, neither of an arena nor of the heap. */
 static int64_t begin_without_memory(void) {
     static bool installed;
     if (!installed && __sanitizer_install_malloc_and_free_hooks != NULL) {
@@ -281,7 +281,7 @@ OL_TEST(empty_key_and_empty_value) {
     ol_group_records_destroy(records);
 }
 
-/* What a log can be made of: very many groups, or one with very many records, which go in any order.  A step that looked at a
+/* Possible logs: very many groups, or one with very many records, which go in any order.  A step that looked at a
  * whole group or at all groups would take hours here. */
 OL_TEST(many_groups_and_a_large_one) {
     enum { COUNT = 300000, STEP = 7919 };       /* prime, and no divisor of COUNT: every number once */

@@ -67,7 +67,7 @@ static void write_log(const char *directory, const written_log *log) {
     close(file);
 }
 
-/* What the one apply makes of the bytes, without the batches that it refuses. */
+/* The state that the one apply makes of the bytes, without the batches that it refuses. */
 static void apply_each(const written_log *log, ol_state *state, int *refused) {
     ol_error error;
     ol_batch batch;
@@ -124,7 +124,7 @@ OL_TEST(a_loaded_log_is_the_log_applied_batch_by_batch) {
     }
 }
 
-/* The window holds 1,024 rows: batches of just as many, one fewer and one more, alone and behind others. */
+/* The window holds 1,024 rows: batches of just as many, one fewer and one more, alone and after others. */
 OL_TEST(batches_as_large_as_the_window) {
     for (int32_t before = 0; before < 3; before++) {
         for (int32_t count = 1023; count <= 1025; count++) {
@@ -138,7 +138,8 @@ OL_TEST(batches_as_large_as_the_window) {
     }
 }
 
-/* Nothing of a batch is applied whose last record is missing or whose bytes go on behind it, whichever way it is loaded. */
+/* Nothing of a batch is applied whose last record is missing or whose bytes go on after it, whichever way it is loaded.
+ * */
 OL_TEST(half_a_batch_is_never_applied) {
     static const int32_t counts[] = {1, 2, 500, 1024, 1500};
     for (int i = 0; i < 5; i++) {

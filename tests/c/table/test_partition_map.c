@@ -345,7 +345,7 @@ OL_TEST(a_leaf_that_was_dense_gives_its_memory_back) {
     end();
 }
 
-/* Pairs that grow in step leave their outgrown arrays behind at the same time. */
+/* Pairs that grow in step drop their outgrown arrays at the same time. */
 OL_TEST(pairs_that_grow_in_step_take_no_more) {
     enum { PAIRS = 500, EACH = 120 };
     static ol_chunk roots[PAIRS];

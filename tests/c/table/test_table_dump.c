@@ -301,7 +301,7 @@ OL_TEST(changed_bytes_are_refused_or_harmless) {
     OL_CHECK(accepted > 0 && refused > accepted / 2);
 }
 
-/* What is cut off, or says that it is more than there is. */
+/* Sections that are cut off, or claim more bytes than there are. */
 OL_TEST(sections_of_other_sizes_are_refused) {
     ol_table *table = wide_table(2000);
     dump whole;

@@ -57,7 +57,7 @@ static uint8_t *file_in_state(const char *name, size_t *size) {
     return bytes;
 }
 
-/* What a file's pages hold, a letter each, '0' for zeros; "-" when it is missing. */
+/* The contents of a file's pages, a letter each, '0' for zeros; "-" when it is missing. */
 static const char *pages_in_state(const char *name) {
     static char text[64];
     size_t size;
@@ -143,7 +143,7 @@ OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
     OL_CHECK_OK(fs->stored(file, 0, 3 * PAGE, &error), &error);
     OL_CHECK_OK(fs->flush_range(file, data, PAGE + 7, PAGE + 9, &error), &error);
     check_states("a", "0m0,0mm,mm0,mmm");
-    /* Of a growth only what reaches the range is sure. */
+    /* Only a growth that reaches the range is sure. */
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->extend(file, 3 * PAGE, 5 * PAGE, OL_GROW_WRITTEN, &error), &error);
     check_states("a", "mmm,mmm00");
@@ -199,7 +199,7 @@ OL_TEST(mapped_stores_count_and_are_found) {
     OL_CHECK_INT(ol_fault_fs_operations(fs), before + 1);
     check_states("a", "00,0m,m0,mm");
     OL_CHECK_OK(ol_fault_fs_stop(fs, &error), &error);
-    /* What is stored behind the stop is not in the state. */
+    /* Stores after the stop are not in the state. */
     memset(data, 'x', 2 * PAGE);
     OL_CHECK_INT(fs->stored(file, 0, 2 * PAGE, &error), OL_CRASHED);
     OL_CHECK_INT(fs->flush(file, &error), OL_CRASHED);
@@ -433,7 +433,7 @@ OL_TEST(a_full_disk_gives_no_block_and_no_name_until_there_is_space) {
     OL_CHECK_OK(fs->write(file, 3 * PAGE - 1, "b", 1, &error), &error);
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "c"), &error), &error);
-    /* What is cut off is gone to others. */
+    /* Others no longer see the cut bytes. */
     OL_CHECK_OK(fs->truncate(file, PAGE, &error), &error);
     OL_CHECK_INT(fs->write(file, PAGE, "b", 1, &error), OL_DISK_FULL);
     ol_fault_fs_fill(fs, 0);
@@ -524,7 +524,7 @@ OL_TEST(replace_file_fails_without_a_trace) {
         int status = ol_fs_replace_file(fs, ol_test_path(root, "file"), "new", 3, &error);
         OL_CHECK_INT(status, OL_DISK_FULL);
         crash_keeping_all();
-        /* Operation 6 is the flush of the directory, behind the rename. */
+        /* Operation 6 is the flush of the directory, after the rename. */
         OL_CHECK(strcmp(pages_in_state("file"), "o") == 0);
         OL_CHECK(strcmp(pages_in_state("file.tmp"), "-") == 0);
         drop();

@@ -1,4 +1,5 @@
-/* What a topic keeps: the rules, what readers see, and stops and failures at every file operation of a sweep.
+/* The records that a topic keeps: the rules, the view of readers, and stops and failures at every file operation of a
+ * sweep.
  *
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include <errno.h>
