@@ -103,6 +103,7 @@ int ol_record_block_create(ol_record_block *block, const ol_column *columns, siz
         ol_row_array *array = &block->arrays[columns[i]];
         if (array->wanted) continue;
         array->wanted = true;
+        block->columns[block->column_count++] = columns[i];
         array->kind = ol_column_kind_of(columns[i]);
         if (allocate(array, capacity)) continue;
         ol_record_block_free(block);
@@ -122,9 +123,8 @@ void ol_record_block_free(ol_record_block *block) {
 }
 
 void ol_record_block_clear(ol_record_block *block) {
-    for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
-        ol_row_array *array = &block->arrays[i];
-        if (!array->wanted) continue;
+    for (size_t i = 0; i < block->column_count; i++) {
+        ol_row_array *array = &block->arrays[block->columns[i]];
         array->has_nulls = false;
         memset(array->valid, 0, (block->capacity + 7) / 8);
     }
@@ -135,10 +135,8 @@ void ol_record_block_clear(ol_record_block *block) {
 
 void ol_record_block_drop(ol_record_block *block) {
     size_t row = block->count;
-    for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
-        if (block->arrays[i].wanted) {
-            block->arrays[i].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
-        }
+    for (size_t i = 0; i < block->column_count; i++) {
+        block->arrays[block->columns[i]].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
     }
 }
 
@@ -245,15 +243,11 @@ static int append(ol_row_array *array, size_t *used, ol_slice value, bool as_is,
     return OL_OK;
 }
 
-static int put(ol_record_block *block, ol_column column, ol_slice value, bool as_is,
-               ol_error *error) {
-    ol_row_array *array = &block->arrays[column];
-    size_t row = block->count;
+static int put(ol_row_array *array, size_t row, ol_slice value, bool as_is, ol_error *error) {
     size_t used = (size_t)array->ends[row];
     int status = append(array, &used, value, as_is, error);
     if (status != OL_OK) return status;
     array->ends[row + 1] = (int32_t)used;
-    set_valid(array, row);
     return OL_OK;
 }
 
@@ -283,35 +277,68 @@ static inline bool copy_ascii(uint8_t *to, ol_slice value) {
 }
 
 /* Most rows repeat the name of the row before: bytes that were valid once are not checked again. */
-static bool is_checked(const ol_record_block *block, ol_column column, ol_slice value) {
-    size_t row = block->count;
+static bool is_checked(const ol_row_array *array, ol_column column, size_t row, ol_slice value) {
     if (row == 0 || (column != OL_COLUMN_GROUP && column != OL_COLUMN_TOPIC)) return false;
-    const ol_row_array *array = &block->arrays[column];
     int32_t start = array->ends[row - 1];
     return ol_slice_equal(value,
                           ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
 }
 
-int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
-                                  ol_error *error) {
-    ol_row_array *array = &block->arrays[column];
-    size_t used = (size_t)array->ends[block->count];
+static inline int append_string(ol_row_array *array, ol_column column, size_t row, ol_slice value,
+                                ol_error *error) {
+    size_t used = (size_t)array->ends[row];
     if (OL_LIKELY(value.size <= SHORT_BYTES && used + value.size <= array->data_capacity &&
                   copy_ascii(array->data + used, value))) {
-        array->ends[block->count + 1] = (int32_t)(used + value.size);
-        set_valid(array, block->count);
+        array->ends[row + 1] = (int32_t)(used + value.size);
         return OL_OK;
     }
     /* Bytes equal to text that is already in the column are valid. */
-    return put(block, column, value, is_checked(block, column, value) || is_utf8(value), error);
+    return put(array, row, value, is_checked(array, column, row, value) || is_utf8(value), error);
+}
+
+int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
+                                  ol_error *error) {
+    ol_row_array *array = &block->arrays[column];
+    int status = append_string(array, column, block->count, value, error);
+    if (OL_LIKELY(status == OL_OK)) set_valid(array, block->count);
+    return status;
+}
+
+int ol_record_block_append_strings(ol_record_block *block, ol_column column,
+                                   const ol_slice *values, size_t count, ol_error *error) {
+    OL_ASSERT(count <= block->capacity - block->count);
+    for (size_t i = 0; i < count; i++) {
+        int status = append_string(&block->arrays[column], column, block->count + i, values[i],
+                                   error);
+        if (OL_UNLIKELY(status != OL_OK)) return status;
+    }
+    return OL_OK;
+}
+
+void ol_record_block_mark(ol_record_block *block, ol_column column, size_t count, bool has_values) {
+    ol_row_array *array = &block->arrays[column];
+    size_t row = block->count, end = row + count;
+    if (!has_values) {
+        /* The bits of rows that are not filled yet say null. */
+        array->has_nulls = array->has_nulls || count > 0;
+        return;
+    }
+    for (; row < end && (row & 7) != 0; row++) set_valid(array, row);
+    for (; end - row >= 8; row += 8) array->valid[row >> 3] = 0xff;
+    for (; row < end; row++) set_valid(array, row);
 }
 
 int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) {
-    if (!block->arrays[column].wanted) return OL_OK;
-    if (value.data != NULL) return put(block, column, value, true, error);
-    ol_record_block_put_null(block, column);
-    return OL_OK;
+    ol_row_array *array = &block->arrays[column];
+    if (!array->wanted) return OL_OK;
+    if (value.data == NULL) {
+        ol_record_block_put_null(block, column);
+        return OL_OK;
+    }
+    int status = put(array, block->count, value, true, error);
+    if (status == OL_OK) set_valid(array, block->count);
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------- lists */

@@ -89,6 +89,8 @@ typedef struct ol_row_array {
 typedef struct ol_record_block {
     size_t capacity;
     size_t count;
+    size_t column_count;
+    ol_column columns[OL_COLUMN_COUNT]; /* the wanted ones, each once */
     ol_row_array arrays[OL_COLUMN_COUNT];
 } ol_record_block;
 
@@ -106,6 +108,13 @@ void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool 
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;
+/* Many rows at a time, of one wanted column: the values of `count` rows from the one being filled
+ * on, none of them null, and then whether these rows have values.  Fixed widths are written to the
+ * array itself; ol_record_block_append_strings fails as ol_record_block_put_string. */
+int ol_record_block_append_strings(ol_record_block *block, ol_column column,
+                                   const ol_slice *values, size_t count,
+                                   ol_error *error) OL_NODISCARD;
+void ol_record_block_mark(ol_record_block *block, ol_column column, size_t count, bool has_values);
 /* unchanged; data NULL: null */
 int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) OL_NODISCARD;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "columns/offset_rows.h"
+#include "columns/usual_commits.h"
 #include "log/batch_rules.h"
 
 /* ----------------------------------------------------------------------------------------- text */
@@ -278,6 +279,15 @@ static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *blo
     return scan->is_checked ? ol_records_check(&scan->records, error) : OL_OK;
 }
 
+/* Whether the rows of the open batch may be made of many records at a time: all of its records are
+ * asked for by their offsets, and lie as they are in the file. */
+static bool takes_many(const ol_record_scan *scan) {
+    const ol_batch *batch = &scan->records.batch;
+    return scan->view == OL_VIEW_COMMITS && batch->magic == 2 && !ol_batch_is_control(batch) &&
+           ol_batch_codec(batch) == OL_CODEC_NONE && batch->base_offset >= scan->first &&
+           batch->base_offset >= scan->count_from && batch->last_offset < scan->until;
+}
+
 static int open_batch(ol_record_scan *scan, const ol_record_block *block, const ol_batch *batch,
                       ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
@@ -288,6 +298,8 @@ static int open_batch(ol_record_scan *scan, const ol_record_block *block, const 
     if (status != OL_OK) return status;
     status = check_unless_it_fits(scan, block, error);
     scan->is_open = status == OL_OK;
+    scan->takes_many = scan->is_open && takes_many(scan);
+    scan->takes_many = takes_many(scan);
     if (!scan->is_open) {
         ol_records_close(&scan->records);
     } else if (batch->record_count < 0) {
@@ -348,11 +360,51 @@ static int check_rest(ol_record_scan *scan, ol_record_block *block, int status, 
     return found;
 }
 
+static void keep_asked(const ol_record_scan *scan, ol_usual_commits *commits) {
+    size_t kept = 0;
+    bool is_filtered = scan->group.data != NULL || scan->topic.data != NULL ||
+                       scan->partition >= 0 || scan->shard.count > 1;
+    if (!is_filtered) return;
+    for (size_t i = 0; i < commits->count; i++) {
+        const ol_usual_commit *commit = &commits->commits[i];
+        ol_key key = {.type = OL_KEY_OFFSET_COMMIT,
+                      .known = true,
+                      .group = ol_usual_commit_group(commit),
+                      .topic = ol_usual_commit_topic(commit),
+                      .partition = ol_usual_commit_partition(commit)};
+        if (is_asked(scan, &key)) commits->commits[kept++] = *commit;
+    }
+    commits->count = kept;
+}
+
+/* Puts records of the open batch while they have the usual form.  Where that ends, and where their
+ * rows have no room, the records after are taken one at a time. */
+static void report_many(ol_record_scan *scan, ol_record_block *block) {
+    ol_usual_commits commits;
+    ol_usual_rows rows = {.outcome = scan->outcome,
+                          .marker_offset = scan->marker_offset,
+                          .log_partition = scan->log_partition};
+    ol_error ignored;
+    while (scan->takes_many && block->count < block->capacity) {
+        ol_usual_commits_read(&commits, &scan->records, block->capacity - block->count);
+        size_t count = commits.count;
+        if (count == 0) return;
+        keep_asked(scan, &commits);
+        scan->takes_many = ol_usual_commits_put(&commits, &scan->records.batch, &rows, block,
+                                                &ignored) == OL_OK;
+        if (!scan->takes_many) return;
+        ol_usual_commits_pass(&commits, count, &scan->records);
+        scan->present += (int64_t)count;
+    }
+}
+
 /* Puts records of the open batch until the block is full (OL_OK) or the batch ends (OL_END). */
 static int report_records(ol_record_scan *scan, ol_record_block *block, bool *refused,
                           ol_error *error) {
     ol_record record;
-    while (block->count < block->capacity) {
+    for (;;) {
+        report_many(scan, block);
+        if (block->count == block->capacity) break;
         const uint8_t *cursor = scan->records.cursor;
         int64_t previous_offset = scan->records.previous_offset;
         int32_t remaining = scan->records.remaining;

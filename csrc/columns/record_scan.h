@@ -54,6 +54,7 @@ typedef struct ol_record_scan {
     const char *outcome;
     int64_t marker_offset;              /* -1: none */
     bool is_open;
+    bool takes_many;                    /* its commits of the usual form are taken at once */
     /* Whether its records are known to be whole.  If not, its rows are all in the block that is
      * filled, and are taken back where the walk meets damage: */
     bool is_checked;

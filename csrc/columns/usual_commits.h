@@ -1,0 +1,50 @@
+/* columns/usual_commits: many commits of one batch as rows, column by column.
+ *
+ * The fast path of columns/record_scan: commits in the form of format/usual_commit are read first,
+ * then each wanted column is filled for all of them.  The rows, and where the walk stands after
+ * them, are those of the path that takes one record at a time; whatever is in doubt is left to it.
+ *
+ * Ownership: nothing is kept.  Locks: none, one thread.
+ */
+#ifndef OL_COLUMNS_USUAL_COMMITS_H
+#define OL_COLUMNS_USUAL_COMMITS_H
+
+#include "columns/record_block.h"
+#include "format/batch.h"
+#include "format/usual_commit.h"
+
+enum { OL_USUAL_COMMITS_MAX = 64 };
+
+typedef struct ol_usual_commits {
+    ol_usual_commit commits[OL_USUAL_COMMITS_MAX];
+    size_t count;
+    const uint8_t *cursor;      /* where the walk goes on after them */
+    int32_t last_delta;         /* the offset delta of the last one */
+} ol_usual_commits;
+
+/* The same for all rows of a batch. */
+typedef struct ol_usual_rows {
+    const char *outcome;
+    int64_t marker_offset;      /* -1: none */
+    int32_t log_partition;
+} ol_usual_rows;
+
+/* Reads up to `count_max` commits at the cursor of a walk over a batch of magic 2 that is not
+ * compressed, and does not move it.  It ends early at the first doubt. */
+void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max);
+
+/* Moves the walk after the `count` records that were read. */
+static inline void ol_usual_commits_pass(const ol_usual_commits *commits, size_t count,
+                                         ol_records *records) {
+    records->cursor = commits->cursor;
+    records->previous_offset = records->base + commits->last_delta;
+    records->remaining -= (int32_t)count;
+}
+
+/* Appends a row for each commit to a block of columns of the view of commits, which has room for
+ * them.  OL_NO_MEMORY or OL_LIMIT as in columns/record_block: no row was appended. */
+int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
+                         const ol_usual_rows *rows, ol_record_block *block,
+                         ol_error *error) OL_NODISCARD;
+
+#endif
