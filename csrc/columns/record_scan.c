@@ -75,6 +75,10 @@ static bool is_position(const ol_key *key) {
     return key->known && key->type <= OL_KEY_OFFSET_COMMIT;
 }
 
+static bool asks_for_names(const ol_record_scan *scan) {
+    return scan->group.data != NULL || scan->topic.data != NULL || scan->partition >= 0;
+}
+
 static bool is_asked(const ol_record_scan *scan, const ol_key *key) {
     if (scan->group.data != NULL && !(key->known && ol_slice_equal(key->group, scan->group))) {
         return false;
@@ -204,8 +208,7 @@ static int report_marker(ol_record_scan *scan, ol_record_block *block, const ol_
                                         [OL_CONTROL_OTHER] = "OTHER"};
     ol_control type;
     int32_t coordinator_epoch;
-    bool is_filtered = scan->group.data != NULL || scan->topic.data != NULL || scan->partition >= 0;
-    if (is_filtered || (scan->shard.count > 1 && scan->shard.number != 0)) return OL_OK;
+    if (asks_for_names(scan) || (scan->shard.count > 1 && scan->shard.number != 0)) return OL_OK;
     int status = ol_control_decode(record, &type, &coordinator_epoch, error);
     *refused = status != OL_OK;
     if (status != OL_OK) return status;
@@ -362,9 +365,7 @@ static int check_rest(ol_record_scan *scan, ol_record_block *block, int status, 
 
 static void keep_asked(const ol_record_scan *scan, ol_usual_commits *commits) {
     size_t kept = 0;
-    bool is_filtered = scan->group.data != NULL || scan->topic.data != NULL ||
-                       scan->partition >= 0 || scan->shard.count > 1;
-    if (!is_filtered) return;
+    if (!asks_for_names(scan) && scan->shard.count <= 1) return;
     for (size_t i = 0; i < commits->count; i++) {
         const ol_usual_commit *commit = &commits->commits[i];
         ol_key key = {.type = OL_KEY_OFFSET_COMMIT,

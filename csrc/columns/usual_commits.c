@@ -27,7 +27,7 @@ void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records,
     commits->last_delta = (int32_t)previous;
 }
 
-/* --------------------------------------------------------------------------------------- columns */
+/* -------------------------------------------------------------------------------------- columns */
 
 static int64_t *int64_rows(const ol_record_block *block, ol_column column) {
     return (int64_t *)(void *)block->arrays[column].data + block->count;
