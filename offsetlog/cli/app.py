@@ -19,6 +19,7 @@ import typer
 
 import offsetlog
 from offsetlog import errors
+from offsetlog.cli import completion
 from offsetlog.cli.output import complain, prepare
 
 OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -64,6 +65,7 @@ COMMANDS = (
     "serve",
     "top",
     "demo",
+    "completion",
 )
 SPARK = "spark"
 
@@ -141,7 +143,8 @@ def application(only: str | None = None) -> typer.Typer:
     return made
 
 
-def _application_for(arguments: list[str]) -> typer.Typer:
+def application_for(arguments: list[str]) -> typer.Typer:
+    """Returns the command line with all that these arguments need."""
     # Help, options in front of the command and misspelled commands need all of them.
     first = arguments[0] if arguments else None
     return application(first if first == SPARK or first in COMMANDS else None)
@@ -207,7 +210,7 @@ def _forget_output() -> None:
 
 
 def _call(arguments: list[str]) -> int:
-    result: Any = _application_for(arguments)(arguments or ["--help"], prog_name="offsetlog", standalone_mode=False)
+    result: Any = application_for(arguments)(arguments or ["--help"], prog_name="offsetlog", standalone_mode=False)
     sys.stdout.flush()
     if not arguments:
         return FAILED
@@ -225,6 +228,8 @@ def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code; whatever happens becomes a line and a code."""
     prepare(sys.stdout)
     prepare(sys.stderr)
+    if shell := os.environ.get(completion.VARIABLE):
+        return completion.complete(shell, arguments, [*COMMANDS, SPARK])
     complaints, library = _Complaints(logging.WARNING), logging.getLogger("offsetlog")
     library.addHandler(complaints)
     try:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from offsetlog.cli.completion import group_names
 from offsetlog.cli.output import Format
 
 LogPath = Annotated[
@@ -16,7 +17,18 @@ LogPath = Annotated[
     ),
 ]
 StorePath = Annotated[Path, typer.Argument(metavar="PATH", help="A log directory.", show_default=False)]
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.", show_default=False)]
+
+
+def propose_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Returns the groups of the log at the argument `path` that begin so, for the completion of a shell."""
+    path = ctx.params.get("path")
+    return [] if path is None else [name for name in group_names(Path(path)) if name.startswith(incomplete)]
+
+
+GroupName = Annotated[
+    str,
+    typer.Argument(metavar="GROUP", help="The consumer group.", show_default=False, autocompletion=propose_groups),
+]
 Wide = Annotated[
     bool, typer.Option("--wide", help="On a terminal: every field, in one line for each row, however long.")
 ]

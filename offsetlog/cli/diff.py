@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import offsetlog
-from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide, propose_groups
 from offsetlog.cli.changes import COLUMNS, change_rows
 from offsetlog.cli.moments import MOMENTS
 from offsetlog.cli.output import Format, Output, complain
@@ -42,7 +42,12 @@ def command(
     before: Annotated[str, typer.Argument(metavar="A", help="The first moment.", show_default=False)],
     after: Annotated[str, typer.Argument(metavar="B", help="The second one.")] = "now",
     group: Annotated[
-        str | None, typer.Option("--group", help="Only this group; --group=-x for a name that begins with a dash.")
+        str | None,
+        typer.Option(
+            "--group",
+            help="Only this group; --group=-x for a name that begins with a dash.",
+            autocompletion=propose_groups,
+        ),
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,

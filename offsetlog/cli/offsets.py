@@ -11,7 +11,7 @@ import typer
 
 import offsetlog
 from offsetlog._native.files import format_uuid
-from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.arguments import LogPath, OutputFormat, Wide, propose_groups
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
@@ -75,7 +75,12 @@ def _moment(at: str | None) -> datetime | None:
 def command(
     path: LogPath,
     group: Annotated[
-        str | None, typer.Option("--group", help="Only this group; --group=-x for a name that begins with a dash.")
+        str | None,
+        typer.Option(
+            "--group",
+            help="Only this group; --group=-x for a name that begins with a dash.",
+            autocompletion=propose_groups,
+        ),
     ] = None,
     topics: Annotated[
         list[str] | None,

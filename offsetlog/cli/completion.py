@@ -1,0 +1,186 @@
+"""`offsetlog completion`: completion of commands, options, paths and groups in a shell.
+
+The script of a shell calls `offsetlog` with the words up to the cursor, the last of them unfinished, and with the
+variable VARIABLE, and reads one proposal a line: "plain", a tab, the text, a tab, a description.  "file" alone asks for
+the shell's own completion of paths.  Only the command that is completed is loaded; for its name nothing is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from offsetlog.cli.text import escape
+from offsetlog.errors import OffsetLogError
+
+HELP = """Print the script that completes commands, options, paths and groups in a shell.
+
+\b
+Examples:
+  source <(offsetlog completion bash)                          now; in ~/.bashrc, always
+  offsetlog completion bash > /etc/bash_completion.d/offsetlog
+  offsetlog completion zsh > ~/.zfunc/_offsetlog               a folder of $fpath, before compinit
+  offsetlog completion fish > ~/.config/fish/completions/offsetlog.fish
+
+Groups are completed where PATH is known and its log is at most 32 MiB. Nothing is written.
+"""
+
+#: Set by the scripts to the name of the shell.
+VARIABLE = "_OFFSETLOG_COMPLETE"
+
+Shell = Literal["bash", "zsh", "fish"]
+
+_BASH = """\
+_offsetlog_completion() {
+    local kind value about
+    COMPREPLY=()
+    while IFS=$'\\t' read -r kind value about; do
+        case $kind in
+            plain) COMPREPLY+=("$value") ;;
+            file) compopt -o default ;;
+        esac
+    done < <(VARIABLE=bash "$1" "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _offsetlog_completion offsetlog
+"""
+_ZSH = """\
+#compdef offsetlog
+_offsetlog() {
+    local kind value about paths=
+    local -a values texts
+    while IFS=$'\\t' read -r kind value about; do
+        case $kind in
+            plain) values+=("$value"); texts+=("$value${about:+  -- $about}") ;;
+            file) paths=1 ;;
+        esac
+    done < <(VARIABLE=zsh "${words[1]}" "${(@Q)words[2,CURRENT]}" 2>/dev/null)
+    if (( $#values )); then compadd -l -d texts -- "${values[@]}"; fi
+    if [[ -n $paths ]]; then _files; fi
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _offsetlog "$@"
+else
+    compdef _offsetlog offsetlog
+fi
+"""
+_FISH = """\
+function __offsetlog_completion
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    for line in (env VARIABLE=fish $words $current 2>/dev/null)
+        set -l parts (string split -m 2 \\t -- $line)
+        switch $parts[1]
+            case plain
+                printf '%s\\t%s\\n' $parts[2] $parts[3]
+            case file
+                __fish_complete_path $current
+        end
+    end
+end
+complete --command offsetlog --no-files --arguments '(__offsetlog_completion)'
+"""
+SCRIPTS: dict[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+#: A log of more bytes is not read for the names of its groups: a key was pressed, and somebody waits.
+BYTES_MAX = 32 << 20
+GROUPS_MAX = 1000
+
+
+def command(shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]) -> int:
+    """Prints the script; returns the exit code."""
+    sys.stdout.write(SCRIPTS[shell].replace("VARIABLE", VARIABLE))
+    return 0
+
+
+def group_names(path: Path) -> list[str]:
+    """Returns the groups of a log, sorted; none of one that is large, or cannot be read."""
+    from offsetlog.directory.listing import decode_text
+    from offsetlog.directory.reading import find_partitions, read_state, whole_size
+
+    try:
+        partitions = find_partitions(path)
+        if whole_size(partitions) > BYTES_MAX:
+            return []
+        names = {decode_text(name) for each in partitions for name in read_state(each).replay.groups()}
+    except (OffsetLogError, OSError):
+        return []
+    return sorted(names)[:GROUPS_MAX]
+
+
+# ------------------------------------------------------------------------------------------------------- proposals
+
+
+def _joined(words: list[str]) -> list[str]:
+    # bash cuts words at colons and equals signs: --group=a:b comes as five.
+    joined: list[str] = []
+    goes_on = False
+    for word in words:
+        is_break = re.fullmatch(r"[:=]+", word) is not None
+        if joined and (goes_on or is_break):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        goes_on = is_break
+    return joined
+
+
+def _unquoted(word: str) -> str:
+    try:
+        return "".join(shlex.split(word))
+    except ValueError:  # a quote is still open
+        return word.lstrip("'\"")
+
+
+def _as_bash_takes_it(value: str, before: str) -> str:
+    # Only the part after the last cut is replaced.
+    kept = re.match(r".*[:=]", before)
+    left = value[len(kept[0]) :] if kept is not None and value.startswith(kept[0]) else value
+    return re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", left)
+
+
+def _proposals(words: list[str], incomplete: str, names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    from typer._completion_classes import BashComplete
+
+    from offsetlog.cli.app import application_for
+
+    if not words and not incomplete.startswith("-"):
+        yield from (("plain", name, "") for name in names if name.startswith(incomplete))
+        return
+    command = typer.main.get_command(application_for(words))
+    option, equals, _ = incomplete.partition("=")
+    prefix = option + equals if incomplete.startswith("--") and equals else ""
+    if words[-1:] and words[-1].startswith("--") and "=" not in words[-1] and not incomplete.startswith("-"):
+        # An option without its value ends the reading of the words, and the path would not be known.
+        *words, incomplete = [*words[:-1], f"{words[-1]}={incomplete}"]
+    found = BashComplete(command, {}, "offsetlog", VARIABLE).get_completions(words, incomplete)
+    for item in found:
+        yield item.type, prefix + str(item.value), (item.help or "").strip().partition("\n")[0]
+    if not found and not incomplete.startswith("-"):
+        # typer leaves paths to the shell.
+        yield "file", "", ""
+
+
+def complete(shell: str, arguments: list[str], names: Iterable[str]) -> int:
+    """Prints what can stand in place of the last argument; returns the exit code.
+
+    Args:
+        shell: one of SCRIPTS.
+        arguments: the words of the command line up to the cursor, without the program.
+        names: the commands.
+    """
+    *words, incomplete = arguments or [""]
+    if shell == "bash":
+        *words, incomplete = [_unquoted(word) for word in _joined([*words, incomplete])]
+    for kind, value, about in _proposals(words, incomplete, names):
+        # A name with a control character cannot be typed.
+        if kind != "plain":
+            print("file\t\t")
+        elif escape(value) == value:
+            print(f"plain\t{_as_bash_takes_it(value, incomplete) if shell == 'bash' else value}\t{about}")
+    return 0
