@@ -243,7 +243,7 @@ class build_ext(_build_ext):  # noqa: N801
 
 
 def packages() -> dict[str, object]:
-    """The packages, and where PySpark's name for the data source lies: it looks for a top-level `pyspark_offsetlog`."""
+    """The packages, where PySpark's name for the data source lies (`pyspark_offsetlog`), and the man page."""
     found = find_packages(include=["offsetlog*"])
     return {
         "packages": [*found, "pyspark_offsetlog"],
@@ -251,6 +251,7 @@ def packages() -> dict[str, object]:
             "pyspark_offsetlog": "offsetlog/spark/discovery/pyspark_offsetlog",
             "faults": "tests/faults",
         },
+        "data_files": [("share/man/man1", ["docs/offsetlog.1"])],
     }
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from offsetlog.errors import InvalidArgumentError
 
-#: What calls take for one: a time with its zone, a log offset, or text as above.
+#: A moment as an argument of calls: a time with its zone, a log offset, or text as above.
 Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}

@@ -37,7 +37,7 @@ RIGHT: dict[str, datetime | timedelta | int | None] = {
     "offset:0": 0,
     "now": None,
 }
-#: What no caller accepts as a moment.
+#: Texts that no caller accepts as a moment.
 WRONG = [
     "",
     "yesterday",

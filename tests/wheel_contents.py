@@ -1,7 +1,7 @@
 """Checks what is in a wheel: python tests/wheel_contents.py WHEEL.
 
 It must hold the extensions, a stub beside each of them, `py.typed` and the licence; no sources of extensions.  Beside
-the package stands the name that PySpark looks for.
+the package stand the name that PySpark looks for, and the man page.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def problems_of(names: list[str]) -> list[str]:
             problems.append(f"{stub} is missing")
     if PurePosixPath("offsetlog/py.typed") not in paths:
         problems.append("offsetlog/py.typed is missing")
+    if not any(path.match("*.data/data/share/man/man1/offsetlog.1") for path in paths):
+        problems.append("the man page is missing")
     if not any(path.name == "LICENSE" for path in paths):
         problems.append("the licence is missing")
     return problems

@@ -7,12 +7,13 @@ the shell's own completion of paths.  Only the command that is completed is load
 
 from __future__ import annotations
 
+import enum
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -23,7 +24,7 @@ HELP = """Print the script that completes commands, options, paths and groups in
 
 \b
 Examples:
-  source <(offsetlog completion bash)                          now; in ~/.bashrc, always
+  source <(offsetlog completion bash)                          in this shell; a line of ~/.bashrc for all
   offsetlog completion bash > /etc/bash_completion.d/offsetlog
   offsetlog completion zsh > ~/.zfunc/_offsetlog               a folder of $fpath, before compinit
   offsetlog completion fish > ~/.config/fish/completions/offsetlog.fish
@@ -33,8 +34,6 @@ Groups are completed where PATH is known and its log is at most 32 MiB. Nothing 
 
 #: Set by the scripts to the name of the shell.
 VARIABLE = "_OFFSETLOG_COMPLETE"
-
-Shell = Literal["bash", "zsh", "fish"]
 
 _BASH = """\
 _offsetlog_completion() {
@@ -87,12 +86,23 @@ complete --command offsetlog --no-files --arguments '(__offsetlog_completion)'
 """
 SCRIPTS: dict[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
+
+class Shell(enum.StrEnum):
+    """The shells that there is a script for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
 #: A log of more bytes is not read for the names of its groups: a key was pressed, and somebody waits.
 BYTES_MAX = 32 << 20
 GROUPS_MAX = 1000
 
 
-def command(shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]) -> int:
+def command(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
+) -> int:
     """Prints the script; returns the exit code."""
     sys.stdout.write(SCRIPTS[shell].replace("VARIABLE", VARIABLE))
     return 0

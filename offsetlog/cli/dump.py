@@ -75,8 +75,8 @@ COLUMNS = [
 ]
 
 
-class _Told:
-    """What was reported while the rows were printed."""
+class _Reported:
+    """Damage and undecodable records that were reported while the rows were printed."""
 
     def __init__(self) -> None:
         self.damages = 0
@@ -91,20 +91,20 @@ class _Told:
 
 
 def _batches(
-    path: Path, told: _Told, topic: str = TOPIC
+    path: Path, reported: _Reported, topic: str = TOPIC
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     for files in find_partitions(path, topic):
-        for batch, records in dump_batches(files, told.report):
-            told.undecodable += sum(record["kind"] == "undecodable" for record in records)
+        for batch, records in dump_batches(files, reported.report):
+            reported.undecodable += sum(record["kind"] == "undecodable" for record in records)
             yield batch, records
 
 
-def _rows(path: Path, told: _Told) -> Iterator[dict[str, Any]]:
-    return ({**batch, **record} for batch, records in _batches(path, told) for record in records)
+def _rows(path: Path, reported: _Reported) -> Iterator[dict[str, Any]]:
+    return ({**batch, **record} for batch, records in _batches(path, reported) for record in records)
 
 
-def _print_lines(path: Path, told: _Told, lines: Lines, output: Output) -> None:
-    for _, records in _batches(path, told, lines.topic):
+def _print_lines(path: Path, reported: _Reported, lines: Lines, output: Output) -> None:
+    for _, records in _batches(path, reported, lines.topic):
         for record in records:
             text = lines.of(record)
             if text is not None:
@@ -128,19 +128,19 @@ def command(
     ] = None,
 ) -> int:
     """Prints every record; returns the exit code."""
-    told = _Told()
+    reported = _Reported()
     output = Output(form)
     if formatter is not None:
         if form is not Format.TEXT or wide:
             raise InvalidArgumentError("--formatter prints Kafka's own lines: leave --format and --wide out")
-        _print_lines(path, told, Lines(formatter, kafka), output)
+        _print_lines(path, reported, Lines(formatter, kafka), output)
     elif kafka is not None:
         raise InvalidArgumentError("--kafka goes with --formatter")
     elif output.is_json:
-        for batch, records in _batches(path, told):
+        for batch, records in _batches(path, reported):
             output.objects(batch, records)
     else:
-        output.rows(COLUMNS, _rows(path, told), "no records", wide=wide)
-    if told.undecodable:
-        complain(f'{told.undecodable} records cannot be decoded; their kind is "undecodable"')
-    return 1 if told.damages or told.undecodable else 0
+        output.rows(COLUMNS, _rows(path, reported), "no records", wide=wide)
+    if reported.undecodable:
+        complain(f'{reported.undecodable} records cannot be decoded; their kind is "undecodable"')
+    return 1 if reported.damages or reported.undecodable else 0

@@ -1,7 +1,8 @@
 """The lines that Kafka's console consumer prints with the formatters of its internal topics.
 
 Each formatter has had several forms.  A form begins with the version of Kafka that brought it; the lines equal those of
-0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  Where Kafka prints a Scala map or set, its
+0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0; where a form begins between these was read from
+the classes of the versions on both sides.  Where Kafka prints a Scala map or set, its
 elements stand in the order of that collection's hash table, so the tables are computed here: those of Scala 2.11 and
 2.12 up to Kafka 2.5, those of Scala 2.13 from Kafka 2.6 on.
 """
@@ -225,8 +226,8 @@ def _groups_in_words(kafka: Version) -> Form:
         protocol = "null" if value["protocol"] is None else value["protocol"]
         end = ")" if kafka >= (3, 0) else ", )"
         members = {each["memberId"]: f"{member_text(each)}List({protocol}){end}" for each in value["members"]}
-        # Before 1.1 the type came from the members alone.
-        kind = value["protocolType"] or None if members or kafka >= (1, 1) else None
+        # Before 1.0.1 the type came from the members alone.
+        kind = value["protocolType"] or None if members or kafka >= (1, 0, 1) else None
         return (
             f"{key['group']}::GroupMetadata(groupId={key['group']}, generation={value['generation']}, "
             f"protocolType={_option(kind)}, currentState={'Stable' if members else 'Empty'}, "
@@ -274,8 +275,8 @@ def _transactions_in_words(kafka: Version) -> Form:
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
-#: Fields that 3.9 does not know.
-_SINCE_4 = {"topicId", "nextProducerEpoch"}
+#: Fields that 4.0 does not know.
+_SINCE_4_1 = {"topicId", "nextProducerEpoch"}
 #: Where a value of a transactional id has tagged fields, in the order in which Kafka prints all of them.
 _TRANSACTION_FIELDS = (
     "producerId",
@@ -299,12 +300,12 @@ def _in_order(data: Row) -> Row:
 
 
 def _json_line(kafka: Version, key: Row, value: Row | None) -> str:
-    type_name = "type" if kafka >= (4, 1) else "version"
+    type_name = "type" if kafka >= (4, 0) else "version"
     shown: Row = {"key": {type_name: int(key["type"]), "data": key["data"]}, "value": None}
     if value is not None:
         data = _in_order(value["data"])
         if kafka < (4, 1):
-            data = {name: each for name, each in data.items() if name not in _SINCE_4}
+            data = {name: each for name, each in data.items() if name not in _SINCE_4_1}
         shown["value"] = {"version": int(value["version"]), "data": data}
     text = _ENCODER.encode(shown)
     # Jackson writes the digits of a control character in upper case.

@@ -14,6 +14,7 @@ MOMENTS = """A moment is a time as 2026-03-01T02:30 (in UTC, like all times that
 Log offsets are those of the group's log partition, as `offsetlog history` prints them. A time in the future is
 refused."""
 
+
 def moment_text(moment: datetime | int) -> str:
     """Returns a moment for a sentence."""
     if isinstance(moment, int):

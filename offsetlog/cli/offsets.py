@@ -87,7 +87,7 @@ def command(
         typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Only this topic, or partition; can be repeated."),
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="What was committed then.", show_default=False)
+        str | None, typer.Option("--at", metavar="TIME", help="The offsets as they were then.", show_default=False)
     ] = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,

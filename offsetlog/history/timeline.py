@@ -200,7 +200,7 @@ class PartitionPast:
 
     def positions(self, cut: int) -> list[tuple[Any, ...]]:
         """Returns the rows of `position_schema` in the state at a log offset."""
-        # What differs from the empty log is all there was.
+        # Every position differs from the empty log.
         pasts = native.Pasts(self.partition, None, (0, cut))
         self.check(None, cut, pasts.facts)
         rows = []

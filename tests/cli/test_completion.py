@@ -170,7 +170,7 @@ def test_zsh(capsys, data, tmp_path):
     def zsh(*words: str) -> list[str]:
         text = (
             "compdef() { : }; compadd() { while [[ $1 != -- ]]; do shift; done; shift; print -rl -- $@ }; "
-            "_files() { print files }; source SCRIPT; words=($@); CURRENT=$#; _offsetlog"
+            "_files() { print files }; source SCRIPT; words=(\"$@\"); CURRENT=$#; _offsetlog"
         )
         return in_shell(capsys, tmp_path, "zsh", ["zsh", "-f", "-c", text, "zsh", "offsetlog", *words])
 

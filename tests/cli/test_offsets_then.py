@@ -64,7 +64,7 @@ def test_positions_at_a_time(data, capsys):
     assert short(found) == BEFORE
     now = rows(capsys, path)
     assert rows(capsys, path, "--at", "now") == rows(capsys, path, "--at", "-0") == now
-    # What did not change is the same row, field by field.
+    # A position that did not change is the same row, field by field.
     assert [row for row in found if row in now] == [row for row in now if row in found] != []
     assert found[4] == next(row for row in now if row["topic"] == "inv:oices")
     assert rows(capsys, path, "--at", "1h ago") == []

@@ -11,6 +11,7 @@
 #include "base/java_string.h"
 #include "format/offset_record.h"
 #include "format/group_schema.h"
+#include "format/transaction_schema.h"
 #include "format/schema_encode.h"
 
 static const char *const seeds[] = {
@@ -181,5 +182,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     check_schema(ol_schema_of_subscription(), version & 3, body);
     check_schema(ol_schema_of_assignment(), version & 3, body);
+    check_schema(ol_schema_of_transaction_value(0), version & 1, body);
     return 0;
 }

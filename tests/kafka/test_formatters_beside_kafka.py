@@ -12,12 +12,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conformance.oracle_batches import read_segment
 from depth import first_seed
 from kafka_packages import environment
 from maven_packages import java, packages_or_skip
 
 from offsetlog._native.encoding import encode_batch, encode_key, encode_value
 from offsetlog.cli.formatters import Formatter, Lines
+from offsetlog.directory.listing import TRANSACTIONS_TOPIC
 from offsetlog.directory.reading import dump_batches, find_partitions
 
 Bytes = tuple[bytes, bytes | None]
@@ -156,6 +158,37 @@ def printed_by_kafka(class_path: str, name: str, records: list[Bytes]) -> list[b
     return [bytes.fromhex(line) for line in done.stdout.decode().splitlines()]
 
 
+TRANSACTIONS = [(*each[:2], each[3]) for each in CLASSES if each[2] is Formatter.TRANSACTIONS]
+
+
+@pytest.mark.parametrize(("packages", "version", "java_class"), TRANSACTIONS)
+@pytest.mark.parametrize("scenario", ["txn", "compacted"])
+def test_transactions_of_real_brokers(packages, version, java_class, scenario, kafka_data, kafka_packages):
+    """No formatter of transactions was asked when the data was made: it is now."""
+    log = kafka_data / scenario / "log"
+    segments = [
+        file.read_bytes() for each in find_partitions(log, TRANSACTIONS_TOPIC) for file in each.segments
+    ]
+    batches = [batch for segment in segments for batch in read_segment(segment)[0]]
+    records = [(record.key, record.value) for batch in batches for record in batch.records]
+    assert len(records) > 20
+    theirs = printed_by_kafka(class_path_of(packages, kafka_packages), java_class, records)
+    lines = Lines(Formatter.TRANSACTIONS, version)
+    ours = [
+        lines.of(record)
+        for files in find_partitions(log, TRANSACTIONS_TOPIC)
+        for _, found in dump_batches(files, lambda tail: None)
+        for record in found
+    ]
+    assert [each for each in ours if each is not None] == [line.decode().removesuffix("\n") for line in theirs]
+
+
+def class_path_of(packages, kafka_packages) -> str:
+    if packages == "4.3":
+        return kafka_packages.classpath
+    return os.pathsep.join([str(kafka_packages.classes), *map(str, packages_or_skip(f"kafka-{packages}"))])
+
+
 @pytest.mark.parametrize(("packages", "version", "formatter", "java_class"), CLASSES)
 def test_random_records_are_printed_as_kafka_prints_them(
     packages, version, formatter, java_class, kafka_packages, tmp_path
@@ -164,10 +197,7 @@ def test_random_records_are_printed_as_kafka_prints_them(
     print(f"OL_SEED={seed}")
     draw = random.Random(seed)
     records = [MAKERS[formatter](draw, versions_of(version, formatter)) for _ in range(300)]
-    if packages == "4.3":
-        class_path = kafka_packages.classpath
-    else:
-        class_path = os.pathsep.join([str(kafka_packages.classes), *map(str, packages_or_skip(f"kafka-{packages}"))])
+    class_path = class_path_of(packages, kafka_packages)
     theirs = [line.decode().removesuffix("\n") for line in printed_by_kafka(class_path, java_class, records)]
     lines = Lines(formatter, version)
     folder = tmp_path / f"{lines.topic}-0"

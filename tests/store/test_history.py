@@ -201,7 +201,10 @@ def test_a_time_is_not_later_than_its_own_millisecond(single):
         (datetime(2026, 1, 1), errors.InvalidArgumentError),  # noqa: DTZ001
         (True, errors.ArgumentTypeError),
         (1.5, errors.ArgumentTypeError),
-        ("2026-01-01", errors.ArgumentTypeError),
+        (b"2026-01-01", errors.ArgumentTypeError),
+        ("soon", errors.InvalidArgumentError),
+        ("offset:9999999999999999999", errors.ConfigError),
+        ("offset:99", errors.OffsetOutOfRangeError),
         (-1, errors.ConfigError),
         (2**63, errors.ConfigError),
         (99, errors.OffsetOutOfRangeError),
