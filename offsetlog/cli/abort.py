@@ -9,13 +9,13 @@ import typer
 
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Effect, Force, Yes
 from offsetlog.cli.group_facts import facts_in, read_partition
-from offsetlog.cli.layout import Column
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.stores import CheckedPartitionCount
-from offsetlog.cli.text import name_text, time_text
+from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.reading import PartitionState
 from offsetlog.errors import TransactionError
@@ -27,7 +27,6 @@ This is for a transaction that a program left open when it ended. If a broker's 
 {ASKS} If a group of
 the transaction has members, one of them may be writing it: that needs --force.
 
-\b
 Exit codes: 0 done; 1 refused, or there is no such transaction; 2 could not be done.
 
 \b
@@ -39,18 +38,6 @@ Examples:
   offsetlog abort /var/kafka-logs 11    in a broker's directory, while the broker is stopped
 """
 
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("committed", "committed, stays", lambda offset: "-" if offset is None else str(offset), right=True),
-    Column("pending", "pending, dropped", right=True),
-    Column("metadata", rank=1),
-    Column("commit_timestamp", "written (UTC)", time_text, rank=1),
-    Column("log_partition", rank=2, right=True),
-    Column("log_offset", rank=2, right=True),
-]
-
 
 def _rows(state: PartitionState, producer_id: int) -> Iterator[dict[str, Any]]:
     committed: dict[bytes, dict[tuple[str, int], int]] = {}
@@ -61,8 +48,8 @@ def _rows(state: PartitionState, producer_id: int) -> Iterator[dict[str, Any]]:
             "group": decode_text(name),
             "topic": topic,
             "partition": partition,
-            "committed": committed[name].get((topic, partition)),
-            "pending": offset,
+            "committed_offset": committed[name].get((topic, partition)),
+            "pending_offset": offset,
             "metadata": metadata,
             "commit_timestamp": timestamp,
             "log_partition": state.number,
@@ -71,7 +58,7 @@ def _rows(state: PartitionState, producer_id: int) -> Iterator[dict[str, Any]]:
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{name_text(row['group'])} {name_text(row['topic'])}:{row['partition']} {row['pending']}"
+    return f"{name_text(row['group'])} {name_text(row['topic'])}:{row['partition']} {row['pending_offset']}"
 
 
 def _what(producer_id: int, pending: list[OpenTransaction]) -> str:
@@ -92,7 +79,7 @@ def _effect(store: offsetlog.OffsetStore, producer_id: int, pending: list[OpenTr
     partitions = count_text(len(pending), "log partition")
     heard = aged_text(max(each.last_timestamp for each in pending))
     deed = f"abort {_what(producer_id, pending)} of {groups} in {partitions}, last written to {heard}"
-    return Effect(deed, COLUMNS, rows, _name, in_use=tuple(in_use))
+    return Effect(deed, columns("abort --dry-run"), rows, _name, in_use=tuple(in_use))
 
 
 def command(
@@ -118,8 +105,8 @@ def command(
             return 0
         consent.ask(effect)
         ended = store.abort_transaction(producer_id)
-    if output.is_json:
-        dropped = sum(each.positions for each in pending)
-        output.object({"producer_id": producer_id, "log_partitions": ended, "dropped": dropped})
+    dropped = sum(each.positions for each in pending)
+    done = {"producer_id": producer_id, "log_partitions": ended, "dropped_offsets": dropped}
+    output.result(columns("abort"), done)
     output.line(f"aborted {_what(producer_id, pending)} in {count_text(ended, 'log partition')}")
     return 0

@@ -20,6 +20,7 @@ import typer
 import offsetlog
 from offsetlog import errors
 from offsetlog.cli import completion
+from offsetlog.cli.help import Command, Group
 from offsetlog.cli.output import complain, prepare
 
 OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -38,8 +39,10 @@ Examples:
   offsetlog serve data                                   a server for Kafka clients
   offsetlog demo                                         see it work, in half a minute
 
-\b
-Exit codes: 0 done, 1 problems found or refused, 2 could not be read or wrong usage.
+Exit codes: 0 done; 1 problems found, refused, or there is no such group; 2 could not be read or wrong usage.
+
+Where the output is no terminal, rows are lines of every field, separated by tabs, with raw numbers, as with --format
+tsv; commands that destroy ask nothing, and need --yes.
 """
 
 #: In the order in which they are listed; each is a module of this package, imported when it is asked for.
@@ -95,7 +98,7 @@ def _add(target: typer.Typer, package: str, names: Iterable[str]) -> None:
             name.replace("_", "-"),
             help=module.HELP,
             short_help=module.HELP.partition("\n")[0].rstrip("."),
-            context_settings=getattr(module, "CONTEXT", None),
+            cls=getattr(module, "COMMAND_CLASS", Command),
         )(_guarded(module.command))
 
 
@@ -103,6 +106,7 @@ def _add_spark(target: typer.Typer) -> None:
     from offsetlog.cli import spark
 
     jobs = typer.Typer(
+        cls=Group,
         help=spark.DESCRIPTION,
         short_help="Run a job over a whole directory on Spark",
         no_args_is_help=True,
@@ -131,6 +135,7 @@ def application(only: str | None = None) -> typer.Typer:
     """Returns the command line with one command, which starts fast, or with all of them."""
     made = typer.Typer(
         name="offsetlog",
+        cls=Group,
         help=DESCRIPTION,
         rich_markup_mode=None,
         add_completion=False,

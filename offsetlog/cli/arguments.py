@@ -32,4 +32,20 @@ GroupName = Annotated[
 Wide = Annotated[
     bool, typer.Option("--wide", help="On a terminal: every field, in one line for each row, however long.")
 ]
-OutputFormat = Annotated[Format, typer.Option("--format", help="How to print: text, or json for one object a line.")]
+LogPartitions = Annotated[
+    str | None,
+    typer.Option(
+        "--log-partition",
+        metavar="N,...",
+        help="Only these partitions of the offsets topic, as 0,3-5.",
+        show_default=False,
+    ),
+]
+OutputFormat = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        help="How to print rows: text (a table; TSV where the output is no terminal), or for programs tsv, csv "
+        "(with a heading) or json (an object a line). Only the table leaves fields out.",
+    ),
+]

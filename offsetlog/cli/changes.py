@@ -6,39 +6,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from offsetlog._native.files import format_uuid
+from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.consent import Effect
 from offsetlog.cli.group_facts import GroupFacts
-from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Output, count_text
 from offsetlog.cli.positions import is_selected
-from offsetlog.cli.text import name_text, time_text
+from offsetlog.cli.text import name_text
 from offsetlog.types import Change, OffsetAndMetadata, TopicPartition
-
-
-def _epoch_text(epoch: int | None) -> str:
-    return "-" if epoch in (None, -1) else str(epoch)
 
 
 def _step_text(step: int | None) -> str:
     return "-" if step is None else f"{step:+d}"
 
 
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("offset_before", "before", right=True),
-    Column("offset_after", "after", right=True),
-    Column("step", show=_step_text, right=True),
-    Column("metadata_before", rank=1),
-    Column("metadata_after", rank=1),
-    Column("leader_epoch_before", "epoch before", _epoch_text, right=True, rank=2),
-    Column("leader_epoch_after", "epoch after", _epoch_text, right=True, rank=2),
-    Column("commit_timestamp_before", "committed before (UTC)", time_text, rank=2),
-    Column("commit_timestamp_after", "committed after (UTC)", time_text, rank=2),
-    Column("topic_id_before", rank=2),
-    Column("topic_id_after", rank=2),
-]
+COLUMNS = shown_as(columns("diff"), "step", show=_step_text)
 
 
 def _fields(value: OffsetAndMetadata | None, when: str) -> dict[str, Any]:
@@ -107,6 +88,6 @@ def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts) -> Effec
 
 
 def show(output: Output, changes: list[Change], *, wide: bool) -> None:
-    """Prints changes; of none only where JSON is wanted, which then has no line."""
-    if changes:
+    """Prints changes; of none the heading alone, in TSV and CSV."""
+    if changes or not output.is_text:
         output.rows(COLUMNS, change_rows(changes), "", wide=wide)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
 from offsetlog.cli.stores import PartitionCount, open_writable
@@ -72,16 +73,14 @@ def command(
     kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
     with open_writable(path, partitions, kind, create=True) as store:
         position = store.commit(group, values, expected=conditions or None, monotonic=monotonic)
-    if output.is_json:
-        output.object(
-            {
-                "group": group,
-                "committed": len(values),
-                "log_partition": position.partition,
-                "log_offset": position.log_offset,
-                "durability": durability.value,
-            }
-        )
+    done = {
+        "group": group,
+        "committed_offsets": len(values),
+        "log_partition": position.partition,
+        "log_offset": position.log_offset,
+        "durability": durability.value,
+    }
+    output.result(columns("commit"), done)
     place = f"log partition {position.partition}, log offset {position.log_offset}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

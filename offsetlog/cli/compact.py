@@ -10,10 +10,11 @@ import typer
 
 import offsetlog
 from offsetlog.cli.amounts import parse_size, parse_times
-from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.arguments import LogPartitions, OutputFormat, StorePath, Wide
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import Consent, Effect, Yes
-from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
+from offsetlog.cli.positions import parse_log_partitions
 from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.cli.text import escape
 from offsetlog.config import MaintenanceConfig
@@ -46,7 +47,6 @@ Examples:
   offsetlog compact data --min-history 7d --min-history billing=90d --min-history 'audit-*=365d'
   offsetlog compact data --ratio 0.5                          only logs that are at least half dirty
 
-\b
 Exit codes: 0 done, 1 something is damaged or failed, or it was refused, 2 could not be done.
 """
 
@@ -57,48 +57,6 @@ TRIES = 5
 NAMED_MAX = 5
 
 
-def _ratio_text(ratio: float) -> str:
-    return f"{ratio:.0%}"
-
-
-def _bytes_or_none(size: int | None) -> str:
-    return "-" if size is None else bytes_text(size)
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{seconds:.2f} s"
-
-
-COLUMNS = [
-    Column("log_partition", right=True),
-    Column("bytes_before", "before", bytes_text, right=True),
-    Column("bytes_after", "after", bytes_text, right=True),
-    Column("records_read", "read", right=True, rank=1),
-    Column("records_kept", "kept", right=True),
-    Column("superseded", right=True, rank=1),
-    Column("tombstones_dropped", "deletions dropped", right=True, rank=2),
-    Column("aborted_dropped", "aborted dropped", right=True, rank=2),
-    Column("segments_before", "segments before", right=True, rank=2),
-    Column("segments_after", "segments after", right=True, rank=2),
-    Column("quarantined", "damaged", right=True),
-    Column("seconds", "took", _seconds_text, right=True, rank=2),
-    Column("reason", "note", rank=1),
-]
-PLAN_COLUMNS = [
-    Column("log_partition", right=True),
-    Column("action"),
-    Column("size", show=bytes_text, right=True),
-    Column("cleanable_bytes", "can be cleaned", bytes_text, right=True),
-    Column("ratio", "dirty", _ratio_text, right=True, rank=1),
-    Column("live_bytes", "live, about", bytes_text, right=True, rank=1),
-    Column("freed_bytes", "freed", _bytes_or_none, right=True),
-    Column("freed_records", "records freed", right=True),
-    Column("superseded", right=True, rank=1),
-    Column("aborted", right=True, rank=2),
-    Column("expired_tombstones", "deletions freed", right=True, rank=2),
-    Column("expired_markers", "markers freed", right=True, rank=2),
-    Column("reason", "note"),
-]
 #: The counts of a survey of records that go.
 GOES = ("superseded", "aborted", "expired_tombstones", "expired_markers", "keyless")
 ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean", "again": "clean once more"}
@@ -113,7 +71,8 @@ def _plan_row(plan: Plan, survey: CleanSurvey | None) -> dict[str, Any]:
     return {
         "log_partition": plan.number,
         "action": ACTIONS[plan.action],
-        **{name: fields[name] for name in ("size", "clean_bytes", "cleanable_bytes")},
+        "bytes": plan.size,
+        **{name: fields[name] for name in ("clean_bytes", "cleanable_bytes")},
         "ratio": round(plan.ratio, 4),
         **{name: fields[name] for name in ("live_bytes", "first_dirty", "uncleanable")},
         "records": None if share is None else share.records,
@@ -127,9 +86,21 @@ def _plan_row(plan: Plan, survey: CleanSurvey | None) -> dict[str, Any]:
 
 def _report_row(report: CleaningReport) -> dict[str, Any]:
     fields = report._asdict()
-    del fields["partition"], fields["quarantine"]
+    del fields["partition"], fields["quarantine"], fields["seconds"]
     damaged = [segment._asdict() for segment in report.quarantine]
-    return {"log_partition": report.partition, **fields, "seconds": round(report.seconds, 3), "damaged": damaged}
+    return {"log_partition": report.partition, **fields, "elapsed_ms": round(report.seconds * 1000), "damaged": damaged}
+
+
+def _stuck_row(stuck: StuckTransaction) -> dict[str, Any]:
+    return {
+        "log_partition": stuck.partition,
+        "producer_id": stuck.producer_id,
+        "producer_epoch": stuck.producer_epoch,
+        "first_log_offset": stuck.start_offset,
+        "age_ms": stuck.age_ms,
+        "group_names": list(stuck.groups),
+        "pinned_bytes": stuck.pinned_bytes,
+    }
 
 
 class _Asked(TypedDict):
@@ -183,11 +154,11 @@ class Compaction:
         return {
             "kind": "summary",
             "log_partitions": len(self.plans),
-            "cleaned": sum(report.cleaned for report in self.reports),
-            "failed": self.failed,
+            "cleaned_partitions": sum(report.cleaned for report in self.reports),
+            "failed_partitions": self.failed,
             **sums,
             "quarantined": sum(report.quarantined for report in self.reports),
-            "stuck_transactions": [stuck._asdict() for stuck in self.stuck()],
+            "stuck_transactions": [_stuck_row(stuck) for stuck in self.stuck()],
         }
 
     def stuck(self) -> list[StuckTransaction]:
@@ -220,11 +191,9 @@ class Meter:
 
 def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTransaction]) -> None:
     """Prints what all of it came to."""
-    if output.is_json:
-        output.object(summary)
-        return
+    output.summary(columns("compact summary"), summary)
     before, after = summary["bytes_before"], summary["bytes_after"]
-    output.title(f"{count_text(summary['cleaned'], 'log partition')} of {summary['log_partitions']} cleaned")
+    output.title(f"{count_text(summary['cleaned_partitions'], 'log partition')} of {summary['log_partitions']} cleaned")
     facts = [
         ("bytes", f"{bytes_text(before)} before, {bytes_text(after)} now"),
         ("records", f"{summary['records_kept']:,} of {summary['records_read']:,} kept"),
@@ -288,16 +257,13 @@ def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, sett
         except (ChangedFileError, MissingFileError):
             if left == 0:
                 raise
-    output.rows(PLAN_COLUMNS, rows, "there is no log partition yet", wide=wide)
+    output.rows(columns("compact --dry-run"), rows, "there is no log partition yet", wide=wide)
     return 0
 
 
 def command(
     path: StorePath,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", metavar="P", min=0, help="Only this log partition; may be given several times."),
-    ] = None,
+    log_partitions: LogPartitions = None,
     ratio: Annotated[
         float,
         typer.Option(
@@ -334,6 +300,7 @@ def command(
 ) -> int:
     """Compacts; returns the exit code."""
     output = Output(form)
+    numbers = parse_log_partitions(log_partitions)
     history_ms, histories = parse_times(min_history or [], "minimum histories", parse_duration)
     settings = MaintenanceConfig(
         enabled=False,
@@ -344,15 +311,15 @@ def command(
         cleaner_map_bytes=parse_size(memory),
     )
     if dry_run:
-        return _dry_run(path, partitions, partition, settings, ratio, again, output, wide)
+        return _dry_run(path, partitions, numbers, settings, ratio, again, output, wide)
     with open_writable(
         path, partitions, "disk", create=False, maintenance=settings, by_partition=True
     ) as store:
-        run = Compaction(store, partition, ratio=ratio, again=again)
+        run = Compaction(store, numbers, ratio=ratio, again=again)
         lost = _lost_past(store, run.plans)
         if lost is not None:
             Consent(yes, dry_run=False).ask(lost)
-        output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
+        output.rows(columns("compact"), run.rows(), "there is no log partition yet", wide=wide)
         summary, stuck = run.summary(), run.stuck()
     print_summary(output, summary, stuck)
-    return 1 if summary["failed"] or summary["quarantined"] else 0
+    return 1 if summary["failed_partitions"] or summary["quarantined"] else 0

@@ -7,7 +7,7 @@ was done.  Where nothing may be written, PATH is only read and its lock is not t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +27,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would ch
 #: For the help of the commands that ask.
 ASKS = """On a terminal it acts only after a question that states the whole effect; elsewhere only with --yes."""
 
+#: The cells of a terminal that typer's " [y/N]: " and the answer take.
+ANSWER = 10
 #: Changes that a refusal names.
 NAMED_MAX = 5
 
@@ -49,7 +51,7 @@ class Effect:
     """
 
     deed: str
-    columns: list[Column]
+    columns: Sequence[Column]
     rows: list[Row]
     name: Callable[[Row], str]
     count: int | None = None
@@ -63,8 +65,8 @@ class Effect:
         return f"{self.deed} ({', '.join(named)})" if named else self.deed
 
     def show(self, output: Output, *, wide: bool) -> None:
-        """Prints each row; nothing where there is none."""
-        if self.rows:
+        """Prints each row; of none the heading alone, in TSV and CSV."""
+        if self.rows or not output.is_text:
             output.rows(self.columns, self.rows, "", wide=wide)
             for rest in self._rest(len(self.rows)):
                 output.line(f"and {rest}")
@@ -137,6 +139,8 @@ class Consent:
             complain(reason)
         if self.yes:
             return
-        effect.show(Output(Format.TEXT, sys.stderr), wide=self.wide)
-        if not typer.confirm(f"{effect.deed[0].upper()}{effect.deed[1:]}?", err=True):
+        output = Output(Format.TEXT, sys.stderr)
+        effect.show(output, wide=self.wide)
+        question = f"{effect.deed[0].upper()}{effect.deed[1:]}?"
+        if not typer.confirm("\n".join(output.fitted(question, room=ANSWER)), err=True):
             raise typer.Abort

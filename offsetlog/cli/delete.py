@@ -8,8 +8,9 @@ import typer
 
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import GroupFacts, facts_of
+from offsetlog.cli.group_facts import GroupFacts, complain_unknown, facts_of, is_known
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import is_selected, parse_selection
@@ -23,8 +24,7 @@ HELP = f"""Delete offsets of a group; without topics the whole group, with its o
 refuse. A deletion writes tombstones; the offsets disappear from the log when it is compacted, and until then
 `offsetlog undelete` brings them back.
 
-\b
-Exit codes: 0 done, or nothing to do; 1 refused; 2 could not be done.
+Exit codes: 0 done, or nothing to do; 1 refused, or there is no such group; 2 could not be done.
 
 \b
 Examples:
@@ -77,13 +77,15 @@ def command(
         deed = _deed(group, [*values.values()], facts, whole=not selection)
         effect = effect_of(deed, [Change(group, *key, value, None) for key, value in values.items()], facts)
         is_something = bool(values) or (not selection and bool(facts.records or facts.pending))
+        if not is_something and not is_known(store, group):
+            return complain_unknown(group, path)
         if dry_run and is_something:
             consent.show(output, effect)
         elif is_something:
             consent.ask(effect)
             deleted = store.delete(group, [*values] if selection else None)
-    if output.is_json and not dry_run:
-        output.object({"group": group, "deleted": deleted})
+    if not dry_run:
+        output.result(columns("delete"), {"group": group, "deleted_offsets": deleted})
     if not is_something:
         output.line("there is nothing to delete")
     elif not dry_run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -9,6 +10,8 @@ import typer
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide, propose_groups
 from offsetlog.cli.changes import COLUMNS, change_rows
+from offsetlog.cli.group_facts import complain_unknown, is_known
+from offsetlog.cli.help import MomentsCommand
 from offsetlog.cli.moments import MOMENTS
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.stores import PartitionCount
@@ -22,8 +25,8 @@ epoch and metadata, has not changed.
 
 {MOMENTS} Log offsets need --group.
 
-\b
-Exit codes: 0 done, 1 the state of that moment was cleaned away, or damage was found, 2 could not be read.
+Exit codes: 0 done, 1 there is no such group, the state of that moment was cleaned away, or damage was
+found, 2 could not be read.
 
 \b
 Examples:
@@ -33,8 +36,12 @@ Examples:
   offsetlog diff data offset:1200 --group billing
 """
 
-#: So that -2h is a moment, and no option with another one, -h, behind it.
-CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+#: So that -2h is a moment, and not the options -2 and -h.
+COMMAND_CLASS = MomentsCommand
+
+
+def _is_known(store: offsetlog.OffsetStore, group: str, *moments: datetime | int | None) -> bool:
+    return is_known(store, group) or any(store.fetch(group, at=moment) for moment in moments)
 
 
 def command(
@@ -61,7 +68,10 @@ def command(
     with offsetlog.open(path, partitions, read_only=True) as store:
         changes = store.diff(first, second, group)
         problems = store.problems()
+        is_unknown = group is not None and not changes and not _is_known(store, group, first, second)
     Output(form).rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
+    if group is not None and is_unknown:
+        complain_unknown(group, path)
     for problem in problems:
         complain(str(problem))
-    return 1 if problems else 0
+    return 1 if problems or is_unknown else 0

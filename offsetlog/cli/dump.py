@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.formatters import Formatter, Lines
-from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.states import complain_of_tail
-from offsetlog.cli.text import escape, plain, time_text
+from offsetlog.cli.text import escape, plain
 from offsetlog.directory.listing import TOPIC
 from offsetlog.directory.reading import Tail, dump_batches, find_partitions
 from offsetlog.errors import CorruptionError, InvalidArgumentError
@@ -48,31 +48,13 @@ def _fields_text(fields: dict[str, Any] | None) -> str:
     return " ".join(_parts(fields))
 
 
-COLUMNS = [
-    Column("log_partition", right=True),
-    Column("segment", rank=2),
-    Column("position", right=True, rank=2),
-    Column("base_offset", right=True, rank=2),
-    Column("last_offset", right=True, rank=2),
-    Column("batch_size", right=True, rank=2),
-    Column("magic", right=True, rank=2),
-    Column("codec", rank=2),
-    Column("crc", right=True, rank=2),
-    Column("leader_epoch", right=True, rank=2),
-    Column("producer_id", right=True, rank=2),
-    Column("producer_epoch", right=True, rank=2),
-    Column("base_sequence", right=True, rank=2),
-    Column("transactional", rank=2),
-    Column("control", rank=2),
-    Column("delete_horizon", rank=2, show=time_text),
-    Column("log_offset", right=True),
-    Column("timestamp", "time (UTC)", time_text),
-    Column("timestamp_type", rank=2),
-    Column("headers", rank=2, show=lambda names: ",".join(plain(name) for name in names) or "-"),
-    Column("kind"),
-    Column("key", show=_fields_text, parts=_parts),
-    Column("value", show=_fields_text, parts=_parts),
-]
+COLUMNS = columns("dump")
+for _name in ("key", "value"):
+    COLUMNS = shown_as(COLUMNS, _name, show=_fields_text, parts=_parts)
+
+
+#: The fields that all records of a batch share.
+BATCH = [column.name for column in COLUMNS[: [column.name for column in COLUMNS].index("log_offset")]]
 
 
 class _Reported:
@@ -96,7 +78,8 @@ def _batches(
     for files in find_partitions(path, topic):
         for batch, records in dump_batches(files, reported.report):
             reported.undecodable += sum(record["kind"] == "undecodable" for record in records)
-            yield batch, records
+            batch["partition_leader_epoch"] = batch.pop("leader_epoch")
+            yield {name: batch[name] for name in BATCH}, records
 
 
 def _rows(path: Path, reported: _Reported) -> Iterator[dict[str, Any]]:

@@ -11,8 +11,8 @@ import typer
 import offsetlog
 from offsetlog.cli.amounts import parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
-from offsetlog.cli.layout import Column
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.stores import CheckedPartitionCount, open_readable
@@ -32,7 +32,6 @@ members, nor a position for which an open transaction has a value. A group that 
 --dry-run and --within only list what expires, when and why; PATH is then only read. {ASKS}
 A deletion writes tombstones; the offsets disappear from the log when it is compacted.
 
-\b
 Exit codes: 0 done, or nothing to do; 1 refused, or damage was found; 2 could not be done.
 
 \b
@@ -47,19 +46,7 @@ Examples:
 #: As long as the calendar: what is later has no date.
 WITHIN_MS_MAX = parse_duration("400000w")
 
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("expires_at", "expires (UTC)", time_text),
-    Column("reason", rank=1),
-    Column("counted_from", "counted from (UTC)", time_text, rank=2),
-    Column("retention_ms", "retention", duration_text, rank=1, right=True),
-    Column("rule", rank=1),
-    Column("offset", rank=2, right=True),
-    Column("log_partition", rank=2, right=True),
-    Column("log_offset", rank=2, right=True),
-]
+COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_text)
 
 
 def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
@@ -187,8 +174,7 @@ def command(
             for note in getattr(failure, "__notes__", ()):
                 complain(note)
             raise
-    if output.is_json:
-        output.object(report._asdict())
+    output.result(columns("expire"), {**report._asdict(), "elapsed_ms": round(report.seconds * 1000)})
     nothing = not report.positions_expired and not report.groups_removed
     output.line("nothing has expired" if nothing else f"deleted {_what(report)}")
     return 0

@@ -10,11 +10,12 @@ import typer
 import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns
+from offsetlog.cli.group_facts import complain_unknown, is_known
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.stores import PartitionCount
-from offsetlog.cli.text import name_text, time_text
+from offsetlog.cli.text import name_text
 from offsetlog.moments import parse_moment
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -25,8 +26,8 @@ PATH is only read. Without topics all offsets of the group are printed.
 --at prints what was committed at a moment: a time as 2026-03-01T02:30 (UTC), how long ago as -2h, or a log offset as
 offset:12345.
 
-\b
-Exit codes: 0 done, 1 something asked for is not committed, or damage was found, 2 could not be read.
+Exit codes: 0 done, 1 there is no such group, something asked for is not committed, or
+damage was found, 2 could not be read.
 
 \b
 Examples:
@@ -35,17 +36,6 @@ Examples:
   offsetlog fetch data billing orders:0 --format json
   offsetlog fetch data billing --at -2h
 """
-
-COLUMNS = [
-    Column("topic"),
-    Column("partition", right=True),
-    Column("offset", right=True),
-    Column("leader_epoch", "epoch", lambda epoch: "-" if epoch == -1 else str(epoch), right=True),
-    Column("metadata"),
-    Column("commit_timestamp", "committed (UTC)", time_text, rank=1),
-    Column("expire_timestamp", "expires (UTC)", time_text, rank=2),
-    Column("topic_id", rank=2),
-]
 
 
 def _rows(group: str, found: dict[TopicPartition, OffsetAndMetadata]) -> Iterator[dict[str, Any]]:
@@ -84,14 +74,19 @@ def command(
         fetched = store.fetch(group, at=moment)
         found = {key: value for key, value in fetched.items() if is_selected(key, set(selection))}
         problems = store.problems()
-    if found or form is Format.JSON:
-        Output(form).rows(COLUMNS, _rows(group, found), "", wide=wide)
+        is_unknown = not found and not is_known(store, group)
+    output = Output(form)
+    if found or not output.is_text:
+        output.rows(columns("fetch"), _rows(group, found), "", wide=wide)
     verb = "is" if moment is None else "was"
     missing = [text for each, text in selection.items() if not any(is_selected(key, {each}) for key in found)]
-    for text in missing:
-        complain(f"group {name_text(group)}: no offset of {text} {verb} committed")
-    if not found and not selection:
+    if is_unknown:
+        complain_unknown(group, path)
+    elif not found and not selection:
         complain(f"no offset of group {name_text(group)} {verb} committed")
+    else:
+        for text in missing:
+            complain(f"group {name_text(group)}: no offset of {text} {verb} committed")
     for problem in problems:
         complain(str(problem))
     return 1 if problems or missing or not found else 0

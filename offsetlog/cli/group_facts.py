@@ -11,7 +11,7 @@ from pathlib import Path
 import offsetlog
 from offsetlog._native.codec import partition_for
 from offsetlog._native.records import decode_key, decode_value
-from offsetlog.cli.output import count_text
+from offsetlog.cli.output import complain, count_text
 from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import decode_text, group_rows
 from offsetlog.directory.reading import PartitionState, find_partitions, read_state
@@ -73,6 +73,20 @@ def facts_in(state: PartitionState, group: str) -> GroupFacts:
         for each in state.replay.pending(producer_id)
     )
     return GroupFacts(group, members, records, is_readable, pending)
+
+
+def complain_unknown(group: str, path: Path | str) -> int:
+    """Reports that a log knows nothing of a group; returns the exit code of every command that names one."""
+    complain(f"there is no group {name_text(group)} in {path}")
+    return 1
+
+
+def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
+    """Returns whether the group has committed or pending offsets or a record of its own; raises as `read_state`."""
+    if store.fetch(group):
+        return True
+    facts = facts_of(store, group)
+    return bool(facts.records or facts.pending)
 
 
 def facts_of(store: offsetlog.OffsetStore, group: str) -> GroupFacts:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
-from offsetlog.cli.text import plain
 from offsetlog.directory.listing import group_rows
 
 HELP = """Print the groups that a log knows, sorted by name.
@@ -25,26 +22,9 @@ Examples:
 """
 
 
-def _member_text(members: list[dict[str, Any]]) -> str:
-    return str(len(members))
-
-
-COLUMNS = [
-    Column("group"),
-    Column("type"),
-    Column("state"),
-    Column("protocol_type", rank=1, show=lambda name: plain(name) or "-"),
-    Column("protocol", rank=1, show=lambda name: plain(name) or "-"),
-    Column("generation", right=True, show=lambda number: "-" if number == -1 else str(number)),
-    Column("members", right=True, show=_member_text),
-    Column("simple", rank=2),
-    Column("log_partition", right=True, rank=1),
-]
-
-
 def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
     """Prints the groups; returns the exit code."""
     states = read_states(path)
     rows = group_rows(states.partitions)
-    Output(form).rows(COLUMNS, rows, "no groups", wide=wide)
+    Output(form).rows(columns("groups"), rows, "no groups", wide=wide)
     return states.complain()

@@ -10,12 +10,12 @@ import typer
 import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns
+from offsetlog.cli.group_facts import complain_unknown, is_known
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
-from offsetlog.cli.text import time_text as _time_text
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import History, TopicPartition
 
@@ -25,8 +25,7 @@ PATH is only read. Commits without effect are listed as well: those of a transac
 those that a newer commit preceded. A deletion and an expiry leave the same record, a tombstone. Records that were
 cleaned away are gone; standard error says from which log offset on the history is complete.
 
-\b
-Exit codes: 0 done, 1 there is no record of it, or damage was found, 2 could not be read.
+Exit codes: 0 done, 1 there is no such group or no record of it, or damage was found, 2 could not be read.
 
 \b
 Examples:
@@ -36,31 +35,8 @@ Examples:
 """
 
 
-def _effect_text(effective_at: int | None) -> str:
-    return "none" if effective_at is None else str(effective_at)
-
-
-COLUMNS = [
-    Column("log_offset", right=True),
-    Column("timestamp", "time (UTC)", _time_text),
-    Column("kind"),
-    Column("offset", right=True),
-    Column("metadata"),
-    Column("outcome"),
-    Column("effective_at", "effective from", _effect_text, right=True),
-    Column("leader_epoch", "epoch", lambda epoch: "-" if epoch in (None, -1) else str(epoch), right=True, rank=1),
-    Column("commit_timestamp", "committed (UTC)", _time_text, rank=1),
-    Column("producer_id", show=lambda producer: "-" if producer == -1 else str(producer), right=True, rank=2),
-    Column("producer_epoch", show=lambda epoch: "-" if epoch == -1 else str(epoch), right=True, rank=2),
-    Column("marker_offset", right=True, rank=2),
-    Column("expire_timestamp", "expires (UTC)", _time_text, rank=2),
-    Column("topic_id", rank=2),
-    Column("log_partition", right=True, rank=2),
-]
-
-
 def history_rows(history: History) -> Iterator[dict[str, Any]]:
-    """Yields the entries as rows of COLUMNS."""
+    """Yields the entries as rows of the table."""
     for entry in history:
         value = entry.value
         yield {
@@ -106,9 +82,13 @@ def command(
     with offsetlog.open(path, partitions, read_only=True) as store:
         history = store.history(group, *key)
         problems = store.problems()
-    if history or form is Format.JSON:
-        Output(form).rows(COLUMNS, history_rows(history), "", wide=wide)
-    if not history:
+        is_unknown = not history and not is_known(store, group)
+    output = Output(form)
+    if history or not output.is_text:
+        output.rows(columns("history"), history_rows(history), "", wide=wide)
+    if is_unknown:
+        complain_unknown(group, path)
+    elif not history:
         complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
     if history.complete_from > 0:
         since = "" if history.complete_since is None else f", {history.complete_since.isoformat(' ', 'milliseconds')}"

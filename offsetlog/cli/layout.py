@@ -1,12 +1,12 @@
 """How rows stand on a terminal: in columns as far as they have room, and never with a name broken in two.
 
-The first form that fits: every column in one line; those of rank 0 and 1; those of rank 0; those of rank 0 and 1 in
-several lines for each row, where what is wider than the terminal stands on a line of its own, its name before it.
+A row has one line with as many columns as fit, the most important first.  Where not even those of rank 0 fit, these
+stand in several lines for each row; a column that is wider than the terminal has a line of its own, with its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,30 +28,24 @@ def cell_len(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the text form.
+    """A column of a table.
 
     Attributes:
-        name: the field of the row.
-        title: its heading; the name where there is none.
-        show: how a value becomes text.
+        name: the field of the row, and the heading.
+        show: how a value becomes text on a terminal.
+        cell: how it becomes text in TSV and CSV.
         right: whether numbers stand right, on a terminal.
         rank: 0 where a terminal always shows it; columns of rank 2, and then of 1, go first when there is no room.
-            What is not a terminal gets every column.
         parts: how a value becomes pieces between which a line may end, where it is too long for one; they are what
             `show` returns, with spaces between.
     """
 
     name: str
-    title: str = ""
     show: Callable[[Any], str] = plain
+    cell: Callable[[Any], str] = plain
     right: bool = False
     rank: int = 0
     parts: Callable[[Any], list[str]] | None = None
-
-    @property
-    def heading(self) -> str:
-        """What stands above it."""
-        return self.title or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,41 +63,29 @@ class Layout:
     width: int | None
 
     @classmethod
-    def of(cls, columns: list[Column], rows: list[Row], width: int | None) -> Layout:
-        """Chooses the layout for these rows; later ones may be wider, which moves what stands behind."""
+    def of(cls, columns: Sequence[Column], rows: list[Row], width: int | None) -> Layout:
+        """Chooses the layout for these rows; later ones may be wider, which moves the columns after them."""
         widths = {
-            column.name: max(cell_len(column.heading), *(cell_len(column.show(row.get(column.name))) for row in rows))
+            column.name: max(cell_len(column.name), *(cell_len(column.show(row.get(column.name))) for row in rows))
             for column in columns
         }
 
-        def line_of(chosen: list[Column]) -> list[tuple[Column, int | None]]:
-            return [(column, widths[column.name]) for column in chosen]
-
-        for rank in (2, 1, 0):
-            chosen = [column for column in columns if column.rank <= rank]
-            if width is None or _width_of(widths[column.name] for column in chosen) <= width:
-                hidden = [column.name for column in columns if column not in chosen]
-                return cls([line_of(chosen)], hidden, width)
-        assert width is not None
-        lines: list[list[tuple[Column, int | None]]] = []
-        room = 0
-        chosen = [column for column in columns if column.rank < 2]
-        for column in chosen:
-            wanted = widths[column.name]
-            if wanted > width - len(INDENT):
-                lines.append([(column, None)])
-                room = 0
-            elif lines and len(GAP) + wanted <= room:
-                lines[-1].append((column, wanted))
-                room -= len(GAP) + wanted
-            else:
-                lines.append([(column, wanted)])
-                room = width - wanted - (len(INDENT) if len(lines) > 1 else 0)
-        return cls(lines, [column.name for column in columns if column not in chosen], width)
+        if width is None:
+            return cls([[(column, widths[column.name]) for column in columns]], [], None)
+        # The most important columns that fit, so that a wider terminal never shows less.
+        units = _units(columns)
+        least = sum(max(column.rank for column in unit) == 0 for unit in units)
+        for count in range(len(units), least - 1, -1):
+            shown = {column.name for unit in units[:count] for column in unit}
+            chosen = [column for column in columns if column.name in shown]
+            hidden = [column.name for column in columns if column.name not in shown]
+            if count == 0 or _width_of(widths[column.name] for column in chosen) <= width:
+                return cls([[(column, widths[column.name]) for column in chosen]], hidden, width)
+        return cls(_split(chosen, widths, width), hidden, width)
 
     def heading(self) -> list[str]:
         """Returns the lines above the table."""
-        return self._padded(lambda column: column.heading)
+        return self._padded(lambda column: column.name)
 
     def rule(self, mark: str) -> str:
         """Returns the line between the headings and the rows."""
@@ -134,11 +116,39 @@ class Layout:
         text = column.show(value)
         if text in ("", "-") and indent:
             return []
-        before = f"{indent}{column.heading}: "
+        before = f"{indent}{column.name}: "
         if column.parts is None or self.width is None:
             return [before + text]
         pieces = wrap(column.parts(value), self.width - len(before))
         return [before + pieces[0], *(" " * len(before) + piece for piece in pieces[1:])]
+
+
+def _units(columns: Sequence[Column]) -> list[list[Column]]:
+    """Returns the columns by rank; those of a field before and after a change are shown together, or not at all."""
+    names = {column.name for column in columns}
+    units: dict[str, list[Column]] = {}
+    for column in columns:
+        before = f"{column.name.removesuffix('_after')}_before"
+        units.setdefault(before if before in names else column.name, []).append(column)
+    return sorted(units.values(), key=lambda unit: max(column.rank for column in unit))
+
+
+def _split(columns: list[Column], widths: dict[str, int], width: int) -> list[list[tuple[Column, int | None]]]:
+    """Returns the columns in lines of at most `width`; one that is wider than that has a line of its own."""
+    lines: list[list[tuple[Column, int | None]]] = []
+    room = 0
+    for column in columns:
+        wanted = widths[column.name]
+        if wanted > width - len(INDENT):
+            lines.append([(column, None)])
+            room = 0
+        elif lines and len(GAP) + wanted <= room:
+            lines[-1].append((column, wanted))
+            room -= len(GAP) + wanted
+        else:
+            lines.append([(column, wanted)])
+            room = width - wanted - (len(INDENT) if len(lines) > 1 else 0)
+    return lines
 
 
 def _width_of(widths: Iterable[int]) -> int:
@@ -163,20 +173,20 @@ def wrap(parts: list[str], width: int) -> list[str]:
 
 
 class Cells:
-    """The texts of rows that come one after the other; what does not change from row to row is made once."""
+    """The cells of TSV and CSV, row by row; a cell that does not change from one row to the next is made once."""
 
-    def __init__(self, columns: list[Column]) -> None:
-        self._columns = [(number, column.name, column.show) for number, column in enumerate(columns)]
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = [(number, column.name, column.cell) for number, column in enumerate(columns)]
         self._values: list[Any] = [object()] * len(columns)
         self._texts = [""] * len(columns)
 
     def of(self, row: Row) -> list[str]:
         """Returns the texts of a row; the list is of use until the next call."""
         values, texts = self._values, self._texts
-        for number, name, show in self._columns:
-            value = row.get(name)
+        for number, name, cell in self._columns:
+            value = row[name]
             # The rows of one batch hold the very same objects; the one that is kept cannot be another's by now.
             if value is not values[number]:
                 values[number] = value
-                texts[number] = show(value)
+                texts[number] = cell(value)
         return texts

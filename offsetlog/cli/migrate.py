@@ -12,6 +12,7 @@ import typer
 
 from offsetlog.cli.amounts import parse_size
 from offsetlog.cli.arguments import OutputFormat, Wide
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Effect, Yes
 from offsetlog.cli.migration_places import (
     Ensemble,
@@ -24,7 +25,7 @@ from offsetlog.cli.migration_places import (
     target_to_look_at,
     writable_target,
 )
-from offsetlog.cli.migrations import DIFFERENCES, FIELDS, WORDS, effect_of
+from offsetlog.cli.migrations import FIELDS, WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text, progress
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
@@ -47,7 +48,6 @@ is written is a commit of now. ZooKeeper keeps no metadata and no leader epochs,
 dropped. A node that holds no offset is reported by its path, and does not stop the others. Stop a group's consumers
 before the last run: positions that they commit later stay where they commit them.
 
-\b
 Exit codes: 0 everything was migrated or needed nothing; 1 something was refused, a pattern matches no
 group, or with --permissive something is missing; 2 could not be read or written.
 
@@ -83,7 +83,7 @@ class _Moves:
         with progress("groups", len(self.groups), in_bytes=False) as advance:
             migration = self._to(target, advance, dry_run=dry_run)
             rows = (each._asdict() for each in migration.run())
-            self.output.rows(DIFFERENCES, rows, "nothing differs", wide=self.wide)
+            self.output.rows(columns("migrate"), rows, "nothing differs", wide=self.wide)
         return migration.report
 
     def effect(self, target: Target, name: str) -> Effect | None:
@@ -129,9 +129,9 @@ def _place_text(refused: Refused) -> str:
 
 def _print(output: Output, report: Report) -> None:
     """Prints what all of it came to."""
-    if output.is_json:
-        output.object({**asdict(report), "examples": [each._asdict() for each in report.examples]})
-    else:
+    summary = {**asdict(report), "examples": [each._asdict() for each in report.examples]}
+    output.summary(columns("migrate summary"), summary)
+    if output.is_text:
         for action, count in {**report.committed, **report.kept}.items():
             output.line(f"{count_text(count, 'position')} {WORDS[action]}")
         for field, count in report.dropped.items():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import Effect
-from offsetlog.cli.layout import Column
 from offsetlog.cli.output import count_text
 from offsetlog.cli.text import name_text
 
@@ -22,16 +22,8 @@ WORDS = {
 #: The words for fields that a target does not keep.
 FIELDS = {"metadata": "metadata", "leader_epoch": "leader epoch", "expire_timestamp": "expire timestamp"}
 
-_PLACE = [Column("group"), Column("topic"), Column("partition", right=True)]
-#: Columns of the report: positions that differ.
-DIFFERENCES = [
-    *_PLACE,
-    Column("current", "target", right=True),
-    Column("offset", "source", right=True),
-    Column("action"),
-]
 #: Columns of the question: the offset that the target has, and the one that it gets.
-CHANGES = [*_PLACE, Column("current", "before", right=True), Column("offset", "after", right=True)]
+CHANGES = tuple(column for column in columns("migrate") if column.name != "action")
 
 
 def counts_text(counts: dict[str, int]) -> str:

@@ -12,13 +12,14 @@ import typer
 import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide, propose_groups
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns
+from offsetlog.cli.group_facts import complain_unknown, is_known
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.states import read_states
 from offsetlog.cli.stores import open_readable
-from offsetlog.cli.text import name_text, time_text
-from offsetlog.directory.listing import offset_rows
+from offsetlog.cli.text import name_text
+from offsetlog.directory.listing import group_rows, offset_rows
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.moments import parse_moment
 from offsetlog.types import TopicPartition
@@ -29,6 +30,7 @@ PATH is only read: it may belong to a running broker.  Uncommitted transactions 
 
 --at prints what was committed at a time, as 2026-03-01T02:30 (UTC) or '2h ago'; PATH is a log directory then. For a log
 offset there is `offsetlog fetch --at`, since each log partition has its own.
+Exit codes: 0 done, 1 there is no such group, or damage was found, 2 could not be read.
 
 \b
 Examples:
@@ -38,20 +40,6 @@ Examples:
   offsetlog offsets /var/kafka-logs --at '2h ago'
   offsetlog offsets /var/kafka-logs/__consumer_offsets-12/00000000000000000000.log
 """
-
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("offset", right=True),
-    Column("leader_epoch", "epoch", lambda epoch: "-" if epoch == -1 else str(epoch), right=True),
-    Column("metadata"),
-    Column("commit_timestamp", "committed (UTC)", time_text, rank=1),
-    Column("expire_timestamp", "expires (UTC)", time_text, rank=2),
-    Column("topic_id", rank=2),
-    Column("log_partition", rank=2, right=True),
-    Column("log_offset", rank=2, right=True),
-]
 
 
 def _rows_at(store: offsetlog.OffsetStore, at: datetime, group: str | None) -> Iterator[dict[str, Any]]:
@@ -105,15 +93,21 @@ def command(
                 yield row
 
     def show(rows: Iterable[dict[str, Any]]) -> int:
-        return Output(form).rows(COLUMNS, selected(rows), "no committed offsets", wide=wide)
+        return Output(form).rows(columns("offsets"), selected(rows), "no committed offsets", wide=wide)
 
     if moment is None:
         states = read_states(path)
-        shown, finish = show(offset_rows(states.partitions, group)), states.complain
+        shown, is_there = show(offset_rows(states.partitions, group)), True
+        if group is not None and not shown:
+            is_there = any(row["group"] == group for row in group_rows(states.partitions))
+        finish = states.complain
     else:
         with open_readable(path, None, by_partition=True) as store:
             shown, problems = show(_rows_at(store, moment, group)), store.problems()
+            is_there = group is None or bool(shown) or is_known(store, group)
         finish = functools.partial(int, bool(problems))
+    if group is not None and not is_there:
+        return max(complain_unknown(group, path), finish())
     verb = "is" if moment is None else "was"
     if group is not None and not shown:
         complain(f"no offset of group {name_text(group)} {verb} committed")

@@ -1,16 +1,18 @@
-"""What commands print: rows as JSON, as a table on a terminal, or as plain text; errors in one line; progress."""
+"""The output of commands: rows as a table, TSV, CSV or JSON; errors in one line; progress."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import enum
 import functools
 import itertools
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
-from offsetlog.cli.layout import Cells, Column, Layout, Row, wrap
+from offsetlog.cli.layout import GAP, Cells, Column, Layout, Row, wrap
 from offsetlog.cli.text import ascii_json_text, escape, json_text
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class Format(enum.StrEnum):
     """How rows are printed."""
 
     TEXT = "text"
+    TSV = "tsv"
+    CSV = "csv"
     JSON = "json"
 
 
@@ -58,10 +62,19 @@ class Output:
         return Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
     def styled(self, text: str, style: str) -> None:
-        """Prints a line on a terminal in a style of rich."""
+        """Prints a line on a terminal in a style of rich; a longer one goes on in the next, between two words."""
+        for piece in self.fitted(text):
+            self._print_styled(piece, style)
+
+    def _print_styled(self, line: str, style: str) -> None:
         from rich.text import Text
 
-        self.console.print(Text(text, style=style), soft_wrap=True)
+        self.console.print(Text(line, style=style), soft_wrap=True)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a person reads it, so that sentences stand beside the rows."""
+        return self.form is Format.TEXT
 
     @property
     def is_json(self) -> bool:
@@ -69,21 +82,46 @@ class Output:
         return self.form is Format.JSON
 
     def line(self, text: str = "") -> None:
-        """Prints a line of text; nothing where JSON is wanted."""
-        if not self.is_json:
-            print(text, file=self.stream)
+        """Prints a line of text; nothing in a format for programs."""
+        if self.is_text:
+            for piece in self.fitted(text):
+                print(piece, file=self.stream)
+
+    def fitted(self, text: str, room: int = 0) -> list[str]:
+        """Returns a line in lines that fit a terminal, which would break the words of a longer one.
+
+        Args:
+            text: the line.
+            room: cells that stay free in each line.
+        """
+        width = self.console.width - room if self.is_terminal else 0
+        if not self.is_terminal or len(text) <= width:
+            return [text]
+        indent = text[: len(text) - len(text.lstrip())]
+        pieces = wrap(text.split(), width - len(indent) - len(GAP))
+        return [f"{indent}{GAP if number else ''}{piece}" for number, piece in enumerate(pieces)]
 
     def title(self, text: str) -> None:
-        """Prints a line in bold on a terminal."""
-        if self.is_json:
+        """Prints a line in bold on a terminal; nothing in a format for programs."""
+        if not self.is_text:
             return
         if self.is_terminal:
             self.styled(text, "bold")
         else:
             print(text, file=self.stream)
 
-    def object(self, row: Row) -> None:
-        """Prints one object as a line of JSON, whatever the form."""
+    def result(self, columns: Sequence[Column], row: Row) -> None:
+        """Prints a result that is one row, in a format for programs; in text its sentences stand for it."""
+        if not self.is_text:
+            self.rows(columns, [row], "")
+
+    def summary(self, columns: Sequence[Column], row: Row) -> None:
+        """Prints an object that follows rows with other fields: only JSON has a place for it."""
+        if self.is_json:
+            self.json_line({column.name: row[column.name] for column in columns})
+
+    def json_line(self, row: Row) -> None:
+        """Prints an object as a line of JSON, whatever the format."""
         self._write(self._json_text(row))
 
     def objects(self, shared: Row, rows: Iterable[Row]) -> None:
@@ -94,41 +132,54 @@ class Output:
     def _write(self, line: str) -> None:
         self.stream.write(line + "\n")
 
-    def rows(self, columns: list[Column], rows: Iterable[Row], nothing: str, *, wide: bool = False) -> int:
+    def rows(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str, *, wide: bool = False) -> int:
         """Prints rows as they come, returns how many; `nothing` is said on a terminal where there are none.
 
         Args:
-            columns: of the text form.
-            rows: what is printed.
+            columns: which fields, in which order; a row may have more.
+            rows: they have every field.
             nothing: a sentence.
             wide: on a terminal, all columns in one line for each row, however long.
         """
         iterator = iter(rows)
         if self.is_json:
-            return self._each(iterator, self.object)
+            names = [column.name for column in columns]
+            return self._each(iterator, lambda row: self.json_line({name: row[name] for name in names}))
+        is_table = self.is_text and self.is_terminal
         # The first row before the heading: where nothing can be read nothing is printed.
-        first = list(itertools.islice(iterator, TABLE_ROWS_MAX + 1 if self.is_terminal else 1))
+        first = list(itertools.islice(iterator, TABLE_ROWS_MAX + 1 if is_table else 1))
         rest = itertools.chain(first, iterator)
-        if not self.is_terminal:
-            self._write("\t".join(column.heading for column in columns))
-            cells = Cells(columns)
-            return self._each(rest, lambda row: self._write("\t".join(cells.of(row))))
+        if not is_table:
+            return self._separated(columns, rest)
         if not first:
             print(nothing, file=self.stream)
             return 0
+        return self._table(columns, first, rest, wide=wide)
+
+    def _separated(self, columns: Sequence[Column], rows: Iterator[Row]) -> int:
+        cells = Cells(columns)
+        names = [column.name for column in columns]
+        if self.form is Format.CSV:
+            write = csv.writer(self.stream, lineterminator="\n").writerow
+            write(names)
+            return self._each(rows, lambda row: write(cells.of(row)))
+        self._write("\t".join(names))
+        return self._each(rows, lambda row: self._write("\t".join(cells.of(row))))
+
+    def _table(self, columns: Sequence[Column], first: list[Row], rows: Iterator[Row], *, wide: bool) -> int:
         layout = Layout.of(columns, first, None if wide else self.console.width)
         for line in layout.heading():
-            self.styled(line, "bold")
+            self._print_styled(line, "bold")
         self._write(layout.rule("\u2500" if self._is_unicode else "-"))
-        count = self._each(rest, lambda row: self._write("\n".join(layout.lines(row))))
+        count = self._each(rows, lambda row: self._write("\n".join(layout.lines(row))))
         if layout.hidden:
             note = f"not shown: {', '.join(layout.hidden)} (--wide or --format json shows all)"
             for line in wrap(note.split(" "), self.console.width):
-                self.styled(line, "dim")
+                self._print_styled(line, "dim")
         return count
 
     @staticmethod
-    def _each(rows: Iterator[Row], show: Callable[[Row], None]) -> int:
+    def _each(rows: Iterator[Row], show: Callable[[Row], object]) -> int:
         count = 0
         for row in rows:
             show(row)
@@ -136,13 +187,22 @@ class Output:
         return count
 
     def facts(self, facts: list[tuple[str, str]]) -> None:
-        """Prints names and values below each other; nothing where JSON is wanted."""
+        """Prints names and values below each other; nothing in a format for programs."""
         width = max((len(name) for name, _ in facts), default=0)
         for name, value in facts:
             self.line(f"{name.ljust(width)}  {value}")
 
 
 # ---------------------------------------------------------------------------------------------------- beside the output
+
+
+def _fitted_to_stderr(line: str) -> list[str]:
+    # A terminal would break the words of a longer line; everything else gets one line.
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width or not sys.stderr.isatty():
+        return [line]
+    pieces = wrap(line.split(" "), width - len(GAP))
+    return [f"{GAP if number else ''}{piece}" for number, piece in enumerate(pieces)]
 
 
 def complain(message: str) -> None:
@@ -153,7 +213,8 @@ def complain(message: str) -> None:
     if sys.stderr is None:  # it was closed before the start; `print` would take the standard output
         return
     with contextlib.suppress(OSError, ValueError):
-        print(f"offsetlog: {escape(message)}", file=sys.stderr, flush=True)
+        for line in _fitted_to_stderr(f"offsetlog: {escape(message)}"):
+            print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

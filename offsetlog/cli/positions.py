@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from offsetlog.directory.partition_list import parse_numbers
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -59,6 +60,21 @@ def parse_offsets(texts: Iterable[str], metadata: str, leader_epoch: int) -> dic
             raise InvalidArgumentError(f"{text!r} names {key.topic}:{key.partition} a second time")
         found[key] = OffsetAndMetadata(_number(value, "offset", text), metadata, leader_epoch)
     return found
+
+
+def parse_log_partitions(text: str | None) -> list[int] | None:
+    """Returns the log partitions of an option as 0,3-5, None where it is not given; raises InvalidArgumentError."""
+    if text is None:
+        return None
+    try:
+        numbers = parse_numbers(text)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"--log-partition {text!r} is no list of partitions; one is written 3, or 0,3-5 in ascending order"
+        ) from None
+    if not numbers:
+        raise InvalidArgumentError("--log-partition names no partition; one is written 3, or 0,3-5")
+    return sorted(numbers)
 
 
 def parse_expected(texts: Iterable[str]) -> dict[TopicPartition, int | None]:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
-from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.stores import LOCKED_ADVICE
 from offsetlog.errors import CorruptionError, InvalidArgumentError, LockedError, OffsetLogError
@@ -20,7 +20,6 @@ A log partition that lost acknowledged commits is read-only until its owner says
 back by this: the bytes that cannot be read are taken out of the log, what a snapshot knows of the lost positions is
 written to offsetlog-loss-TIME.json in PATH, and a copy of every file that changes stays beside it. {ASKS}
 
-\b
 Exit codes: 0 nothing is missing, or the loss was accepted; 1 something is missing, or refused; 2 could not be done.
 
 \b
@@ -42,22 +41,12 @@ def _range_text(row: dict[str, Any]) -> str:
     return f"{row['lost_from']} to {'?' if row['lost_below'] is None else row['lost_below'] - 1}"
 
 
-COLUMNS = [
-    Column("kind"),
-    Column("log_partition", right=True, show=lambda number: "-" if number is None else str(number)),
-    Column("log_offsets"),
-    Column("keys", right=True, show=lambda keys: "-" if not keys else str(len(keys))),
-    Column("reason"),
-    Column("file", rank=1),
-]
-
-
 def row_of(loss: OffsetLogError) -> dict[str, Any]:
     """Returns a loss with the fields of `describe`, and the keys that are known to be concerned."""
     row = describe(loss)
     known = loss.keys if isinstance(loss, CorruptionError) else ()
     keys = [{"group": group, "topic": topic, "partition": partition} for group, topic, partition in known]
-    return {**row, "log_offsets": _range_text(row), "keys": keys}
+    return {**row, "keys": keys}
 
 
 def _complain_of_unreadable(rows: list[dict[str, Any]]) -> None:
@@ -71,7 +60,7 @@ def _name(row: dict[str, Any]) -> str:
         return f"the directory: {row['reason']}"
     known = "".join(f"; {_key_text(key)}" for key in row["keys"][:KEYS_NAMED])
     more = f"; {count_text(len(row['keys']) - KEYS_NAMED, 'more key')}" if len(row["keys"]) > KEYS_NAMED else ""
-    return f"log partition {row['log_partition']}, log offsets {row['log_offsets']}: {row['reason']}{known}{more}"
+    return f"log partition {row['log_partition']}, log offsets {_range_text(row)}: {row['reason']}{known}{more}"
 
 
 def _key_text(key: dict[str, Any]) -> str:
@@ -79,11 +68,8 @@ def _key_text(key: dict[str, Any]) -> str:
 
 
 def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
-    if output.is_json:
-        for row in rows:
-            output.object({name: value for name, value in row.items() if name != "log_offsets"})
-    else:
-        output.rows(COLUMNS, rows, "", wide=wide)
+    output.rows(columns("repair"), rows, "", wide=wide)
+    if output.is_text:
         for row in rows:
             for key in row["keys"][:KEYS_NAMED]:
                 output.line(f"  log partition {row['log_partition']} lacks {_key_text(key)}")
@@ -112,6 +98,8 @@ def command(
     losses = find_losses(path)
     rows = [row_of(loss) for loss in losses]
     if not rows:
+        if not output.is_text:
+            output.rows(columns("repair"), [], "")
         output.line("nothing is missing")
         return 0
     unreadable = [row for row in rows if row["kind"] == "unreadable"]
@@ -127,13 +115,13 @@ def command(
     deed = f"give up what is missing in {count_text(len(concerned), 'log partition')} of {path}"
     if not concerned:
         deed = f"take the checkpoints of {path} as they are"
-    Consent(yes, wide=wide).ask(Effect(deed, COLUMNS, rows, _name))
+    Consent(yes, wide=wide).ask(Effect(deed, columns("repair"), rows, _name))
     try:
         accepted = accept_loss(path, shown=losses)
     except LockedError as failure:
         raise failure.advise(LOCKED_ADVICE) from None
-    if output.is_json:
-        output.object({"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]})
+    done = {"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]}
+    output.result(columns("repair --accept-loss"), done)
     output.line(
         f"accepted {count_text(len(accepted.losses), 'loss', 'losses')}; the report is {accepted.report}, and "
         f"{count_text(len(accepted.copies), 'copy', 'copies')} were kept"

@@ -11,7 +11,7 @@ import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of, keys_of, selected, show, what_text
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import facts_of
+from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
@@ -28,7 +28,6 @@ group's consumers first: their next commits overwrite the restored positions. A 
 
 {MOMENTS}
 
-\b
 Exit codes: 0 done, or nothing to do; 1 the state of that moment was cleaned away, refused, or there is
 no such group or topic; 2 could not be read.
 
@@ -58,6 +57,8 @@ def _unknown(
 ) -> int:
     # Nothing to do is no answer to a name that was mistyped.
     known = {*store.fetch(group), *store.fetch(group, at=moment)}
+    if not known and not is_known(store, group):
+        return complain_unknown(group, store.path)
     if not known:
         complain(f"group {name_text(group)} has no committed offset, neither now nor at {moment_text(moment)}")
         return 1
@@ -101,7 +102,7 @@ def command(
                 return 0
             consent.ask(effect)
             changes = store.restore(group, moment, keys_of(changes))
-    if changes and (output.is_json or yes):
+    if yes or not output.is_text:
         show(output, changes, wide=wide)
     output.line(_line(group, changes, moment))
     return 0

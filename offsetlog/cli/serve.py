@@ -47,7 +47,6 @@ HELP = """Serve Kafka clients: consumer groups and their positions.
 When it is ready, it prints the address where it listens. SIGTERM or Ctrl-C stops it, after everything
 is written. PATH is a new or empty directory, or one that a store or a stopped broker has written.
 
-\b
 Exit codes: 0 stopped by a signal; 2 could not start.
 
 \b
@@ -87,7 +86,8 @@ def command(
         int | None,
         typer.Option(
             metavar="N",
-            help=f"Partitions of the offsets topic, for a new directory ({PARTITIONS_DEFAULT}) and for one of Kafka's.",
+            help="How many partitions the offsets topic has: for a new directory "
+            f"({PARTITIONS_DEFAULT}), and for one of Kafka's, which does not say.",
         ),
     ] = None,
     durability: Annotated[

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import offsetlog
-from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.arguments import LogPartitions, OutputFormat, StorePath, Wide
+from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
+from offsetlog.cli.positions import parse_log_partitions
 from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.directory.log_directory import TOPIC
 from offsetlog.errors import OffsetLogError
@@ -23,35 +22,18 @@ used if it does not match the log. An open store writes snapshots by itself. PAT
 \b
 Examples:
   offsetlog snapshot data
-  offsetlog snapshot data --partition 3
+  offsetlog snapshot data --log-partition 3
   offsetlog snapshot /var/kafka-logs      the directory of a stopped broker
 
-\b
 Exit codes: 0 done, 1 a log is damaged or failed, 2 could not be done.
 """
 
 
-def _since_text(offset: int | None) -> str:
-    return "the whole log" if offset is None else str(offset)
+def _size_text(size: int | None) -> str:
+    return "nothing new to write" if size is None else bytes_text(size)
 
 
-def _size_text(size: int) -> str:
-    return bytes_text(size) if size else "nothing new to write"
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{seconds:.2f} s"
-
-
-COLUMNS = [
-    Column("log_partition", right=True),
-    Column("offset", "log offset", right=True),
-    Column("positions", right=True),
-    Column("size", show=_size_text, right=True),
-    Column("since", "read from", _since_text, right=True, rank=1),
-    Column("written", rank=1),
-    Column("seconds", "took", _seconds_text, right=True, rank=2),
-]
+COLUMNS = shown_as(columns("snapshot"), "bytes", show=_size_text)
 
 
 class Snapshots:
@@ -74,31 +56,28 @@ class Snapshots:
                 else:
                     yield {
                         "log_partition": number,
-                        "offset": report.offset,
+                        "log_offset": report.offset,
                         "positions": report.positions,
-                        "size": report.size,
-                        "since": report.since,
+                        "bytes": report.size if report.written else None,
+                        "read_from": report.since,
                         "written": report.written,
-                        "seconds": round(report.seconds, 3),
+                        "elapsed_ms": round(report.seconds * 1000),
                     }
                 advance(1)
 
 
 def command(
     path: StorePath,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", metavar="P", min=0, help="Only this log partition; may be given several times."),
-    ] = None,
+    log_partitions: LogPartitions = None,
     partitions: CheckedPartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Writes snapshots; returns the exit code."""
     output = Output(form)
+    numbers = parse_log_partitions(log_partitions)
     with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
-        run = Snapshots(store, partition)
+        run = Snapshots(store, numbers)
         written = output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
-    if not output.is_json:
-        output.line(f"{count_text(written, 'log partition')} of {len(run.numbers)} can be started from a snapshot")
+    output.line(f"{count_text(written, 'log partition')} of {len(run.numbers)} can be started from a snapshot")
     return 1 if run.failed else 0

@@ -26,7 +26,8 @@ PartitionCount = Annotated[
     typer.Option(
         "--partitions",
         metavar="N",
-        help=f"Partitions of the offsets topic, for a new directory ({PARTITIONS_DEFAULT}) and for one of Kafka's.",
+        help="How many partitions the offsets topic has: for a new directory "
+        f"({PARTITIONS_DEFAULT}), and for one of Kafka's, which does not say.",
     ),
 ]
 
@@ -36,7 +37,7 @@ CheckedPartitionCount = Annotated[
     typer.Option(
         "--partitions",
         metavar="N",
-        help="Partitions of the offsets topic; not needed, checked where it is given.",
+        help="How many partitions the offsets topic has; not needed, checked where it is given.",
     ),
 ]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
-from offsetlog.cli.text import name_text, time_text
+from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import transaction_rows
-from offsetlog.directory.reading import age_text
 
 HELP = """Print the open transactions, by log partition.
 
@@ -33,20 +32,7 @@ def _groups_parts(groups: list[str]) -> list[str]:
     return [name_text(name) for name in groups] or ["-"]
 
 
-def _age_text(seconds: float | None) -> str:
-    return "-" if seconds is None else age_text(seconds)
-
-
-COLUMNS: list[Column] = [
-    Column("producer_id", right=True),
-    Column("producer_epoch", "epoch", right=True, rank=1),
-    Column("log_partition", right=True),
-    Column("first_offset", right=True),
-    Column("begun", "begun (UTC)", time_text, rank=1),
-    Column("age_seconds", "age", _age_text),
-    Column("pending", right=True),
-    Column("groups", show=_groups_text, parts=_groups_parts),
-]
+COLUMNS = shown_as(columns("transactions"), "group_names", show=_groups_text, parts=_groups_parts, right=False)
 
 
 def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:

@@ -11,9 +11,9 @@ import typer
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of, keys_of, selected, show
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import facts_of
-from offsetlog.cli.layout import Column
+from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import is_selected, parse_selection
@@ -34,8 +34,7 @@ Without GROUP, or with --list, PATH is only read, and the deletions that the log
 
 {MOMENTS}
 
-\b
-Exit codes: 0 done, 1 something is lost, or refused, 2 could not be read.
+Exit codes: 0 done, 1 something is lost, refused, or there is no such group, 2 could not be read.
 
 \b
 Examples:
@@ -46,23 +45,9 @@ Examples:
   offsetlog undelete data billing --at 2026-03-01T02:30
 """
 
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("timestamp", "deleted (UTC)", time_text),
-    Column("offset", "last offset", right=True),
-    Column("recoverable"),
-    Column("metadata", rank=1),
-    Column("commit_timestamp", "committed (UTC)", time_text, rank=1),
-    Column("log_partition", rank=2, right=True),
-    Column("log_offset", rank=2, right=True),
-    Column("last_log_offset", rank=2, right=True),
-]
-
 
 def deletion_rows(deletions: Iterable[Deletion]) -> Iterator[dict[str, Any]]:
-    """Yields deletions as rows of COLUMNS."""
+    """Yields deletions as rows of the table."""
     for each in deletions:
         last = each.last
         yield {
@@ -82,11 +67,16 @@ def deletion_rows(deletions: Iterable[Deletion]) -> Iterator[dict[str, Any]]:
 
 
 def _list(store: offsetlog.OffsetStore, output: Output, listed: list[Deletion], *, wide: bool) -> int:
-    output.rows(COLUMNS, deletion_rows(listed), "nothing is known to have been deleted", wide=wide)
+    output.rows(columns("undelete --list"), deletion_rows(listed), "nothing is known to have been deleted", wide=wide)
     problems = store.problems()
     for problem in problems:
         complain(str(problem))
     return 1 if problems else 0
+
+
+def _is_known(store: offsetlog.OffsetStore, group: str) -> bool:
+    # With --since nothing younger may be gone, and still the log knows the group.
+    return is_known(store, group) or bool(store.deletions(group))
 
 
 def _tell_lost(group: str, lost: list[Deletion]) -> int:
@@ -137,12 +127,16 @@ def command(
             raise InvalidArgumentError("--at says which values come back; what was deleted is listed without it")
         with offsetlog.open(path, partitions, read_only=True) as store:
             found = store.deletions(group, younger)
+            if group is not None and not found and not _is_known(store, group):
+                return complain_unknown(group, path)
             listed = [each for each in found if is_selected(TopicPartition(each.topic, each.partition), selection)]
             return _list(store, output, listed, wide=wide)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     with consent.open(path, partitions) as store:
         would = store.undelete(group, at=moment, since=younger, dry_run=True)
         changes = selected(would.restored, selection)
+        if not would.restored and not would.lost and not _is_known(store, group):
+            return complain_unknown(group, path)
         if changes:
             deed = _deed(group, changes, store.deletions(group, younger), moment)
             effect = effect_of(deed, changes, facts_of(store, group))
@@ -151,9 +145,9 @@ def command(
             else:
                 consent.ask(effect)
                 changes = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
+    if (not changes or not dry_run) and (yes or not output.is_text):
+        show(output, changes, wide=wide)
     if changes and not dry_run:
-        if output.is_json or yes:
-            show(output, changes, wide=wide)
         output.line(f"committed {count_text(len(changes), 'offset')} of {name_text(group)} again")
     elif not changes:
         output.line("nothing would come back" if dry_run else "nothing came back")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from offsetlog.cli.arguments import LogPath, OutputFormat
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, count_text, progress
-from offsetlog.cli.text import escape, plain
+from offsetlog.cli.text import escape
 from offsetlog.directory.reading import find_partitions, whole_size
 from offsetlog.types import Digest, Way
 from offsetlog.verify.findings import Finding
@@ -26,7 +26,6 @@ cleaner would leave, and the snapshot with the log after it. All must give the s
 PATH is only read, and may be written to meanwhile. Traces of a crash, such as an unfinished tail, are notes and not
 problems; so are open transactions, and a snapshot that an open would discard.
 
-\b
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
 
 \b
@@ -39,14 +38,6 @@ Examples:
 
 #: Keys of missing commits that are named as text; JSON has them all.
 LOST_KEYS_PRINTED = 20
-
-COLUMNS: list[Column] = [
-    Column("log_partition", right=True),
-    Column("way"),
-    Column("end", right=True, show=lambda end: "-" if end < 0 else str(end)),
-    Column("digest", show=lambda digest: "-" if digest is None else digest),
-    Column("note", show=lambda note: plain(note) or "-"),
-]
 
 
 def place_of(finding: Finding) -> str:
@@ -63,10 +54,7 @@ def place_of(finding: Finding) -> str:
 
 
 def print_finding(output: Output, finding: Finding) -> None:
-    """Prints one finding in a line."""
-    if output.is_json:
-        output.object(finding.row())
-        return
+    """Prints one finding in a line of text."""
     lines = [f"{finding.severity}: {finding.kind}: {escape(finding.reason)} ({place_of(finding)})"]
     lines += [f"  {escape(str(key))}" for key in finding.keys]
     lines += [
@@ -102,7 +90,8 @@ def print_summary(output: Output, found: Verification) -> None:
     """Prints what was read, the verdict and the digest."""
     problems, notes = len(found.problems), len(found.findings) - len(found.problems)
     if output.is_json:
-        output.object(
+        output.summary(
+            columns("verify summary"),
             {
                 "kind": "summary",
                 "sound": found.sound,
@@ -116,7 +105,7 @@ def print_summary(output: Output, found: Verification) -> None:
                 "digest": str(found.digest),
                 "digest_physical": str(found.digest_physical),
                 "ways": [way_row(way) for way in found.ways],
-            }
+            },
         )
         return
     positions, group_records, pending = (f"{part:032x}" for part in found.digest)
@@ -142,9 +131,15 @@ def print_summary(output: Output, found: Verification) -> None:
 def command(
     path: LogPath,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Partitions of the offsets topic, if PATH does not say.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many partitions the offsets topic has, if PATH does not say."),
     ] = None,
-    ways: Annotated[bool, typer.Option("--ways", help="Print the digest of each way to the state.")] = False,
+    ways: Annotated[
+        bool,
+        typer.Option(
+            "--ways", help="Print the digest of each way to the state; with tsv or csv in place of the findings."
+        ),
+    ] = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Verifies; returns the exit code."""
@@ -157,9 +152,13 @@ def command(
     with progress("verifying", whole_size(find_partitions(path))) as advance:
         # Lines between the frames of a bar would tear it; without one they come as they are found.
         found = interruptibly(lambda control: verify(path, partitions, kept.append, advance, control), Control())
-    for finding in kept:
-        print_finding(output, finding)
-    if ways and not output.is_json:
-        output.rows(COLUMNS, [way_row(way) for way in found.ways], "no partitions", wide=True)
+    is_table_of_ways = ways and not output.is_json
+    if output.is_text:
+        for finding in kept:
+            print_finding(output, finding)
+    elif not is_table_of_ways:
+        output.rows(columns("verify"), (finding.row() for finding in kept), "")
+    if is_table_of_ways:
+        output.rows(columns("verify --ways"), [way_row(way) for way in found.ways], "no partitions", wide=True)
     print_summary(output, found)
     return 0 if found.sound else 1

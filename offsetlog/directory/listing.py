@@ -6,13 +6,13 @@ Stands below the store, since processes that only read logs (Spark's executors) 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from offsetlog._native.files import format_uuid
 from offsetlog._native.records import decode_key, decode_value
 from offsetlog._native.replay import Replay
+from offsetlog.clock import wall_ms
 from offsetlog.errors import CorruptionError
 
 #: The topic whose partitions hold the committed positions.
@@ -215,20 +215,20 @@ def _classic_row(name: str, state: Replayed, value: Row) -> Row:
 def transaction_rows(states: Sequence[Replayed]) -> list[Row]:
     """Returns the transactions that are open, by partition of the log and first offset.
 
-    Fields: producer_id, producer_epoch, log_partition, first_offset, begun (ms, -1 where nothing is
-    pending), age_seconds (None there), pending (offsets), groups.
+    Fields: log_partition, producer_id, producer_epoch, first_log_offset, begin_timestamp (ms, -1
+    where nothing is pending), age_ms (None there), pending_offsets (a count), group_names.
     """
-    now = time.time()
+    now = wall_ms()
     return [
         {
+            "log_partition": state.number,
             "producer_id": producer_id,
             "producer_epoch": epoch,
-            "log_partition": state.number,
-            "first_offset": first_offset,
-            "begun": begun,
-            "age_seconds": None if begun < 0 else round(now - begun / 1000, 1),
-            "pending": pending,
-            "groups": [decode_text(name) for name in groups],
+            "first_log_offset": first_offset,
+            "begin_timestamp": begun,
+            "age_ms": None if begun < 0 else now - begun,
+            "pending_offsets": pending,
+            "group_names": [decode_text(name) for name in groups],
         }
         for state in states
         for producer_id, epoch, first_offset, begun, pending, groups in state.replay.transactions()

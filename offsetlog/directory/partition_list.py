@@ -26,8 +26,8 @@ def parse_numbers(text: str) -> frozenset[int]:
     """
     numbers: list[int] = []
     for run in text.split(",") if text else ():
-        low, _, high = run.partition("-")
-        first, last = int(low), int(high or low)
+        low, dash, high = run.partition("-")
+        first, last = int(low), int(high if dash else low)
         # Each number once: a short text must not make work without end.
         if not (numbers[-1] if numbers else -1) < first <= last < PARTITIONS_MAX:
             raise ValueError(f"partitions {run} cannot be")

@@ -115,22 +115,20 @@ class Finding:
     lost: tuple[tuple[str, str, int], ...] = ()
 
     def row(self) -> dict[str, Any]:
-        """Returns severity, kind, log_partition, file, position, log_offset and reason; keys where there are any."""
-        row: dict[str, Any] = {
+        """Returns the finding as a row, with every field; None and empty lists for what does not apply."""
+        return {
             "severity": self.severity,
             "kind": self.kind,
             "log_partition": self.log_partition,
+            "lost_from": self.lost_from,
+            "lost_below": self.lost_below,
+            "lost": [dict(zip(("group", "topic", "partition"), key, strict=True)) for key in self.lost],
+            "keys": [key.row() for key in self.keys],
             "file": self.path,
             "position": self.position,
             "log_offset": self.log_offset,
             "reason": self.reason,
         }
-        if self.keys:
-            row["keys"] = [key.row() for key in self.keys]
-        if self.lost_from is not None:
-            row["lost_from"], row["lost_below"] = self.lost_from, self.lost_below
-            row["lost"] = [dict(zip(("group", "topic", "partition"), key, strict=True)) for key in self.lost]
-        return row
 
 
 #: Takes findings as they are made.

@@ -351,17 +351,17 @@ class PartitionCheck:
         path = self.files.directory or self.files.segments[0]
         for row in transaction_rows([PartitionState(self.files, self.replay)]):
             since = (
-                "" if row["age_seconds"] is None else f", open for {age_text(row['age_seconds'])}"
+                "" if row["age_ms"] is None else f", open for {age_text(row['age_ms'] / 1000)}"
             )
-            groups = len(row["groups"])
+            groups = len(row["group_names"])
             self.place.note(
                 "open transaction",
                 f"of producer {row['producer_id']}, log partition {self.files.number}{since}; pending offsets: "
-                f"{row['pending']}"
+                f"{row['pending_offsets']}"
                 + (f" of {groups} group{'' if groups == 1 else 's'}" if groups else ""),
                 path,
                 None,
-                row["first_offset"],
+                row["first_log_offset"],
             )
 
     def _check_snapshots(self) -> None:

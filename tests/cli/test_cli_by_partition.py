@@ -26,7 +26,7 @@ COMMANDS = [
     ("groups", "compact --min-history cl-range-fraud=7d --min-history 'cg-*=0'"),
     ("txn", "compact --again --delete-retention 0"),
     ("groups", "snapshot"),
-    ("txn", "snapshot --partition 1 --partition 3"),
+    ("txn", "snapshot --log-partition 1,3"),
     ("expiry", "expire --retention 1h --retention simple-explicit=never --yes"),
     ("txn", "abort 11 --yes"),
 ]
@@ -65,7 +65,7 @@ def digests(path: Path) -> tuple[str, str]:
 def without_seconds(out: str) -> list[dict[str, object]]:
     rows = [json.loads(line) for line in out.splitlines()]
     for row in rows:
-        row.pop("seconds", None)
+        row.pop("elapsed_ms", None)
         row.pop("timestamp", None)
         for stuck in row.get("stuck_transactions", ()):
             stuck.pop("age_ms")
@@ -130,7 +130,7 @@ def test_some_of_the_partitions_are_enough(tmp_path, capsys, command):
 def test_a_number_that_is_given_is_checked_and_kept(tmp_path, capsys):
     path = copy("groups", tmp_path / "log")
     before = content(path)
-    for command in (*SOME, "compact --partition 1"):
+    for command in (*SOME, "compact --log-partition 1"):
         verb, *arguments = command.split()
         code, out, err = call(capsys, verb, path, *arguments, "--partitions=9")
         assert (code, out) == (2, "")
@@ -171,5 +171,5 @@ def test_who_looks_for_a_group_still_needs_the_number(tmp_path, capsys, argument
 def test_a_partition_that_cannot_be_there_is_refused(tmp_path, capsys):
     path = copy("groups", tmp_path / "log")
     for verb in ("compact", "snapshot"):
-        code, out, err = call(capsys, verb, path, "--partition=8")
+        code, out, err = call(capsys, verb, path, "--log-partition=8")
         assert (code, out, err) == (2, "", "offsetlog: there is no partition 8: the highest is 7\n")

@@ -65,7 +65,7 @@ def test_what_was_superseded_goes(data, capsys):
     code, out, err = call(capsys, "compact", data, "--format=json")
     assert (code, err) == (0, "")
     rows, summary = rows_of(out)
-    assert len(rows) == summary["log_partitions"] == summary["cleaned"] == 2
+    assert len(rows) == summary["log_partitions"] == summary["cleaned_partitions"] == 2
     assert all(row["records_kept"] == 3 and row["superseded"] == 497 for row in rows)
     assert summary["bytes_after"] < summary["bytes_before"] / 20
     assert (summary["records_kept"], summary["records_read"]) == (6, 1000)
@@ -78,7 +78,7 @@ def test_text_is_one_row_a_log_and_a_summary(data, capsys):
     code, out, _ = call(capsys, "compact", data)
     lines = out.splitlines()
     assert code == 0
-    assert lines[0].split("\t")[:3] == ["log_partition", "before", "after"]
+    assert lines[0].split("\t")[7:9] == ["bytes_before", "bytes_after"]
     assert len(lines[1].split("\t")) == len(lines[0].split("\t"))
     assert lines[3] == "2 log partitions of 2 cleaned"
     assert any(line.startswith("records") and "6 of 1,000 kept" in line for line in lines)
@@ -95,10 +95,10 @@ def test_on_a_terminal(data):
 def test_a_second_time_there_is_nothing_to_do(data, capsys):
     call(capsys, "compact", data)
     rows, summary = rows_of(call(capsys, "compact", data, "--format=json")[1])
-    assert summary["cleaned"] == 0
+    assert summary["cleaned_partitions"] == 0
     assert all("nothing was written" in row["reason"] for row in rows)
     rows, summary = rows_of(call(capsys, "compact", data, "--again", "--format=json")[1])
-    assert summary["cleaned"] == 2
+    assert summary["cleaned_partitions"] == 2
 
 
 def test_a_dry_run_changes_nothing_and_takes_no_lock(data, capsys):
@@ -108,7 +108,7 @@ def test_a_dry_run_changes_nothing_and_takes_no_lock(data, capsys):
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out.splitlines()]
     assert [row["action"] for row in rows] == ["close and clean"] * 2
-    assert all(row["ratio"] == 1 and row["live_bytes"] < row["size"] / 50 for row in rows)
+    assert all(row["ratio"] == 1 and row["live_bytes"] < row["bytes"] / 50 for row in rows)
     after = {file: file.read_bytes() for file in data.rglob("*.log")}
     assert after == {file: before[file] for file in after}
     cleaned, _ = rows_of(call(capsys, "compact", data, "--format=json")[1])
@@ -127,7 +127,7 @@ def test_a_dry_run_counts_nothing_of_a_log_that_is_left_alone(data, capsys):
         assert [row[name] for name in ("records", "superseded", "freed_records", "freed_bytes")] == [None] * 4
     code, out, _ = call(capsys, "compact", data, "--dry-run")
     heading, first = (line.split("\t") for line in out.splitlines()[:2])
-    assert first[heading.index("freed")] == first[heading.index("records freed")] == "-"
+    assert first[heading.index("freed_bytes")] == first[heading.index("freed_records")] == ""
 
 
 def damage_one(data: Path) -> Path:
@@ -194,16 +194,16 @@ def test_only_some_logs(data, capsys):
     numbers = [
         row["log_partition"] for row in rows_of(call(capsys, "compact", data, "--ratio=1", "--format=json")[1])[0]
     ]
-    rows, summary = rows_of(call(capsys, "compact", data, "--partition", numbers[1], "--format=json")[1])
+    rows, summary = rows_of(call(capsys, "compact", data, "--log-partition", numbers[1], "--format=json")[1])
     assert [row["log_partition"] for row in rows] == [numbers[1]]
-    assert summary["cleaned"] == 1
-    assert call(capsys, "compact", data, "--partition", 4)[0] == 2
-    assert call(capsys, "compact", data, "--partition=-1")[0] == 2
+    assert summary["cleaned_partitions"] == 1
+    assert call(capsys, "compact", data, "--log-partition", 4)[0] == 2
+    assert call(capsys, "compact", data, "--log-partition=-1")[0] == 2
 
 
 def test_only_logs_that_are_dirty_enough(data, capsys):
-    assert rows_of(call(capsys, "compact", data, "--ratio=1", "--format=json")[1])[1]["cleaned"] == 0
-    assert rows_of(call(capsys, "compact", data, "--ratio=0.9", "--format=json")[1])[1]["cleaned"] == 2
+    assert rows_of(call(capsys, "compact", data, "--ratio=1", "--format=json")[1])[1]["cleaned_partitions"] == 0
+    assert rows_of(call(capsys, "compact", data, "--ratio=0.9", "--format=json")[1])[1]["cleaned_partitions"] == 2
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_only_logs_that_are_dirty_enough(data, capsys):
         ["--memory=1"],
         ["--ratio=1.5"],
         ["--ratio=-1"],
-        ["--partition=x"],
+        ["--log-partition=x"],
     ],
 )
 def test_wrong_usage_changes_nothing(data, capsys, arguments):
@@ -351,7 +351,7 @@ def test_open_transactions_are_told(tmp_path, capsys):
     assert (code, err) == (0, "")
     _, summary = rows_of(out)
     assert len(summary["stuck_transactions"]) == 11
-    assert {"producer_id", "partition", "age_ms", "pinned_bytes"} <= set(summary["stuck_transactions"][0])
+    assert {"producer_id", "log_partition", "age_ms", "pinned_bytes"} <= set(summary["stuck_transactions"][0])
     code, out, _ = call(capsys, "compact", path)
     assert "producer 11 in log partition 1, open for" in out
 

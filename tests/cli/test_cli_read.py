@@ -163,7 +163,7 @@ def test_json_is_an_object_a_line(capsys, command):
 def test_one_group_only(capsys):
     _, out, _ = call(capsys, "offsets", GROUPS, "--group=kip848-reports", "--format=json")
     assert {json.loads(line)["group"] for line in out.splitlines()} == {"kip848-reports"}
-    assert call(capsys, "offsets", GROUPS, "--group=-1", "--format=json")[:2] == (0, "")
+    assert call(capsys, "offsets", GROUPS, "--group=-1", "--format=json")[:2] == (1, "")
 
 
 def test_groups_of_a_large_open_transaction(tmp_path, capsys):
@@ -369,7 +369,8 @@ def test_wrong_usage_is_one_line(capsys, arguments):
         (["bogus"], "No such command 'bogus'; see offsetlog --help"),
         (
             ["offsets", "x", "--format=xml"],
-            "Invalid value for '--format': 'xml' is not one of 'text', 'json'; see offsetlog offsets --help",
+            "Invalid value for '--format': 'xml' is not one of 'text', 'tsv', 'csv', 'json'; "
+            "see offsetlog offsets --help",
         ),
         (
             ["verify", "x", "--partitions=0"],

@@ -54,7 +54,7 @@ def test_a_loss_is_shown_and_nothing_changes(built: Path, capsys):
     before = content(built)
     code, out, err = call(capsys, "repair", built)
     assert code == 1
-    assert f"missing\t0\t{int(lost.stem)} to {int(following.stem) - 1}\t" in out
+    assert f"missing\t0\t{int(lost.stem)}\t{int(following.stem)}\t" in out
     assert "  log partition 0 lacks group 'g" in out
     assert err == (
         "offsetlog: 1 loss: put the files back if there are any, or go on without what is missing: --accept-loss\n"

@@ -29,7 +29,7 @@ def test_the_next_open_goes_on_from_it(data, capsys):
     code, out, err = call(capsys, "snapshot", data, "--format=json")
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out.splitlines()]
-    assert [(row["offset"], row["positions"], row["written"], row["since"]) for row in rows] == [
+    assert [(row["log_offset"], row["positions"], row["written"], row["read_from"]) for row in rows] == [
         (100, 3, True, None)
     ] * 2
     assert len(list(data.rglob(FILE_NAME))) == 2
@@ -38,14 +38,14 @@ def test_the_next_open_goes_on_from_it(data, capsys):
         assert store.fetch_one("billing", "orders", 0).offset == 99
         store.commit_one("billing", "orders", 0, 100)
     rows = [json.loads(line) for line in call(capsys, "snapshot", data, "--format=json")[1].splitlines()]
-    assert sorted((row["offset"], row["written"]) for row in rows) == [(100, False), (101, True)]
+    assert sorted((row["log_offset"], row["written"]) for row in rows) == [(100, False), (101, True)]
 
 
 def test_text(data, capsys):
     code, out, _ = call(capsys, "snapshot", data)
     lines = out.splitlines()
     assert code == 0
-    assert lines[0].split("\t")[:2] == ["log_partition", "log offset"]
+    assert lines[0].split("\t")[:2] == ["log_partition", "log_offset"]
     assert lines[-1] == "2 log partitions of 2 can be started from a snapshot"
     code, shown = on_terminal("snapshot", str(data))
     assert code == 0
@@ -56,10 +56,10 @@ def test_only_one_log(data, capsys):
     number = json.loads(call(capsys, "snapshot", data, "--format=json")[1].splitlines()[0])["log_partition"]
     for file in data.rglob(FILE_NAME):
         file.unlink()
-    out = call(capsys, "snapshot", data, "--partition", number, "--format=json")[1]
+    out = call(capsys, "snapshot", data, "--log-partition", number, "--format=json")[1]
     assert [json.loads(line)["log_partition"] for line in out.splitlines()] == [number]
     assert [file.parent.name for file in data.rglob(FILE_NAME)] == [f"__consumer_offsets-{number}"]
-    assert call(capsys, "snapshot", data, "--partition=4")[0] == 2
+    assert call(capsys, "snapshot", data, "--log-partition=4")[0] == 2
 
 
 def test_what_is_refused(data, tmp_path, capsys):
@@ -85,9 +85,12 @@ def test_a_damaged_log_gets_none(data, capsys):
 
 def test_nothing_new_is_told_in_words(data, capsys):
     call(capsys, "snapshot", data)
-    out = call(capsys, "snapshot", data)[1]
-    assert "nothing new to write" in out
-    assert "0 bytes" not in out
+    code, shown = on_terminal("snapshot", str(data))
+    assert code == 0
+    assert "nothing new to write" in shown
+    assert "0 bytes" not in shown
+    rows = [json.loads(line) for line in call(capsys, "snapshot", data, "--format=json")[1].splitlines()]
+    assert [row["bytes"] for row in rows] == [None, None]
 
 
 def test_a_snapshot_that_is_discarded_is_told_as_all_else(data, capsys):

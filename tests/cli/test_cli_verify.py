@@ -54,8 +54,8 @@ def test_open_transactions_are_named(capsys):
     rows = [
         json.loads(line) for line in call(capsys, "transactions", DATA / "txn" / "log", "--format=json")[1].splitlines()
     ]
-    assert [each.log_offset for each in notes] == [row["first_offset"] for row in rows]
-    found = {(row["producer_id"], row["log_partition"]): (row["pending"], row["groups"]) for row in rows}
+    assert [each.log_offset for each in notes] == [row["first_log_offset"] for row in rows]
+    found = {(row["producer_id"], row["log_partition"]): (row["pending_offsets"], row["group_names"]) for row in rows}
     assert found[11, 1] == (2, ["c21-audit1"])
     assert found[10, 4] == (2, ["c15-audit1"])
     assert any(each.reason.startswith("of producer 11, log partition 1, open for ") for each in notes)
@@ -312,9 +312,7 @@ def test_keys_that_differ_are_told_in_lines(capsys):
         "problem: digest: they lead to different states: 1 key differs (d)",
         r"  group 'g\n', topic 't', partition 5: replay offset 7, loaded offset 8",
     ]
-    print_finding(Output(Format.JSON), finding)
-    row = json.loads(capsys.readouterr().out)
-    assert row["keys"][0]["loaded"] == {"offset": 8, "log_offset": 3}
+    assert finding.row()["keys"][0]["loaded"] == {"offset": 8, "log_offset": 3}
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_condition_that_does_not_hold_is_refused(data, capsys):
 
 def test_json_of_a_commit(data, capsys):
     row = json.loads(call(capsys, "commit", data, "billing", "a:0=1", "--format=json", "--durability=process")[1])
-    assert (row["committed"], row["durability"]) == (1, "process")
+    assert (row["committed_offsets"], row["durability"]) == (1, "process")
     assert row["log_offset"] == 2
 
 
@@ -112,10 +112,10 @@ def test_what_is_not_there_is_told(data, capsys):
     code, out, err = call(capsys, "fetch", data, "billing", "orders:0", "nope:3", "--format=json")
     assert (code, len(out.splitlines())) == (1, 1)
     assert err == "offsetlog: group billing: no offset of nope:3 is committed\n"
-    assert call(capsys, "fetch", data, "nobody") == (1, "", "offsetlog: no offset of group nobody is committed\n")
+    assert call(capsys, "fetch", data, "nobody") == (1, "", f"offsetlog: there is no group nobody in {data}\n")
     code, out, err = call(capsys, "offsets", data, "--group=nobody")
-    assert (code, len(out.splitlines())) == (0, 1)
-    assert err == "offsetlog: no offset of group nobody is committed\n"
+    assert (code, len(out.splitlines())) == (1, 1)
+    assert err == f"offsetlog: there is no group nobody in {data}\n"
 
 
 def test_wrong_numbers_are_told_in_words(data, capsys):
@@ -209,13 +209,14 @@ def test_offsets_topics_and_groups_are_deleted(data, capsys):
     assert call(capsys, "delete", data, "billing", "orders:0", "--yes")[1] == "deleted 1 offset of billing\n"
     assert json.loads(call(capsys, "delete", data, "billing", "a", "--yes", "--format=json")[1]) == {
         "group": "billing",
-        "deleted": 2,
+        "deleted_offsets": 2,
     }
     assert fetched(capsys, data) == {("orders", 1): 7, ("b", 0): 1}
     assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
     assert call(capsys, "fetch", data, "billing", "--format=json")[:2] == (1, "")
     for nothing in (["billing"], ["billing", "--yes"], ["billing", "--dry-run"], ["nobody", "orders:0"]):
-        assert call(capsys, "delete", data, *nothing) == (0, "there is nothing to delete\n", "")
+        unknown = f"offsetlog: there is no group {nothing[0]} in {data}\n"
+        assert call(capsys, "delete", data, *nothing) == (1, "", unknown)
 
 
 def left_open(path: Path) -> None:
@@ -228,7 +229,7 @@ def left_open(path: Path) -> None:
 def test_an_open_transaction_is_listed_and_aborted(data, capsys):
     left_open(data)
     rows = [json.loads(line) for line in call(capsys, "transactions", data, "--format=json")[1].splitlines()]
-    assert [(row["producer_id"], row["pending"], row["groups"]) for row in rows] == [(11, 1, ["billing"])]
+    assert [(row["producer_id"], row["pending_offsets"], row["group_names"]) for row in rows] == [(11, 1, ["billing"])]
     for yes in ([], ["--yes"]):
         code, out, err = call(capsys, "abort", data, 12, *yes)
         assert (code, out, err) == (1, "", "offsetlog: there is no open transaction of producer 12\n")

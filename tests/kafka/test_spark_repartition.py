@@ -77,7 +77,7 @@ def test_a_cluster_gets_its_own_directory_back_with_more_partitions(
         shutil.rmtree(old / f"{OFFSETS_TOPIC}-{number}", ignore_errors=True)
 
     told = repartitioned(old, tmp_path / "new", 7)
-    assert (told["before"], told["after"]) == (4, 7)
+    assert (told["partitions_before"], told["partitions_after"]) == (4, 7)
 
     for folder in partition_folders(log_dir).values():
         shutil.rmtree(folder)

@@ -56,8 +56,8 @@ def test_out_of_zookeeper_and_back(hosts, tmp_path, capsys):
     code, out, err = call(capsys, "--from", source, "--to", data, "--dry-run")
     assert (code, err) == (0, "")
     rows = out.splitlines()
-    assert rows[0] == "group\ttopic\tpartition\ttarget\tsource\taction"
-    assert "audit-us\tclicks\t5\t-\t9223372036854775807\tnew" in rows
+    assert rows[0] == "group\ttopic\tpartition\tcurrent\toffset\taction"
+    assert "audit-us\tclicks\t5\t\t9223372036854775807\tnew" in rows
     assert rows[-2:] == ["5 positions new", "nothing was written"]
     assert len(rows) == 8
     assert not data.exists()
@@ -163,7 +163,7 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("typer.confirm", confirm)
     code, out, err = call(capsys, *arguments)
     assert (code, out) == (1, "")
-    assert "audit-eu\torders\t0\t-\t7\n" in err
+    assert "audit-eu\torders\t0\t\t7\n" in err
     assert not data.exists()
     code, out, err = call(capsys, *arguments)
     assert (code, out.splitlines()[-1]) == (0, "2 positions new")

@@ -194,7 +194,7 @@ def test_a_process_of_its_own(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
     assert done.returncode == 3, done.stderr  # something is different
     (found,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert (found["partition"], found["change"], found["before_offset"]) == (0, "removed", 100)
+    assert (found["partition"], found["change"], found["offset_before"]) == (0, "removed", 100)
 
 
 def test_a_failure_is_reported_once(tmp_path):

@@ -256,7 +256,7 @@ def test_the_command(tiny, tmp_path, monkeypatch, capsys):
     assert run(["spark", "pack", target, "--with", "further", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["packages"]["further"] == "1.0"
-    assert told["size"] == Path(target).stat().st_size
+    assert told["bytes"] == Path(target).stat().st_size
     with tarfile.open(target) as archive:
         assert f"{SITE}/further.py" in archive.getnames()
         assert not [name for name in archive.getnames() if ".." in name]

@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 import offsetlog
 from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition
-from offsetlog.cli import groups as groups_command
-from offsetlog.cli import offsets as offsets_command
-from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.directory.listing import group_rows, offset_rows
 from offsetlog.directory.reading import PartitionState, find_partitions, read_state
@@ -80,7 +78,7 @@ class _Demo:
             self.output.line(f"  {label:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
             if self.output.is_json:
                 row = {"step": step, what: count, "seconds": round(seconds, 3), "per_second": round(rate)}
-                self.output.object({**row, **more})
+                self.output.json_line({**row, **more})
         self.steps.clear()
 
 
@@ -102,10 +100,10 @@ def _show_bundled(demo: _Demo) -> None:
     demo.records = sum(state.replay.records for state in states)
     batches = sum(state.replay.batches for state in states)
     if output.is_json:
-        output.object({"step": "read", "batches": batches, "groups": len(groups), "offsets": len(offsets)})
+        output.json_line({"step": "read", "batches": batches, "groups": len(groups), "offsets": len(offsets)})
         return
-    output.rows(groups_command.COLUMNS, groups, "")
-    output.rows(offsets_command.COLUMNS, offsets[:ROWS_SHOWN], "")
+    output.rows(columns("groups"), groups, "")
+    output.rows(columns("offsets"), offsets[:ROWS_SHOWN], "")
     more = f", of which {ROWS_SHOWN} are shown" if len(offsets) > ROWS_SHOWN else ""
     output.line(
         f"{count_text(len(groups), 'group')} and {count_text(len(offsets), 'committed offset')}{more}, "
@@ -263,7 +261,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
         ]
     )
     if output.is_json:
-        output.object({"step": "verdict", "sound": not problems and not wrong and same, "digest": digest})
+        output.json_line({"step": "verdict", "sound": not problems and not wrong and same, "digest": digest})
     return not problems and not wrong and same
 
 
@@ -286,7 +284,8 @@ def _show_cost(demo: _Demo, memory: dict[str, int], count: int, size: int) -> No
     output = demo.output
     per_entry = memory["total"] / count
     if output.is_json:
-        output.object({"step": "memory", "entries": count, "bytes": memory["total"], "per_entry": round(per_entry, 1)})
+        row = {"step": "memory", "entries": count, "bytes": memory["total"], "per_entry": round(per_entry, 1)}
+        output.json_line(row)
         return
     output.line()
     output.facts(
@@ -339,10 +338,12 @@ def command(
         int, typer.Option(min=1000, max=50_000_000, help="How many offsets to commit at first.")
     ] = 1_000_000,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the directory, and say where it is.")] = False,
-    form: OutputFormat = Format.TEXT,
+    form: Annotated[
+        Literal["text", "json"], typer.Option("--format", help="How to print: text, or json for an object a line.")
+    ] = "text",
 ) -> int:
     """Runs the demo; returns the exit code."""
-    output = Output(form)
+    output = Output(Format(form))
     with _directory(keep) as directory:
         entries = _affordable(entries, directory)
         log = directory / LOG

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.arguments import LogPartitions, OutputFormat
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, bytes_text, complain
 from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
-    LogPartitions,
     Master,
     OutputDirectory,
     Overwrite,
@@ -40,7 +40,6 @@ are. A log of which something is missing is refused without --permissive.
 
 --report makes one page of HTML with plots; --output writes every table, whole, as Parquet.
 
-\b
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
 \b
@@ -60,9 +59,16 @@ def _until(text: str | None) -> int | None:
 
 
 def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: dict[str, int]) -> None:
-    if output.is_json:
+    if not output.is_text:
         seen = {**asdict(coverage), "cleaned_share": coverage.cleaned_share}
-        output.object({"kind": "audit", "coverage": seen, **totals, "findings": counts})
+        renamed = {
+            "aborted_records": totals["aborted"],
+            "open_records": totals["open"],
+            "first_timestamp": totals["first_at"],
+            "last_timestamp": totals["last_at"],
+        }
+        row = {"kind": "audit", "coverage": seen, **totals, **renamed, "findings": counts}
+        output.result(columns("spark audit"), row)
         return
     for line in coverage.lines():
         output.line(line)

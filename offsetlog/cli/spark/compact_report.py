@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from offsetlog.cli.arguments import OutputFormat, Wide
-from offsetlog.cli.layout import Column
-from offsetlog.cli.output import Format, Output, bytes_text
+from offsetlog.cli.arguments import LogPartitions, OutputFormat, Wide
+from offsetlog.cli.columns import columns
+from offsetlog.cli.output import Format, Output
 from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
-    LogPartitions,
     Master,
     OutputDirectory,
     Overwrite,
@@ -30,7 +29,6 @@ log with an open transaction nothing from its beginning on is cleaned. Nothing i
 lies in one of these. A few bytes less than nothing are freed where batches that stay get the time of their deletion.
 A log of which something is missing is refused without --permissive.
 
-\b
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
 \b
@@ -40,23 +38,13 @@ Examples:
   offsetlog spark compact-report /var/kafka-logs --output tables
 """
 
-_COUNTS = [
-    Column("records", right=True),
-    Column("bytes", show=bytes_text, right=True),
-    Column("live_bytes", "alive", bytes_text, right=True),
-    Column("dead_bytes", "dead", bytes_text, right=True),
-    Column("freed_records", "records freed", right=True),
-    Column("freed_bytes", "freed", bytes_text, right=True),
-    Column("bytes_after", "after", bytes_text, right=True),
-    Column("superseded", right=True, rank=1),
-    Column("aborted", right=True, rank=1),
-    Column("tombstone", "deletions kept", right=True, rank=2),
-    Column("expired_tombstone", "deletions freed", right=True, rank=2),
-    Column("marker", "markers kept", right=True, rank=2),
-    Column("expired_marker", "markers freed", right=True, rank=2),
-]
-PARTITION_COLUMNS = [Column("log_partition", right=True), *_COUNTS, Column("end", "cleaned below", right=True, rank=1)]
-GROUP_COLUMNS = [Column("group"), Column("log_partition", right=True), *_COUNTS]
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    # The fields of the job's tables, under the names that every command has.
+    row["clean_end"] = row.pop("end", None)
+    for name in ("tombstone", "expired_tombstone", "marker", "expired_marker"):
+        row[f"{name}s"] = row.pop(name)
+    return row
 
 
 def command(
@@ -82,11 +70,11 @@ def command(
 
         report = job.run(spark, path, partitions=log_partitions, roll=roll, permissive=permissive)
         if groups:
-            table, columns = report.groups.orderBy("group", "log_partition"), GROUP_COLUMNS
+            table, name = report.groups.orderBy("group", "log_partition"), "spark compact-report --groups"
         else:
-            table, columns = report.partitions.orderBy("log_partition"), PARTITION_COLUMNS
-        rows = (row.asDict() for row in table.toLocalIterator())
-        Output(form).rows(columns, rows, "there is no record in it", wide=wide)
+            table, name = report.partitions.orderBy("log_partition"), "spark compact-report"
+        rows = (_row(row.asDict()) for row in table.toLocalIterator())
+        Output(form).rows(columns(name), rows, "there is no record in it", wide=wide)
         if output_directory is not None:
             found, problems = report.tables(), report.incomplete
             write_marked(spark, found, output_directory, path=path, problems=problems, overwrite=overwrite)

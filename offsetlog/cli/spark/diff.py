@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsetlog.cli.arguments import OutputFormat, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns
+from offsetlog.cli.group_facts import complain_unknown
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.spark.options import (
     DirectoryPath,
@@ -24,14 +24,16 @@ from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, sp
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_log, check_target
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 HELP = """Print the positions that two directories do not have the same of, or one directory at two times.
 
 A position that was only committed again, with the same offset, leader epoch and metadata, is the same. Times are
 written as for `offsetlog diff`, or as ms since 1970.
 
-\b
-Exit codes: 0 nothing is different, 3 something is, 1 something was cleaned since, or with --permissive is missing,
-2 refused, or could not be read.
+Exit codes: 0 nothing is different, 3 something is, 1 there is no such group, something was cleaned since, or with
+--permissive is missing, 2 refused, or could not be read.
 
 \b
 Examples:
@@ -41,35 +43,23 @@ Examples:
 """
 
 
-class _Counted:
-    """Rows that are counted as they are printed."""
+def _row(row: dict[str, object]) -> dict[str, object]:
+    # The fields of the job's table, under the names that every command has.
+    def renamed(name: str) -> str:
+        side, _, field = name.partition("_")
+        return f"{field}_{side}" if side in ("before", "after") else name
 
-    def __init__(self, rows: Iterable[dict[str, object]]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[dict[str, object]]:
-        for row in self._rows:
-            self.count += 1
-            yield row
-
-
-def _value(row: dict[str, object], side: str) -> str:
-    offset = row[f"{side}_offset"]
-    return "-" if offset is None else f"{offset} {row[f'{side}_metadata'] or ''}".rstrip()
+    return {renamed(name): value for name, value in row.items()}
 
 
 #: The exit code where the states are not the same; 1 and 2 are for states that could not be compared.
 DIFFERENT = 3
 
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True),
-    Column("change"),
-    Column("before", right=True),
-    Column("after", right=True),
-]
+
+def _printed(changes: DataFrame, form: Format, *, wide: bool) -> int:
+    """Prints the changes; returns how many there are."""
+    rows = (_row(row.asDict()) for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
+    return Output(form).rows(columns("spark diff"), rows, "nothing is different", wide=wide)
 
 
 def command(
@@ -106,11 +96,11 @@ def command(
         changes = diff.run(spark, path, other, permissive=permissive, reported=problems, **asked)
         if output is not None:
             write_marked_table(spark, changes, output, path=path, problems=problems, overwrite=overwrite)
-            return report_incomplete(problems) or (0 if spark.read.parquet(output).isEmpty() else DIFFERENT)
-        rows = (row.asDict() for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
-        printed = Output(form)
-        if not printed.is_json:
-            rows = ({**row, "before": _value(row, "before"), "after": _value(row, "after")} for row in rows)
-        counted = _Counted(rows)
-        printed.rows(COLUMNS, counted, "nothing is different", wide=wide)
-    return report_incomplete(problems) or (DIFFERENT if counted.count else 0)
+            is_same = spark.read.parquet(output).isEmpty()
+        else:
+            is_same = _printed(changes, form, wide=wide) == 0
+        states = [(logs[0], first), (logs[-1], second)]
+        may_be_unknown = is_same and not problems
+        if may_be_unknown and group is not None and not diff.has_group(spark, states, group):
+            return complain_unknown(group, " and ".join(logs))
+    return report_incomplete(problems) or (0 if is_same else DIFFERENT)

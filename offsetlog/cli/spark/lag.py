@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offsetlog.cli.arguments import OutputFormat, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.arguments import LogPartitions, OutputFormat, Wide
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
-    LogPartitions,
     Master,
     OutputDirectory,
     Overwrite,
@@ -20,7 +19,6 @@ from offsetlog.cli.spark.options import (
     Settings,
 )
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
-from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.moments import parse_duration, parse_time
 from offsetlog.spark.jobs.places import check_paths
@@ -38,7 +36,6 @@ Printed are sums by group and topic; --output writes each partition, as Parquet.
 counts as lag 0, and is told; so is one below its start, and one whose end nobody knows.
 A log of which something is missing is refused without --permissive.
 
-\b
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
 \b
@@ -48,17 +45,10 @@ Examples:
   offsetlog spark lag data --ends samples.parquet --every 1h --output lag
 """
 
-COLUMNS = [
-    Column("group"),
-    Column("topic"),
-    Column("partitions", right=True),
-    Column("lag", right=True),
-    Column("most", "in one partition", right=True, rank=1),
-    Column("beyond_end", "beyond the end", right=True),
-    Column("lost", "below the start", right=True),
-    Column("without_end", "end unknown", right=True),
-]
-TIME_COLUMNS = [Column("time", "time (UTC)", time_text), *COLUMNS]
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    # The fields of the job's table, under the names that every command has.
+    return {**row, "timestamp": row.get("time"), "lost_partitions": row["lost"]}
 
 
 def _client_config(bootstrap: str, settings: list[str] | None) -> dict[str, str]:
@@ -170,8 +160,8 @@ def command(
             # What was written is not computed again.
             table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
         order = ["time", "group", "topic"] if is_over_time else ["group", "topic"]
-        rows = (row.asDict() for row in job.by_topic(table).orderBy(*order).toLocalIterator())
-        columns = TIME_COLUMNS if is_over_time else COLUMNS
-        if Output(form).rows(columns, rows, "nothing is committed", wide=wide) == 0 and is_over_time:
+        rows = (_row(row.asDict()) for row in job.by_topic(table).orderBy(*order).toLocalIterator())
+        name = "spark lag --every" if is_over_time else "spark lag"
+        if Output(form).rows(columns(name), rows, "nothing is committed", wide=wide) == 0 and is_over_time:
             complain("nothing was committed at any of these times")
     return report_incomplete(problems)

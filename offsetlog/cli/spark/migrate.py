@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import Consent, Yes
 from offsetlog.cli.migrations import WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text
@@ -24,7 +25,6 @@ with a heading, of group, topic, partition and offset, or of path and value. A p
 back, unless with --overwrite; and then only after a question, off a terminal only with --yes. What cannot be a position
 is refused and told, with its line in the dump.
 
-\b
 Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, or going back was, or with --permissive
 something is missing in TARGET, 2 refused, or could not be read or written.
 
@@ -90,9 +90,8 @@ def command(
             permissive=permissive,
         )
     output = Output(form)
-    if output.is_json:
-        output.object(asdict(done))
-    else:
+    output.result(columns("spark migrate"), asdict(done))
+    if output.is_text:
         for action, count in {**done.committed, **done.kept}.items():
             output.line(f"{count_text(count, 'position')} {WORDS[action]}")
         if not (done.committed or done.kept or done.refused):

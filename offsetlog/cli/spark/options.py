@@ -37,15 +37,6 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
-LogPartitions = Annotated[
-    str | None,
-    typer.Option(
-        "--log-partition",
-        metavar="N,...",
-        help="Only these log partitions, as 0,3-5.",
-        show_default=False,
-    ),
-]
 OutputDirectory = Annotated[
     str | None,
     typer.Option(

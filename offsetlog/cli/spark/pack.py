@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, bytes_text
 from offsetlog.errors import ConfigError
 
@@ -19,7 +20,6 @@ be of the same minor version, machine and libc as this one; that is checked, and
 what does not fit. PySpark is not in it, since executors have Spark's own. Only packages of this environment are packed,
 and nothing is downloaded.
 
-\b
 Exit codes: 0 done, 2 refused, or it could not be written.
 
 \b
@@ -52,9 +52,8 @@ def command(
         raise ConfigError("pack needs the package packaging: pip install 'offsetlog[spark]'") from None
     packed = pack(output, also or (), overwrite=overwrite)
     printed = Output(form)
-    if printed.is_json:
-        printed.object(asdict(packed))
-        return 0
+    row = {**asdict(packed), "file": packed.path, "bytes": packed.size, "unpacked_bytes": packed.unpacked_size}
+    printed.result(columns("spark pack"), row)
     names = ", ".join(f"{name} {version}" for name, version in packed.packages.items())
     libc = f", and glibc {packed.libc} or newer" if packed.libc else ""
     printed.line(f"{output}: {bytes_text(packed.size)}, {bytes_text(packed.unpacked_size)} unpacked: {names}")

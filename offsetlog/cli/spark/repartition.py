@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
@@ -23,7 +24,6 @@ digest. Stop the broker before: what it writes meanwhile is not in TARGET. What 
 and named: damage, a log of which something is missing, a group with records in two partitions, two
 different open transactions of one producer.
 
-\b
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
 \b
@@ -69,9 +69,8 @@ def command(
             spark, path, target, partitions, keep=chosen, segment_bytes=segment_bytes, permissive=permissive
         )
     output = Output(form)
-    if output.is_json:
-        output.object({**asdict(done), "digest": str(done.digest)})
-        return report_incomplete(done.incomplete)
+    row = {**asdict(done), "partitions_before": done.before, "partitions_after": done.after, "digest": str(done.digest)}
+    output.result(columns("spark repartition"), row)
     output.line(f"{done.before} partitions became {done.after} in {done.target}")
     output.line(f"{count_text(done.records, 'record')} in {count_text(done.batches, 'batch', 'batches')}")
     if done.renamed:

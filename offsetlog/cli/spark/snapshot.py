@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.spark.options import (
     DirectoryPath,
@@ -28,7 +29,6 @@ source, moment, number of rows, and the digest read back from the table (_snapsh
 Delta and Iceberg need their Spark package; for Iceberg TARGET is the name of a table with its catalog.
 A log of which something is missing is refused; with --permissive the table says that it is incomplete.
 
-\b
 Exit codes: 0 done, 1 done and incomplete, 2 refused, or it could not be read or written.
 
 \b
@@ -67,9 +67,8 @@ def command(
             spark, path, target, at=moment, table_format=chosen, overwrite=overwrite, permissive=permissive
         )
     output = Output(form)
-    if output.is_json:
-        output.object(asdict(written))
-        return report_incomplete(written.incomplete)
+    row = {**asdict(written), "digest": written.positions, "digests": written.log_partitions}
+    output.result(columns("spark snapshot"), row)
     output.line(f"{count_text(written.rows, 'position')} in {target}")
     output.line(f"digest {written.positions}")
     return report_incomplete(written.incomplete)

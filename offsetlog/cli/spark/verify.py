@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from offsetlog.cli.arguments import OutputFormat, Wide
-from offsetlog.cli.layout import Column
+from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import checked_on_driver, spark_for
@@ -19,7 +19,6 @@ Both are of the same records, also while somebody writes. PATH is only read. A l
 checkpoint beside it is reported: its tail is missing. So is everything else that its witnesses list and that is not
 there; with --permissive the exit code is about the digests alone.
 
-\b
 Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 
 \b
@@ -28,13 +27,7 @@ Examples:
   offsetlog spark verify data --logical        comparable with another cluster's
 """
 
-COLUMNS = [
-    Column("log_partition", right=True),
-    Column("end", right=True),
-    Column("equal", show=lambda equal: "yes" if equal else "NO"),
-    Column("spark"),
-    Column("engine", rank=1),
-]
+COLUMNS = shown_as(columns("spark verify"), "equal", show=lambda equal: "yes" if equal else "NO")
 
 
 def command(

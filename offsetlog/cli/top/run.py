@@ -19,7 +19,6 @@ rates, latencies and memory, also the commits of each group; it is the address t
 `offsetlog serve --metrics`. Ctrl-C ends it. If the output is not a terminal, one picture is printed, as
 with --once.
 
-\b
 Exit codes: 0 shown; 2 the server does not answer, or wrong usage.
 
 \b

@@ -86,6 +86,22 @@ def run(
     return changes(first, second)
 
 
+def has_group(spark: SparkSession, states: Sequence[tuple[str, str | None]], group: str) -> bool:
+    """Returns whether a group has a position in one of the states, or a record of its own in one of their logs now.
+
+    Args:
+        spark: the session.
+        states: log directories, each with a moment, as the source's option `at` takes it; None for all that is there.
+        group: its name.
+    """
+    for path, at in states:
+        if not read_view(spark, path, "offsets", at=at, group=group).isEmpty():
+            return True
+        if not read_view(spark, path, "groups").where(fn.col("group") == group).isEmpty():
+            return True
+    return False
+
+
 def problems(
     spark: SparkSession,
     before: str | os.PathLike[str],

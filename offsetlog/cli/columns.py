@@ -1,0 +1,97 @@
+"""Columns of the tables in `fields`: how a value of each type is written on a terminal, and in TSV and CSV.
+
+JSON has the value itself.  TSV and CSV have the same numbers, a time as UTC with a Z, true and false, JSON for lists
+and objects, and nothing where there is no value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from offsetlog.cli.fields import FIELDS, TABLES, Field, Kind
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import bytes_text
+from offsetlog.cli.text import escape, json_text, plain, time_text
+from offsetlog.directory.reading import age_text
+
+NUMBERS = (Kind.INTEGER, Kind.BYTES, Kind.RATIO, Kind.DURATION)
+
+
+def utc_text(timestamp_ms: int | None) -> str:
+    """Returns a time in ms since 1970 as a field: in UTC, with a Z where a calendar has it; "-" for none."""
+    text = time_text(timestamp_ms)
+    return f"{text}Z" if ":" in text else text
+
+
+def _cell(value: Any) -> str:
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if kind is str:
+        return escape(value)
+    if value is None:
+        return ""
+    return escape(value) if isinstance(value, str) else json_text(value)
+
+
+def _time_cell(timestamp_ms: int | None) -> str:
+    return "" if timestamp_ms is None or timestamp_ms == -1 else utc_text(timestamp_ms)
+
+
+def _duration_text(ms: int) -> str:
+    return f"{ms} ms" if ms < 10_000 else age_text(ms / 1000)
+
+
+def _many_text(values: list[Any]) -> str:
+    return str(len(values)) if values else "-"
+
+
+def _ratio_text(ratio: float) -> str:
+    return f"{ratio:.0%}"
+
+
+_SHOWN: dict[Kind, Callable[[Any], str]] = {
+    Kind.TIME: utc_text,
+    Kind.DURATION: _duration_text,
+    Kind.BYTES: bytes_text,
+    Kind.RATIO: _ratio_text,
+    Kind.LIST: _many_text,
+}
+
+
+def _show_of(field: Field) -> Callable[[Any], str]:
+    show = _SHOWN.get(field.kind, plain)
+    unknown = field.unknown
+    return lambda value: "-" if value is None or value == unknown or value == "" else show(value)
+
+
+def _words(show: Callable[[Any], str]) -> Callable[[Any], list[str]]:
+    return lambda value: show(value).split(" ")
+
+
+def _column_of(name: str, rank: int) -> Column:
+    field = FIELDS[name]
+    show = _show_of(field)
+    return Column(
+        name,
+        show,
+        _time_cell if field.kind is Kind.TIME else _cell,
+        right=field.kind in NUMBERS or field.kind is Kind.LIST,
+        rank=rank,
+        # A sentence may end a line between two words; a name may not.
+        parts=_words(show) if name in ("reason", "note") else None,
+    )
+
+
+@functools.cache
+def columns(table: str) -> tuple[Column, ...]:
+    """Returns the columns of a table of `fields.TABLES`; raises KeyError."""
+    return tuple(_column_of(*use) for use in TABLES[table])
+
+
+def shown_as(made: tuple[Column, ...], name: str, **changes: Any) -> tuple[Column, ...]:
+    """Returns columns of which one is shown otherwise on a terminal; see `Column` for the changes."""
+    return tuple(replace(each, **changes) if each.name == name else each for each in made)

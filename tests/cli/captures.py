@@ -1,0 +1,200 @@
+"""docs/cli.md, whose second half is made here: the help of each command, and pictures of it at 80 and 120 columns.
+
+`python -m tests.cli.captures --write` writes the page; a test refuses one that is not what the commands print.  The
+data and the clock are fixed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import offsetlog
+import offsetlog.migration.migration
+import offsetlog.verify
+from offsetlog import OffsetAndMetadata, TopicPartition
+from offsetlog._native.clocks import ManualClock
+from offsetlog.cli import moments, spark
+from offsetlog.cli.app import COMMANDS, application, run
+from offsetlog.cli.fields import FIELDS, TABLES, Field
+from offsetlog.lifecycle import partition_opener
+from offsetlog.lifecycle.partition_opener import ReplicaOptions
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+#: The line of the page below which everything is written by this program.
+MARK = "<!-- From here on `python -m tests.cli.captures --write` writes this page. -->\n"
+WIDTHS = (80, 120)
+#: 2026-03-01 02:00 UTC, when the data begin.
+BEGIN = 1_772_330_400_000
+HOUR = 3_600_000
+NOW = BEGIN + 50 * HOUR
+
+#: The calls that are shown, by command; a command without one needs a server, a cluster or time.
+CALLS: dict[str, list[str]] = {
+    "offsets": ["offsets data"],
+    "groups": ["groups data"],
+    "transactions": ["transactions data"],
+    "dump": ["dump data/__consumer_offsets-1"],
+    "verify": ["verify data", "verify data --ways"],
+    "commit": ["commit data billing orders:3=17"],
+    "fetch": ["fetch data billing"],
+    "delete": ["delete data billing orders:0 --dry-run"],
+    "history": ["history data billing orders 0"],
+    "diff": ["diff data 2026-03-01T02:30"],
+    "restore": ["restore data billing --at 2026-03-01T02:30 --dry-run"],
+    "undelete": ["undelete data", "undelete data billing --dry-run"],
+    "expire": ["expire data --retention 7d --within 6d"],
+    "abort": ["abort data 11 --dry-run"],
+    "compact": ["compact data", "compact data --dry-run"],
+    "snapshot": ["snapshot data"],
+    "repair": ["repair damaged"],
+    "migrate": ["migrate --from data --to copy --dry-run"],
+}
+
+
+class _Terminal(io.StringIO):
+    encoding = "utf-8"  # type: ignore[assignment]
+
+    def isatty(self) -> bool:
+        return True
+
+
+class _FixedTime(datetime):
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return datetime.fromtimestamp(NOW / 1000, tz or UTC)
+
+
+@contextlib.contextmanager
+def fixed_clock(clock: ManualClock) -> Iterator[None]:
+    """Has everything read `clock` in place of the time of day."""
+    application()  # imports every command, so that none takes the replaced function with it
+    timed = [module for module in [*sys.modules.values()] if module.__name__.startswith("offsetlog")]
+
+    def reading() -> int:
+        return clock.milliseconds
+
+    with contextlib.ExitStack() as patches:
+        for module in timed:
+            if hasattr(module, "wall_ms"):
+                patches.enter_context(mock.patch.object(module, "wall_ms", reading))
+        options = functools.partial(ReplicaOptions, clock=clock)
+        patches.enter_context(mock.patch.object(partition_opener, "ReplicaOptions", options))
+        patches.enter_context(mock.patch.object(moments, "datetime", _FixedTime))
+        yield
+
+
+def make_data(path: Path, clock: ManualClock) -> None:
+    """Makes a log directory with three groups, a reset, a deletion and an open transaction."""
+    with offsetlog.open(path, partitions=2, maintenance=offsetlog.MaintenanceConfig(enabled=False)) as store:
+        orders = [TopicPartition("orders", number) for number in range(3)]
+        store.commit("billing", {each: OffsetAndMetadata(4200 + each.partition, "by hand", 3) for each in orders})
+        store.commit("audit", {TopicPartition("clicks", 0): 90_120})
+        clock.milliseconds += HOUR
+        store.commit("billing", {orders[0]: 0, orders[1]: 4301})
+        store.delete("billing", [orders[2]])
+        clock.milliseconds += HOUR
+        store.commit("mailer", {TopicPartition("letters", 0): 7})
+        transaction = store.transaction("audit", producer_id=11)
+        transaction.commit({TopicPartition("clicks", 1): 88_000})
+
+
+def captured(arguments: list[str], width: int) -> str:
+    """Returns what a command prints on a terminal of this width, without its styles."""
+    shown = _Terminal()
+    with (
+        mock.patch.dict(os.environ, {"COLUMNS": str(width), "LINES": "50", "TERM": "xterm"}),
+        # Paths stay as they are typed, wherever the temporary directory is.
+        mock.patch.object(Path, "absolute", lambda path: path),
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(io.StringIO()) as complaints,
+    ):
+        run(arguments)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue()) + complaints.getvalue()
+    # A duration is as long as the machine takes; its column is wider than any.
+    text = re.sub(r" +\d+ ms(?= |$)", lambda found: "1 ms".rjust(len(found[0])), text, flags=re.MULTILINE)
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _block(call: str, text: str) -> str:
+    return f"```text\n$ offsetlog {call}\n{text}\n```\n"
+
+
+def _pictures(name: str, source: Path, clock: ManualClock) -> Iterator[str]:
+    for call in CALLS.get(name, []):
+        for width in WIDTHS:
+            with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+                for copy in ("data", "damaged"):
+                    shutil.copytree(source, copy)
+                shutil.rmtree("damaged/__consumer_offsets-1")
+                clock.milliseconds = NOW
+                with fixed_clock(clock):
+                    if name == "compact":  # an open transaction would keep the log as it is
+                        captured(["abort", "data", "11", "--yes"], width)
+                    text = captured(call.split(), width)
+            yield f"\n{width} columns:\n\n{_block(call, text)}"
+
+
+def _unit(field: Field) -> str:
+    return f"{field.kind}, {field.unit}" if field.unit and field.unit != field.kind else str(field.kind)
+
+
+def _tables(name: str) -> Iterator[str]:
+    for table, uses in TABLES.items():
+        command = table.removeprefix("spark ").split()[0] if name.startswith("spark ") else table.split()[0]
+        is_job = table.startswith("spark ")
+        if command == name.removeprefix("spark ") and is_job == name.startswith("spark "):
+            fields = ", ".join(f"`{use.name}`" for use in uses)
+            yield f"\nFields of `{table}`: {fields}.\n"
+
+
+def _help(name: str) -> str:
+    return _block(f"{name} -h", captured([*name.split(), "-h"], 80))
+
+
+def generated() -> str:
+    """Returns everything of the page below MARK."""
+    clock = ManualClock(BEGIN)
+    names = [*COMMANDS, *(f"spark {each.replace('_', '-')}" for each in spark.COMMANDS)]
+    parts = ["\n## Fields\n\nA name means the same in every command.\n\n"]
+    parts.append("| field | type, unit | meaning |\n|---|---|---|\n")
+    parts += [f"| `{name}` | {_unit(field)} | {field.meaning} |\n" for name, field in FIELDS.items()]
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "data"
+        with fixed_clock(clock):
+            make_data(source, clock)
+        parts.append("\n## Commands\n\n")
+        parts.append(_help("").replace("$ offsetlog  -h", "$ offsetlog -h"))
+        for name in names:
+            parts.append(f"\n### {name}\n\n{_help(name)}")
+            parts += _tables(name)
+            parts += _pictures(name, source, clock)
+    return "".join(parts)
+
+
+def page() -> str:
+    """Returns the page as it should be: the text above MARK, and what the commands print."""
+    before, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
+    return before + (mark or MARK) + generated()
+
+
+def main() -> None:
+    """Writes the page."""
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("give --write: it writes docs/cli.md")
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
