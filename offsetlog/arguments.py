@@ -12,10 +12,14 @@ from uuid import UUID
 from offsetlog.config import PARTITIONS_MAX, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 from offsetlog.moments import parse_moment, parse_past_moment, parse_time
-from offsetlog.types import TopicPartition
+from offsetlog.types import PartitionKey, TopicPartition, key_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+# A year, in seconds: longer than anybody waits.
+_LOCK_TIMEOUT_MAX = 366 * 86400
 
 
 def _kind(value: object) -> str:
@@ -120,6 +124,28 @@ def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | N
     if not cluster_id or not cluster_id.isprintable() or cluster_id != cluster_id.strip():
         raise ConfigError(f"cluster_id cannot be {cluster_id!r}")
     return cluster_id, node_id
+
+
+def checked_lock_timeout(lock_timeout: float) -> float:
+    """Returns how long a lock is waited for, in seconds."""
+    if isinstance(lock_timeout, bool) or not isinstance(lock_timeout, int | float):
+        raise ArgumentTypeError(
+            f"lock_timeout must be a number of seconds, 0 for no wait, not {_kind(lock_timeout)}"
+        )
+    if not 0 <= lock_timeout <= _LOCK_TIMEOUT_MAX:
+        raise ConfigError(
+            f"lock_timeout must be from 0 to {_LOCK_TIMEOUT_MAX} seconds, not {lock_timeout!r}"
+        )
+    return lock_timeout
+
+
+def checked_create(create: str) -> bool:
+    """Returns whether a new log may lie beside other files."""
+    if not isinstance(create, str):
+        raise ArgumentTypeError(f'create must be "new" or "anywhere", not {_kind(create)}')
+    if create not in ("new", "anywhere"):
+        raise ConfigError(f'create must be "new" or "anywhere", not {create!r}')
+    return create == "anywhere"
 
 
 def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
@@ -235,16 +261,18 @@ def listed_topics(topics: Iterable[str]) -> list[str]:
     return listed
 
 
-def listed_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+def listed_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
     """Returns topic partitions as a list; one alone is refused, and what is none."""
     wanted = 'the partitions must be a list of TopicPartition, as [TopicPartition("topic", 0)]'
     listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))
-    for key in listed:
-        if not isinstance(key, tuple) or len(key) != 2:
+    for index, key in enumerate(listed):
+        named = key if isinstance(key, tuple) else key_of(key)
+        if named is None or len(named) != 2:
             raise ArgumentTypeError(f"{wanted}; {key!r} is none", item=key)
+        listed[index] = named
     return listed
 
 
-def distinct_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+def distinct_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
     """Returns what `listed_keys` does, each key once."""
     return list(dict.fromkeys(listed_keys(keys)))

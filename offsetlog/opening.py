@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Literal
 from uuid import UUID
 
 from offsetlog import arguments
@@ -12,7 +13,11 @@ from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.errors import CorruptionWarning
 from offsetlog.lifecycle.inspection import warn_of_damage
 from offsetlog.lifecycle.open import OpenArguments, open_store
-from offsetlog.store import Durability, OffsetStore
+from offsetlog.one_position import Durability
+from offsetlog.store import OffsetStore
+
+#: Where a log that is missing may be made.
+Create = Literal["new", "anywhere"]
 
 
 def open(  # noqa: A001  (offsetlog.open, like gzip.open)
@@ -27,10 +32,8 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     cluster_id: str | None = None,
     node_id: int = 1,
     wait: bool = True,
-    _fs: FileSystem | None = None,
-    _background: bool = True,
-    _by_partition: bool = False,
-    _lock_seconds: float | None = None,
+    lock_timeout: float = 0.0,
+    create: Create = "new",
 ) -> OffsetStore:
     """Opens the store in a directory, which is made when it is not there.
 
@@ -52,16 +55,22 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         wait: until everything is loaded.  With False the logs are opened and loaded in the
             background: a call about one group waits for its log partition only, which is loaded
             before the others; see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
+        lock_timeout: how many seconds to wait for a process that has the directory open for
+            writing, as in a rolling restart; 0 does not wait.  An interrupt ends the wait.
+        create: where a log that is missing may be made: "new" in a directory that is missing or
+            empty, "anywhere" also among files that are none of a log.  A broker's directory, and
+            one of ours that was only begun, are logs already.
 
     Raises:
-        LockedError: another process, or this one, has the directory open for writing.  One that
-            keeps it open only to be fast the next time (the sink on Spark) gives it up; that is
-            waited for as long as it says that it is at work.
+        LockedError: another process, or this one, has the directory open for writing, still after
+            `lock_timeout`; names the process where the system tells.  One that keeps it open only
+            to be fast the next time (the sink on Spark) gives it up; that is waited for as long as
+            it says that it is at work.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
         MissingFileError: read-only, and there is no such directory, or none of the offsets topic in
             it.
-        InvalidArgumentError: one of its kinds (ArgumentTypeError, ConfigError); no directory was
-            made.
+        InvalidArgumentError: one of its kinds (ArgumentTypeError, ConfigError), or the directory
+            holds other files and no log; no directory was made.
         StorageError, CorruptionError, CapacityError.
 
     Warns:
@@ -69,6 +78,48 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
             missing is not known, and commits to that partition are refused.  So it is when the disk
             cannot read some of a log; where the state of a partition depends on the bytes, its
             callers get a StorageError.  `OffsetStore.problems` has all of it.
+    """
+    return open_with(
+        path,
+        partitions,
+        durability,
+        read_only=read_only,
+        config=config,
+        maintenance=maintenance,
+        topic_id=topic_id,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        wait=wait,
+        lock_timeout=lock_timeout,
+        create=create,
+        stacklevel=4,
+    )
+
+
+def open_with(
+    path: str | os.PathLike[str],
+    partitions: int | None = None,
+    durability: Durability = "disk",
+    *,
+    read_only: bool = False,
+    config: StoreConfig | None = None,
+    maintenance: MaintenanceConfig | None = None,
+    topic_id: UUID | None = None,
+    cluster_id: str | None = None,
+    node_id: int = 1,
+    wait: bool = True,
+    lock_timeout: float = 0.0,
+    create: Create = "new",
+    fs: FileSystem | None = None,
+    background: bool = True,
+    by_partition: bool = False,
+    lock_seconds: float | None = None,
+    stacklevel: int = 3,
+) -> OffsetStore:
+    """Opens a store as `open` does, for our own commands, the sink on Spark and tests: not for programs.
+
+    `fs` is the file port, None for that of the system.  `background`, `by_partition` and `lock_seconds` are fields
+    of OpenArguments.  `stacklevel` is that of warnings, counted from here.
     """
     # Arguments that are wrong are refused before a directory is made.
     check_durability(durability)
@@ -82,17 +133,19 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         topic_id=arguments.checked_topic_id(topic_id),
         cluster=arguments.checked_cluster(cluster_id, node_id),
         wait=wait,
-        fs=_fs if _fs is not None else FileSystem(),
-        background=_background,
-        by_partition=_by_partition,
-        lock_seconds=_lock_seconds,
+        fs=fs if fs is not None else FileSystem(),
+        background=background,
+        by_partition=by_partition,
+        lock_seconds=lock_seconds,
+        lock_timeout=arguments.checked_lock_timeout(lock_timeout),
+        anywhere=arguments.checked_create(create),
     )
     parts = open_store(given)
     store = OffsetStore.__new__(OffsetStore)
     store._take(given, parts)
     try:
         if wait:
-            warn_of_damage(parts.core, parts.partitions, store.path, stacklevel=3)
+            warn_of_damage(parts.core, parts.partitions, store.path, stacklevel=stacklevel)
     except CorruptionWarning:  # made an error by a filter
         store.close()
         raise

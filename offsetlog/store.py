@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
 from offsetlog import arguments, transaction
 from offsetlog._native import commit_columns, fetch_columns
@@ -18,21 +17,27 @@ from offsetlog.history.restore import Restorer
 from offsetlog.history.timeline import Timeline
 from offsetlog.lifecycle import inspection
 from offsetlog.lifecycle.background_load import LoadProgress
+from offsetlog.lifecycle.contexts import StoreContext
 from offsetlog.lifecycle.open import OpenArguments, StoreParts
 from offsetlog.lifecycle.refresh import Refresher
 from offsetlog.maintenance import retention as _retention
 from offsetlog.maintenance.scheduler import Maintenance, Progress
 from offsetlog.moments import Moment
+from offsetlog.one_position import Durability, OnePosition
 from offsetlog.transaction import Transaction
 from offsetlog.types import (
     Change,
     CleaningReport,
+    Committed,
     Deletion,
     Digest,
     ExpiryReport,
     History,
+    Key,
     OffsetAndMetadata,
     OpenTransaction,
+    OtherKey,
+    PartitionKey,
     Position,
     StoreHealth,
     TopicPartition,
@@ -44,12 +49,11 @@ if TYPE_CHECKING:
 
     from offsetlog.verify.store import StoreVerification
 
-#: A commit that returned survives this: the end of the process, or the loss of power.
-Durability = Literal["process", "disk"]
 
-
-class OffsetStore:
+class OffsetStore(OnePosition, StoreContext):
     """An open directory of committed positions; from `offsetlog.open`.  A context manager.
+
+    `async with` waits for the load, and closes, without blocking the event loop.
 
     Every method can be called from any thread.  Commits of groups in different partitions do not
     wait for each other; waiting for the disk never holds the GIL, and one flush serves all who
@@ -74,6 +78,7 @@ class OffsetStore:
         self._core: StoreCore | None = core
         self._config = given.config
         self._read_only = given.read_only
+        self._loads_later = not given.wait
         self._directory = parts.directory
         self._open_partitions = parts.partitions
         self._expirer = parts.expirer
@@ -109,6 +114,10 @@ class OffsetStore:
         self._open_partitions.finish_loading()
         self._warn_of_damage()
         return True
+
+    def _load(self) -> None:
+        if self._loads_later:
+            self.wait_loaded()
 
     def _warn_of_damage(self) -> None:
         inspection.warn_of_damage(self._open_core, self._open_partitions, self.path, stacklevel=4)
@@ -175,9 +184,9 @@ class OffsetStore:
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Position:
@@ -185,9 +194,10 @@ class OffsetStore:
 
         Args:
             group: the consumer group.
-            offsets: what is committed: the next offset that the group will read, alone or with
-                metadata and epoch.  A topic id is written only as
-                `StoreConfig.write_offset_value_v4` allows.
+            offsets: by key what is committed: the next offset that the group will read, alone or
+                with metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
+                another client's object with both, whose own offset is not read.  A topic id is
+                written only as `StoreConfig.write_offset_value_v4` allows.
             expected: for any of the keys the offset that must be committed now, None for none;
                 otherwise nothing is written.
             monotonic: nothing is written if any offset would go back.
@@ -209,42 +219,12 @@ class OffsetStore:
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
         )
 
-    def commit_one(
-        self,
-        group: str,
-        topic: str,
-        partition: int,
-        offset: int,
-        metadata: str = "",
-        leader_epoch: int = -1,
-        *,
-        durability: Durability | None = None,
-    ) -> int:
-        """Commits one position, the fast path: no containers; raises as `commit`.
-
-        Args:
-            group: the consumer group.
-            topic: the topic, not empty.
-            partition: its partition, from 0.
-            offset: the next offset that the group will read, from 0.
-            metadata: free text, at most 4096 UTF-16 units by default.
-            leader_epoch: epoch of the last record read, -1 for unknown.
-            durability: overrides the store's for this call.
-
-        Returns:
-            The log offset of its record, an int: `commit` returns a Position, of which this is the
-                `log_offset`.
-        """
-        return self._open_core.commit_one(
-            group, topic, partition, offset, metadata, leader_epoch, durability=durability
-        )
-
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Ticket:
@@ -280,7 +260,7 @@ class OffsetStore:
     def delete(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Iterable[PartitionKey] | None = None,
         *,
         durability: Durability | None = None,
     ) -> int:
@@ -382,7 +362,7 @@ class OffsetStore:
     def fetch(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Iterable[PartitionKey] | None = None,
         *,
         at: Moment | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -406,10 +386,6 @@ class OffsetStore:
         if partitions is None:
             return fetch_columns.fetch_group(core, group)
         return fetch_columns.fetch_keys(core, group, arguments.listed_keys(partitions))
-
-    def fetch_one(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """Returns one committed position, None where there is none."""
-        return self._open_core.fetch_one(group, topic, partition)
 
     def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
         """Returns the committed positions of many groups as an Arrow table, as `to_arrow` does."""
@@ -517,7 +493,7 @@ class OffsetStore:
         self,
         group: str,
         at: Moment,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Iterable[PartitionKey] | None = None,
         *,
         dry_run: bool = False,
     ) -> list[Change]:
@@ -560,7 +536,7 @@ class OffsetStore:
     def undelete(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Iterable[PartitionKey] | None = None,
         at: Moment | None = None,
         *,
         since: datetime | str | None = None,
@@ -591,7 +567,7 @@ class OffsetStore:
 
     def compact(
         self,
-        partitions: Iterable[int] | None = None,
+        log_partitions: Iterable[int] | None = None,
         *,
         roll: bool = True,
         ratio: float = 0.0,
@@ -602,7 +578,7 @@ class OffsetStore:
         """Cleans logs now, whatever their size; commits and reads go on.  An interrupt stops it.
 
         Args:
-            partitions: numbers of log partitions, None for all.
+            log_partitions: numbers of log partitions, None for all.
             roll: whether active segments are closed for it.
             ratio: cleaned is only a log of which more than this part was written since its last
                 cleaning.
@@ -620,7 +596,7 @@ class OffsetStore:
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.compact(
-            arguments.listed_numbers(partitions),
+            arguments.listed_numbers(log_partitions),
             roll=roll,
             ratio=arguments.checked_ratio(ratio),
             again=again,
@@ -650,7 +626,7 @@ class OffsetStore:
             self._refresher.refresh(core)
             self._warn_of_damage()
 
-    def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
+    def snapshot(self, log_partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
         """Writes snapshots of log partitions, from which the next open goes on; commits go on.
 
         Flushes first.  For as long as it takes it needs the memory of one more log partition.  The
@@ -661,7 +637,7 @@ class OffsetStore:
             ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
         """
         _ = self._open_core  # a closed store is refused before anything else
-        return self._maintenance.snapshot(arguments.listed_numbers(partitions))
+        return self._maintenance.snapshot(arguments.listed_numbers(log_partitions))
 
     def flush(self) -> None:
         """Waits until everything committed before the call is on disk; PartitionFailedError, StorageError."""
@@ -679,18 +655,6 @@ class OffsetStore:
         core, self._core = self._core, None
         if core is not None:
             self._closer.close(core)
-
-    def __enter__(self) -> Self:
-        _ = self._open_core  # a closed store is refused here, not at the first commit
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "read-only" if self._read_only else "open"

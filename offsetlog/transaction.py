@@ -10,7 +10,8 @@ from offsetlog import arguments
 from offsetlog._native.store_core import StoreCore
 from offsetlog._native.tickets import check_durability
 from offsetlog.errors import DiskFullError, OffsetLogError, ReadOnlyError, TransactionError
-from offsetlog.types import OffsetAndMetadata, OpenTransaction, Position, TopicPartition
+from offsetlog.on_thread import on_thread
+from offsetlog.types import Committed, Key, OpenTransaction, Position
 
 if TYPE_CHECKING:
     from offsetlog._native.partition import Partition
@@ -38,7 +39,7 @@ class Transaction:
         self._written = False
         self._ended = False
 
-    def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> Position:
+    def commit(self, offsets: Mapping[Key, Committed]) -> Position:
         """Writes positions into the transaction; they take effect when it ends.
 
         Raises:
@@ -117,6 +118,18 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         self._end(commit=kind is None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends the transaction on a thread, to the end also where the task is cancelled."""
+        await on_thread(lambda: self._end(commit=kind is None))
 
 
 def begin(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import FileIO
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 from uuid import UUID
 
 #: From the start of a batch to the end of its last offset delta (docs/format/batches.md §2.1).
@@ -19,6 +19,36 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+
+class NamesPartition(Protocol):
+    """An object that names a topic and a partition, as the TopicPartition of confluent-kafka does."""
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its partition."""
+
+
+#: A topic and its partition where a call takes one: a TopicPartition, a plain tuple, or another library's object.
+PartitionKey = tuple[str, int] | NamesPartition
+#: The keys of a mapping, all of one type, and those of a second mapping.
+Key = TypeVar("Key", bound=PartitionKey)
+OtherKey = TypeVar("OtherKey", bound=PartitionKey)
+
+
+def key_of(named: Any) -> TopicPartition | None:
+    """Returns the topic and the partition that an object of another library names, None where it names none.
+
+    Whatever else the object carries, as an offset, is not read.
+    """
+    topic, partition = getattr(named, "topic", None), getattr(named, "partition", None)
+    if isinstance(topic, str) and isinstance(partition, int):
+        return TopicPartition(topic, partition)
+    return None
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -43,15 +73,19 @@ class OffsetAndMetadata(NamedTuple):
     topic_id: UUID | None = None
 
 
+#: The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple that begins like one.
+Committed = int | tuple[int, str] | tuple[int, str, int] | OffsetAndMetadata
+
+
 class Position(NamedTuple):
     """Where a commit stands in the log: what comes back from a commit, and what can be waited for.
 
     Attributes:
-        partition: the partition of the offsets topic, chosen by the group's name.
+        log_partition: the partition of the offsets topic, chosen by the group's name.
         log_offset: the offset of the commit's last record in that partition.
     """
 
-    partition: int
+    log_partition: int
     log_offset: int
 
 
@@ -61,7 +95,7 @@ class OpenTransaction(NamedTuple):
     Attributes:
         producer_id: who writes it; what `OffsetStore.abort_transaction` takes.
         producer_epoch: the producer's epoch.
-        partition: the partition of the offsets topic.
+        log_partition: the partition of the offsets topic.
         start_offset: the log offset of its first record.
         last_timestamp: of its last batch, in milliseconds since 1970: how long nothing was heard of it.
         groups: the groups of its positions.
@@ -71,7 +105,7 @@ class OpenTransaction(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-    partition: int
+    log_partition: int
     start_offset: int
     last_timestamp: int
     groups: tuple[str, ...]
@@ -182,7 +216,7 @@ class CleaningReport(NamedTuple):
     """The result of one cleaning of one log; counts are of records unless they say otherwise.
 
     Attributes:
-        partition: of the offsets topic.
+        log_partition: of the offsets topic.
         reason: why it was cleaned, or why it was not, in one sentence.
         cleaned: whether it was; all counts are 0 where it was not.
         complete: whether everything was cleaned that could be; what is left is done by the next cleaning.
@@ -209,7 +243,7 @@ class CleaningReport(NamedTuple):
         seconds: how long it took.
     """
 
-    partition: int
+    log_partition: int
     reason: str
     cleaned: bool = False
     complete: bool = True

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import offsetlog
 from offsetlog import TopicPartition, errors
-from tests.pages import blocks, run
+from tests.pages import ROOT, blocks, run
 
 pytestmark = pytest.mark.source_tree
 
@@ -35,6 +39,57 @@ def test_the_examples_of_a_page_run(page, least):
     assert len(blocks(page)) >= least
     session = run(page)
     assert all(value.closed for value in session.values() if isinstance(value, offsetlog.OffsetStore))
+
+
+#: The pages whose examples type checkers take as they are; those of a broker and of pytest are fragments without types.
+TYPED = [
+    "README.md",
+    "docs/history.md",
+    "docs/library.md",
+    "docs/maintenance.md",
+    "docs/repair.md",
+    "docs/retention.md",
+    "docs/server.md",
+    "docs/verify.md",
+]
+UNTYPED = ["docs/plugin.md", "docs/pytest.md"]
+
+
+def test_every_page_with_examples_is_known():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    with_examples = {str(page.relative_to(ROOT)) for page in pages if blocks(str(page.relative_to(ROOT)))}
+    assert with_examples == {*TYPED, *UNTYPED}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Each page as a program, whose lines have the numbers that they have in the page."""
+    folder = tmp_path_factory.mktemp("pages")
+    written = []
+    for page in TYPED:
+        lines: list[str] = []
+        for line, code in blocks(page):
+            lines += [""] * (line - len(lines)) + code.splitlines()
+        written.append(folder / page.replace("/", "_").replace(".md", ".py"))
+        written[-1].write_text("\n".join(lines) + "\n")
+    return written
+
+
+def test_mypy_takes_the_examples(sources):
+    call = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--python-version", "3.11"]
+    call += ["--ignore-missing-imports", "--cache-dir", str(sources[0].parent / "cache"), *map(str, sources)]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run(call, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pyright_takes_the_examples(sources):
+    pytest.importorskip("basedpyright", reason="basedpyright, of the dev extras, is not installed")
+    settings = {"typeCheckingMode": "standard", "pythonVersion": "3.11", "extraPaths": [str(ROOT)]}
+    (sources[0].parent / "pyrightconfig.json").write_text(json.dumps(settings))
+    call = [sys.executable, "-m", "basedpyright", "--project", str(sources[0].parent), "--pythonpath", sys.executable]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 GROUPS = [f"g{number}" for number in range(5)]

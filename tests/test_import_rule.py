@@ -20,10 +20,10 @@ PACKAGE = ROOT / "offsetlog"
 VALUES = {"errors", "error_codes", "status", "types", "config", "clock", "moments"}
 NATIVE = {*VALUES, "error_status", "_native", "_native.csrc", "_native.status", "_native.buffers"}
 #: Besides the extensions: checked arguments, and calls that can be stopped.
-CALLS = {*NATIVE, "arguments", "cancellation"}
+CALLS = {*NATIVE, "arguments", "cancellation", "on_thread"}
 DIRECTORY = {*CALLS, "directory"}
 UPKEEP = {*DIRECTORY, "maintenance", "verify"}
-STORE = {*UPKEEP, "history", "lifecycle", "transaction", "retention", "store", "opening"}
+STORE = {*UPKEEP, "history", "lifecycle", "transaction", "retention", "one_position", "store", "opening"}
 EXECUTORS = {"spark.scan", "spark.sink.staging", "spark.jobs.tasks"}
 #: Modules on an executor read logs and write files, and load no store.
 ON_EXECUTORS = {
@@ -70,12 +70,14 @@ RULE: dict[str, set[str]] = {
     "_native": NATIVE,
     "arguments": VALUES,
     "cancellation": NATIVE,
+    "on_thread": set(),
     "directory": NATIVE,
     "maintenance": DIRECTORY,
     "verify": DIRECTORY,
     "history": UPKEEP,
     "lifecycle": UPKEEP,
     "transaction": CALLS,
+    "one_position": CALLS,
     "retention": VALUES,
     "replication": VALUES,
     "zookeeper": {*VALUES, "arguments"},

@@ -64,7 +64,8 @@ cdef int refuse_metadata(object value, size_t units_max) except -1:
 
 cdef int convert_number(object value, number_kind kind, int64_t *number) except -1:
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}")
+        hint = "; its .offset is one" if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int) else ""
+        raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}{hint}")
     whole = index(value)
     if not -(2**63) <= whole < 2**63:
         return refuse_number(whole, kind)

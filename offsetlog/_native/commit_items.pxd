@@ -27,6 +27,10 @@ cdef dict own_dictionary(object offsets)
 cdef dict own_expected(object expected, object offsets)
 cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1
 cdef int refuse_key(object key) except -1
+# {key: value} of the arguments of commit_one, which are a topic and its partition or a key in place of both.
+cdef dict one_position(object topic, object partition, object offset, object metadata, object leader_epoch)
+# Topic and partition of a call that was given a key in place of both.
+cdef tuple one_key(object key, object partition)
 # The same for the error that is being raised, by the index that it has; raises it on.
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1
 # Says in an error which of the keys it is about: the one after the `taken` ones, or where all were taken the one whose

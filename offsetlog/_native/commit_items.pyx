@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
 from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -10,12 +10,14 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 
 from offsetlog._native.buffers cimport (
+    NAME_TOPIC,
     NUMBER_COMMIT_TIMESTAMP,
     NUMBER_EXPECTED,
     NUMBER_EXPIRE_TIMESTAMP,
     NUMBER_GENERATION,
     NUMBER_LEADER_EPOCH,
     NUMBER_OFFSET,
+    refuse_name,
     take_metadata,
     take_number,
     text_of,
@@ -43,10 +45,74 @@ from offsetlog.errors import (
     OffsetLogError,
     RewindError,
 )
+from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
 
 
 cdef int refuse_key(object key) except -1:
-    raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}", item=key)
+    raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key)
+
+
+cdef object plain_key(object key):
+    # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
+    if not PyTuple_Check(key):
+        found = key_of(key)
+        if found is None:
+            refuse_key(key)
+        return found
+    return key
+
+
+cdef dict plain_keys(dict given):
+    cdef dict found = {}
+    for key, value in given.items():
+        plain = plain_key(key)
+        if plain in found:
+            raise InvalidArgumentError(f"{plain[0]}:{plain[1]} is named twice, by keys of different types", item=key)
+        found[plain] = value
+    return found
+
+
+cdef object key_in_place(object key):
+    # What is neither a str nor a key was meant to be a topic.
+    plain = key if PyTuple_Check(key) else key_of(key)
+    if plain is None:
+        refuse_name(key, NAME_TOPIC)
+    if len(plain) != 2 or not isinstance(plain[0], str):
+        refuse_key(key)
+    return plain
+
+
+cdef dict one_position(object topic, object partition, object offset, object metadata, object leader_epoch):
+    if isinstance(topic, str):
+        key = (topic, partition)
+    else:
+        key = key_in_place(topic)
+        if offset is None:
+            offset = partition
+        elif partition is not None:
+            raise ArgumentTypeError(
+                f"{topic!r} has a partition of its own: only an offset follows it; metadata= and leader_epoch= are keywords"
+            )
+        if offset is None:
+            raise ArgumentTypeError(
+                f"the offset is missing after {topic!r}: one that the object has is passed as well, as commit_one(group, "
+                "each, each.offset)"
+            )
+    if metadata != "" or leader_epoch != -1:
+        if isinstance(offset, tuple):
+            raise ArgumentTypeError("metadata and leader_epoch stand in the OffsetAndMetadata already")
+        offset = OffsetAndMetadata(offset, metadata, leader_epoch)
+    try:
+        return {key: offset}
+    except TypeError:  # no hash
+        refuse_key(key)
+
+
+cdef tuple one_key(object key, object partition):
+    plain = key_in_place(key)
+    if partition is not None:
+        raise ArgumentTypeError(f"{key!r} has a partition of its own: nothing follows it")
+    return plain[0], plain[1]
 
 
 cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
@@ -60,6 +126,8 @@ cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
         return 0
     key = listed[index]
     failure.item = key
+    if not isinstance(key, tuple):
+        key = key_of(key)
     if isinstance(failure, ConditionError) or not (isinstance(key, tuple) and len(key) == 2):
         return 0  # said already
     message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
@@ -110,7 +178,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
     else:
         expected = item.expected if item.condition == OL_CONDITION_EQUALS else None
         refused = ExpectedOffsetError.found(group, topic, item.partition, expected=expected, actual=actual)
-    refused.item = error.item - 1 if items[0].kind == OL_ITEM_GENERATION else error.item
+    refused.item = TopicPartition(topic, item.partition)
     return resting(refused, result)
 
 
@@ -166,12 +234,28 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
     return 0
 
 
+cdef int refuse_mapping(object offsets) except -1:
+    message = f"the offsets must be a mapping, not {type(offsets).__name__}"
+    if isinstance(offsets, (list, tuple)) and any(key_of(each) is not None for each in offsets):
+        message += "; {(each.topic, each.partition): each.offset for each in offsets} makes one of objects with offsets"
+    raise ArgumentTypeError(message)
+
+
 cdef dict own_dictionary(object offsets):
-    if not PyDict_CheckExact(offsets):
-        if not hasattr(offsets, "items"):
-            raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
-        return dict(offsets.items())
-    return (<dict>offsets).copy()
+    cdef Py_ssize_t cursor = 0
+    cdef PyObject *key
+    cdef PyObject *value
+    cdef dict own
+    if PyDict_CheckExact(offsets):
+        own = (<dict>offsets).copy()
+    elif hasattr(offsets, "items"):
+        own = dict(offsets.items())
+    else:
+        refuse_mapping(offsets)
+    while PyDict_Next(own, &cursor, &key, &value):
+        if not PyTuple_Check(<object>key):
+            return plain_keys(own)
+    return own
 
 
 cdef dict own_expected(object expected, object offsets):

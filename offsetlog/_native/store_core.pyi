@@ -3,7 +3,7 @@ from typing import Protocol, final
 
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import Committed, Key, OffsetAndMetadata, OtherKey, PartitionKey, Position
 
 class _PartitionOwner(Protocol):
     def all(self) -> list[Partition]: ...
@@ -45,40 +45,43 @@ class StoreCore:
     def commit_one(
         self,
         group: str,
-        topic: str,
-        partition: int,
-        offset: int,
+        topic: str | PartitionKey,
+        partition: int | Committed | None = None,
+        offset: Committed | None = None,
         metadata: str = "",
         leader_epoch: int = -1,
         *,
+        monotonic: bool = False,
         durability: str | None = None,
     ) -> int: ...
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         durability: str | None = None,
     ) -> Position: ...
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         durability: str | None = None,
     ) -> Ticket: ...
     def commit_transactional(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         producer_id: int,
         producer_epoch: int,
     ) -> Position: ...
     def delete(
-        self, group: str, partitions: Iterable[TopicPartition] | None, *, durability: str | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None, *, durability: str | None = None
     ) -> int: ...
-    def fetch_one(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None: ...
+    def fetch_one(
+        self, group: str, topic: str | PartitionKey, partition: int | None = None
+    ) -> OffsetAndMetadata | None: ...

@@ -10,6 +10,8 @@ from copy import copy
 
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_Size
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_Check
+from cpython.unicode cimport PyUnicode_Check
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -65,6 +67,8 @@ from offsetlog._native.commit_items cimport (
     name_raised,
     own_dictionary,
     own_expected,
+    one_key,
+    one_position,
     refusal,
     start_generation,
     start_item,
@@ -211,7 +215,7 @@ cdef class StoreCore:
     cdef int check_number(self, int32_t number) except -1:
         cdef int32_t highest = self.slot_count - 1
         if not 0 <= number <= highest:
-            raise PartitionError(f"there is no partition {number}: the highest is {highest}")
+            raise PartitionError(f"there is no log partition {number}: the highest is {highest}")
 
     @property
     def count(self):
@@ -362,7 +366,7 @@ cdef class StoreCore:
         """Waits until everything written before the call is on disk, all partitions together; see OffsetStore.flush."""
         self.flushes.flush(self.attached())
 
-    def commit_one(self, group, topic, partition, offset, metadata="", leader_epoch=-1, *, durability=None):
+    def commit_one(self, group, topic, partition=None, offset=None, metadata="", leader_epoch=-1, *, monotonic=False, durability=None):
         """Commits one position and returns the log offset of its record; see OffsetStore.commit_one."""
         cdef ol_item item
         cdef ol_commit_result result
@@ -376,10 +380,15 @@ cdef class StoreCore:
             wanted = <durability_kind>durability_of(durability, wanted)
         take_name(group, NAME_GROUP, &name)
         start_item(&item, name)
+        if not PyUnicode_Check(topic) or PyTuple_Check(offset):
+            offsets = one_position(topic, partition, offset, metadata, leader_epoch)
+            return self.commit(group, offsets, monotonic=monotonic, durability=durability)[1]
         take_name(topic, NAME_TOPIC, &item.topic)
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
         item.partition = <int32_t>wide
         take_number(offset, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+        if monotonic:
+            item.condition = OL_CONDITION_MONOTONIC
         if metadata is not "":
             take_metadata(metadata, self.metadata_units_max, &item.metadata)
         if leader_epoch is not MINUS_ONE:
@@ -391,6 +400,8 @@ cdef class StoreCore:
         status = ol_partition_try_commit(self.slots[number], &item, 1, &result, &error)
         if status == OL_WOULD_BLOCK:
             self.write(number, &item, 1, -1, -1, &result, &error)
+        elif is_refusal(status):
+            raise refusal(status, &item, &result, &error)
         elif status != OL_OK:
             check(status, &error)
         if wanted != DURABILITY_PROCESS:
@@ -429,20 +440,18 @@ cdef class StoreCore:
                                    int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term,
                                    size_t *taken) except -1:
         # Returns the end offset to wait for, and the term in which to.
-        cdef dict offsets
-        cdef dict expected
+        cdef dict offsets, expected
         cdef list kept
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
         cdef item_array array
-        cdef size_t count = 0
+        cdef size_t count = 0, first = 0
         cdef Py_ssize_t cursor = 0
         cdef PyObject *key
         cdef PyObject *value
         cdef ol_item *item
         cdef int status = OL_WOULD_BLOCK
-        cdef size_t first = 0
         take_name(group, NAME_GROUP, &name)
         number[0] = self.number_for(name)
         if given_expected is None and not monotonic and producer_id < 0 and generation is None:
@@ -603,7 +612,7 @@ cdef class StoreCore:
 
     # ------------------------------------------------------------------------------------------------ reading
 
-    def fetch_one(self, group, topic, partition):
+    def fetch_one(self, group, topic, partition=None):
         """Returns the committed OffsetAndMetadata of one position, or None; raises InvalidArgumentError, StateError."""
         cdef ol_slice group_name, topic_name
         cdef ol_pair_name name
@@ -618,6 +627,8 @@ cdef class StoreCore:
         cdef uint8_t[256] short_metadata
         cdef uint8_t *metadata = short_metadata
         take_name(group, NAME_GROUP, &group_name)
+        if not PyUnicode_Check(topic):
+            return self.fetch_one(group, *one_key(topic, partition))
         take_name(topic, NAME_TOPIC, &topic_name)
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
         number = self.number_for(group_name)

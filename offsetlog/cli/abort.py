@@ -14,7 +14,7 @@ from offsetlog.cli.consent import ASKS, Consent, DryRun, Effect, Force, Yes
 from offsetlog.cli.group_facts import facts_in, read_partition
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.cli.stores import CheckedPartitionCount
+from offsetlog.cli.stores import CheckedPartitionCount, LockTimeout
 from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.reading import PartitionState
@@ -70,7 +70,7 @@ def _effect(store: offsetlog.OffsetStore, producer_id: int, pending: list[OpenTr
     rows: list[dict[str, Any]] = []
     in_use: list[str] = []
     for transaction in pending:
-        state = read_partition(store.path, transaction.partition)
+        state = read_partition(store.path, transaction.log_partition)
         if state is not None:
             rows += _rows(state, producer_id)
             facts = [facts_in(state, group) for group in sorted(set(transaction.groups))]
@@ -89,13 +89,14 @@ def command(
     yes: Yes = False,
     force: Force = False,
     partitions: CheckedPartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Aborts; returns the exit code."""
     output = Output(form)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    with consent.open(path, partitions, by_partition=True) as store:
+    with consent.open(path, partitions, lock_timeout, by_partition=True) as store:
         pending = [known for known in store.transactions() if known.producer_id == producer_id]
         if not pending:
             raise TransactionError(f"there is no open transaction of producer {producer_id}")

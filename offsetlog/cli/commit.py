@@ -11,7 +11,7 @@ from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import LockTimeout, PartitionCount, open_writable
 from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
 
@@ -58,6 +58,7 @@ def command(
     ] = None,
     monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse to go back.")] = False,
     partitions: PartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     durability: Annotated[
         Durability, typer.Option(help="What the commit survives: loss of power, or of the process.")
     ] = Durability.DISK,
@@ -71,16 +72,16 @@ def command(
             raise InvalidArgumentError(f"--expected names {key.topic}:{key.partition}, which is not committed here")
     output = Output(form)
     kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
-    with open_writable(path, partitions, kind, create=True) as store:
+    with open_writable(path, partitions, kind, create=True, lock_timeout=lock_timeout) as store:
         position = store.commit(group, values, expected=conditions or None, monotonic=monotonic)
     done = {
         "group": group,
         "committed_offsets": len(values),
-        "log_partition": position.partition,
+        "log_partition": position.log_partition,
         "log_offset": position.log_offset,
         "durability": durability.value,
     }
     output.result(columns("commit"), done)
-    place = f"log partition {position.partition}, log offset {position.log_offset}"
+    place = f"log partition {position.log_partition}, log offset {position.log_offset}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

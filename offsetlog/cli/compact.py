@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 import offsetlog
+from offsetlog import opening
 from offsetlog.cli.amounts import parse_size, parse_times
 from offsetlog.cli.arguments import LogPartitions, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import Consent, Effect, Yes
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.cli.positions import parse_log_partitions
-from offsetlog.cli.stores import CheckedPartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount, LockTimeout, open_writable
 from offsetlog.cli.text import escape
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import TOPIC
@@ -86,14 +87,14 @@ def _plan_row(plan: Plan, survey: CleanSurvey | None) -> dict[str, Any]:
 
 def _report_row(report: CleaningReport) -> dict[str, Any]:
     fields = report._asdict()
-    del fields["partition"], fields["quarantine"], fields["seconds"]
+    del fields["quarantine"], fields["seconds"]
     damaged = [segment._asdict() for segment in report.quarantine]
-    return {"log_partition": report.partition, **fields, "elapsed_ms": round(report.seconds * 1000), "damaged": damaged}
+    return {**fields, "elapsed_ms": round(report.seconds * 1000), "damaged": damaged}
 
 
 def _stuck_row(stuck: StuckTransaction) -> dict[str, Any]:
     return {
-        "log_partition": stuck.partition,
+        "log_partition": stuck.log_partition,
         "producer_id": stuck.producer_id,
         "producer_epoch": stuck.producer_epoch,
         "first_log_offset": stuck.start_offset,
@@ -204,7 +205,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
     output.facts(facts)
     for found in stuck:
         output.line(
-            f"  producer {found.producer_id} in log partition {found.partition}, open for "
+            f"  producer {found.producer_id} in log partition {found.log_partition}, open for "
             f"{age_text(found.age_ms / 1000)}, keeps {bytes_text(found.pinned_bytes)} from being cleaned"
         )
 
@@ -234,8 +235,8 @@ def _planned(path: Path, partitions: int | None, numbers: list[int] | None, sett
         ChangedFileError, MissingFileError: a writer replaced files meanwhile; what was found is of no use.
     """
     before = _states_in(path)
-    with offsetlog.open(
-        path, partitions, read_only=True, maintenance=settings, _by_partition=True
+    with opening.open_with(
+        path, partitions, read_only=True, maintenance=settings, by_partition=True
     ) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
         surveys = [None if plan.action == "none" else store.maintenance.survey(plan) for plan in plans]
@@ -295,6 +296,7 @@ def command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done; takes no lock.")] = False,
     yes: Yes = False,
     partitions: CheckedPartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -313,7 +315,13 @@ def command(
     if dry_run:
         return _dry_run(path, partitions, numbers, settings, ratio, again, output, wide)
     with open_writable(
-        path, partitions, "disk", create=False, maintenance=settings, by_partition=True
+        path,
+        partitions,
+        "disk",
+        create=False,
+        maintenance=settings,
+        by_partition=True,
+        lock_timeout=lock_timeout,
     ) as store:
         run = Compaction(store, numbers, ratio=ratio, again=again)
         lost = _lost_past(store, run.plans)

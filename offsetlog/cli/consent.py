@@ -103,10 +103,14 @@ class Consent:
         """Whether the command can come to write anything."""
         return not self.dry_run and (self.yes or _is_terminal())
 
-    def open(self, path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
+    def open(
+        self, path: Path, partitions: int | None, lock_timeout: float, *, by_partition: bool = False
+    ) -> offsetlog.OffsetStore:
         """Opens a store, for writing only where something may be written; see `open_writable`."""
         if self.may_write:
-            return open_writable(path, partitions, "disk", create=False, by_partition=by_partition)
+            return open_writable(
+                path, partitions, "disk", create=False, by_partition=by_partition, lock_timeout=lock_timeout
+            )
         return open_readable(path, partitions, by_partition=by_partition)
 
     def show(self, output: Output, effect: Effect) -> None:

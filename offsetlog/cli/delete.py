@@ -14,7 +14,7 @@ from offsetlog.cli.group_facts import GroupFacts, complain_unknown, facts_of, is
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import is_selected, parse_selection
-from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, OffsetAndMetadata
 
@@ -63,6 +63,7 @@ def command(
     yes: Yes = False,
     force: Force = False,
     partitions: PartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -71,7 +72,7 @@ def command(
     output = Output(form)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     deleted = 0
-    with consent.open(path, partitions) as store:
+    with consent.open(path, partitions, lock_timeout) as store:
         values = {key: value for key, value in sorted(store.fetch(group).items()) if is_selected(key, selection)}
         facts = facts_of(store, group)
         deed = _deed(group, [*values.values()], facts, whole=not selection)

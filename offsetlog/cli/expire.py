@@ -15,7 +15,7 @@ from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.stores import CheckedPartitionCount, open_readable
+from offsetlog.cli.stores import CheckedPartitionCount, LockTimeout, open_readable
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.clock import wall_ms
 from offsetlog.errors import ClockError, InvalidArgumentError, OffsetLogError
@@ -147,6 +147,7 @@ def command(
         bool, typer.Option("--trust-clock", help="The clock is right, though the log has records of the future.")
     ] = False,
     partitions: CheckedPartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -159,7 +160,7 @@ def command(
             raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
         return _tell(output, path, partitions, within_ms, default, groups, wide, trust_clock)
     consent = Consent(yes, dry_run=False, wide=wide)
-    with consent.open(path, partitions, by_partition=True) as store:
+    with consent.open(path, partitions, lock_timeout, by_partition=True) as store:
         if not trust_clock:
             _refuse_clock(store, default, groups)
         if not yes:

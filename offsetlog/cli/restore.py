@@ -15,7 +15,7 @@ from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
-from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.moments import parse_past_moment
 from offsetlog.types import Change, TopicPartition
@@ -82,6 +82,7 @@ def command(
     yes: Yes = False,
     force: Force = False,
     partitions: PartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -90,7 +91,7 @@ def command(
     moment = parse_past_moment(at)
     selection = {parse_selection(text) for text in topics or []}
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    with consent.open(path, partitions) as store:
+    with consent.open(path, partitions, lock_timeout) as store:
         changes = selected(store.restore(group, moment, dry_run=True), selection)
         unknown = _unknown(store, group, moment, selection)
         if unknown:

@@ -10,7 +10,7 @@ from offsetlog.cli.arguments import LogPartitions, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns, shown_as
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.cli.positions import parse_log_partitions
-from offsetlog.cli.stores import CheckedPartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount, LockTimeout, open_writable
 from offsetlog.directory.log_directory import TOPIC
 from offsetlog.errors import OffsetLogError
 
@@ -70,13 +70,16 @@ def command(
     path: StorePath,
     log_partitions: LogPartitions = None,
     partitions: CheckedPartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Writes snapshots; returns the exit code."""
     output = Output(form)
     numbers = parse_log_partitions(log_partitions)
-    with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
+    with open_writable(
+        path, partitions, "disk", create=False, by_partition=True, lock_timeout=lock_timeout
+    ) as store:
         run = Snapshots(store, numbers)
         written = output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
     output.line(f"{count_text(written, 'log partition')} of {len(run.numbers)} can be started from a snapshot")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 import offsetlog
+from offsetlog import opening
 from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
 from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
@@ -41,6 +42,17 @@ CheckedPartitionCount = Annotated[
     ),
 ]
 
+LockTimeout = Annotated[
+    float,
+    typer.Option(
+        "--lock-timeout",
+        metavar="SECONDS",
+        min=0,
+        max=86400,
+        help="Wait so long for another program that has the directory open for writing.",
+    ),
+]
+
 
 def open_writable(
     path: Path,
@@ -50,6 +62,7 @@ def open_writable(
     create: bool,
     maintenance: MaintenanceConfig = BY_HAND,
     by_partition: bool = False,
+    lock_timeout: float = 0.0,
 ) -> offsetlog.OffsetStore:
     """Opens the store in a directory for writing.
 
@@ -62,6 +75,7 @@ def open_writable(
         maintenance: what the store does by itself meanwhile, by default nothing.
         by_partition: the command looks for no group: a Kafka directory is opened without the number
             of partitions, and stays Kafka's.
+        lock_timeout: as `--lock-timeout` was given.
 
     Raises:
         InvalidArgumentError: it is a part of a log directory.
@@ -71,11 +85,17 @@ def open_writable(
     """
     is_log = check_log(path, partitions, create=create)
     try:
-        store = offsetlog.open(
-            path, partitions, durability, maintenance=maintenance, _by_partition=by_partition
+        store = opening.open_with(
+            path,
+            partitions,
+            durability,
+            maintenance=maintenance,
+            by_partition=by_partition,
+            lock_timeout=lock_timeout,
+            create="anywhere",  # `check_log` has refused what was not insisted on
         )
     except LockedError as failure:
-        raise failure.advise(LOCKED_ADVICE) from None
+        raise failure.advise(f"{LOCKED_ADVICE}; --lock-timeout SECONDS waits for it") from None
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise
@@ -102,7 +122,7 @@ def unknown_count(path: Path) -> str:
 def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
     """Opens the store in a directory to read only, and reports damage; arguments and failures as `open_writable`."""
     check_log(path, partitions, create=False)
-    store = offsetlog.open(path, partitions, read_only=True, _by_partition=by_partition)
+    store = opening.open_with(path, partitions, read_only=True, by_partition=by_partition)
     for problem in store.problems():
         complain(str(problem))
     return store

@@ -17,7 +17,7 @@ from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import is_selected, parse_selection
-from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.moments import parse_past_moment, parse_time
@@ -114,6 +114,7 @@ def command(
     yes: Yes = False,
     force: Force = False,
     partitions: PartitionCount = None,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -132,7 +133,7 @@ def command(
             listed = [each for each in found if is_selected(TopicPartition(each.topic, each.partition), selection)]
             return _list(store, output, listed, wide=wide)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    with consent.open(path, partitions) as store:
+    with consent.open(path, partitions, lock_timeout) as store:
         would = store.undelete(group, at=moment, since=younger, dry_run=True)
         changes = selected(would.restored, selection)
         if not would.restored and not would.lost and not _is_known(store, group):

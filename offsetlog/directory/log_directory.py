@@ -26,7 +26,7 @@ from offsetlog._native.files import (
     parse_uuid,
 )
 from offsetlog.config import PARTITIONS_MAX
-from offsetlog.directory import checkpoint_record, listing, lock_holder, partition_list, segments
+from offsetlog.directory import checkpoint_record, listing, lock_holder, lock_owner, partition_list, segments
 from offsetlog.directory.checkpoint_record import CheckpointRecord
 from offsetlog.directory.evidence import untaken
 from offsetlog.errors import (
@@ -53,6 +53,14 @@ CLEANER_POINTS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 
 FORMAT = 1
+
+# The pauses between two tries to take a lock that is waited for: the first, and the longest.
+_LOCK_PAUSE_SECONDS = 0.01
+_LOCK_PAUSE_SECONDS_MAX = 0.2
+
+# What says that a directory is one of logs, ours or a broker's, and what says nothing about it.
+_SIGNS = frozenset({LOCK, CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
+_NO_SIGNS = frozenset({"lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
 
 Checkpoint = dict[tuple[str, int], int]
 
@@ -172,6 +180,35 @@ class LogDirectory:
                 "this is a partition directory; the log directory is the one that holds it",
                 path=self.path,
             )
+
+    def check_is_related(self) -> None:
+        """Refuses a directory that holds files, none of which says that it is a log directory.
+
+        Raises:
+            InvalidArgumentError: the store would lie among somebody's other files.
+        """
+        if not self.exists():
+            return
+        names = sorted(set(self.fs.list(self.path)) - _NO_SIGNS)
+        if not names or any(self._is_sign(name) for name in names):
+            return
+        more = "" if len(names) == 1 else f" and {len(names) - 1} more"
+        raise InvalidArgumentError(
+            f"the directory holds other files ({names[0]!r}{more}) and no log; name an empty or a new directory, or "
+            'insist with create="anywhere"',
+            path=self.path,
+        )
+
+    def _is_sign(self, name: str) -> bool:
+        if name in _SIGNS or name.startswith(listing.OWN_FILES):
+            return True
+        # "photos-2019" reads like a partition; only segments decide.
+        parsed = parse_directory_name(name)
+        if parsed is None or not self._is_directory(name):
+            return False
+        return parsed[0] == TOPIC or any(
+            segments.SEGMENT.fullmatch(each) for each in self.fs.list(self.path / name)
+        )
 
     def create(self) -> None:
         """Makes the directory, and those above it, where they are missing; raises as `check_is_none_of_its_parts`."""
@@ -376,29 +413,48 @@ class LogDirectory:
 
     # -------------------------------------------------------------------------------------- writing
 
-    def lock(self, wait_seconds: float | None = None) -> None:
+    def lock(self, wait_seconds: float | None = None, timeout_seconds: float = 0.0) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
         A process that holds it only to be fast the next time is asked to give it up (`lock_holder`).
 
         Args:
             wait_seconds: how long that one may take, if it says that it is at work; None: no limit; 0: it is not asked.
+            timeout_seconds: how long to wait for one that keeps it.  A signal's handler can end the wait.
 
         Raises:
-            LockedError: somebody else needs it.
+            LockedError: somebody else needs it; names the process where the system tells.
         """
-        end = None if wait_seconds is None else time.monotonic() + wait_seconds
+        begin = time.monotonic()
+        end = None if wait_seconds is None else begin + wait_seconds
         may_be_free = True
+        pause = _LOCK_PAUSE_SECONDS
         while True:
             try:
                 self._lock = self.fs.lock(self.path / LOCK)
                 return
-            except LockedError:
+            except LockedError as failure:
                 left = None if end is None else end - time.monotonic()
-                if not may_be_free or (left is not None and left <= 0):
-                    raise
+                may_ask = may_be_free and (left is None or left > 0)
+                patience = begin + timeout_seconds - time.monotonic()
+                if not may_ask and patience <= 0:
+                    raise self._named(failure, timeout_seconds) from None
             # Where nobody was to be asked, its holder may have ended just then.
-            may_be_free = lock_holder.release(self.path / LOCK, left)
+            if may_ask:
+                may_be_free = lock_holder.release(self.path / LOCK, left)
+            else:
+                time.sleep(min(pause, patience))
+                pause = min(2 * pause, _LOCK_PAUSE_SECONDS_MAX)
+                may_be_free = True
+
+    def _named(self, failure: LockedError, waited_seconds: float) -> LockedError:
+        message = failure.message
+        owners = lock_owner.other_owners(self.path / LOCK)
+        if owners and re.search(r"by process \d", message) is None:
+            message = f"the lock is held by {' or '.join(owners)}"
+        if waited_seconds > 0:
+            message += f", after {waited_seconds:g} s of waiting"
+        return LockedError(message, errno=failure.errno, path=failure.path)
 
     def unlock(self) -> None:
         """Releases the lock; does nothing where it is not held."""

@@ -76,7 +76,7 @@ class SnapshotReport:
     """The snapshot that was written for one log partition.
 
     Attributes:
-        partition: of the offsets topic.
+        log_partition: of the offsets topic.
         offset: everything below this log offset is in it.
         written: False when the snapshot that was there already is of this offset.
         since: the offset of the earlier snapshot that it was made from; None when the whole log was
@@ -87,7 +87,7 @@ class SnapshotReport:
         copied: whether the state in memory was copied, and nothing of the log read.
     """
 
-    partition: int
+    log_partition: int
     offset: int
     written: bool
     since: int | None

@@ -25,7 +25,7 @@ from offsetlog.history.timeline import (
     refuse_future,
     value_of,
 )
-from offsetlog.types import Change, TopicPartition, Undeletion
+from offsetlog.types import Change, PartitionKey, TopicPartition, Undeletion
 
 #: How often a group that goes on committing is read again.
 TRIES = 50
@@ -66,7 +66,7 @@ class Restorer:
         self,
         group: str,
         given: moments.Moment,
-        partitions: Iterable[TopicPartition] | None,
+        partitions: Iterable[PartitionKey] | None,
         *,
         dry_run: bool,
     ) -> list[Change]:
@@ -96,7 +96,7 @@ class Restorer:
     def undelete(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] | None,
+        partitions: Iterable[PartitionKey] | None,
         given: moments.Moment | None,
         given_since: datetime | str | None,
         *,
@@ -154,7 +154,7 @@ class Restorer:
     # -------------------------------------------------------------------------------------- the way
 
     def _begin(
-        self, group: str, partitions: Iterable[TopicPartition] | None, *, writes: bool
+        self, group: str, partitions: Iterable[PartitionKey] | None, *, writes: bool
     ) -> tuple[PartitionPast | None, set[TopicPartition] | None]:
         if writes and self.read_only:
             raise ReadOnlyError("the store is open read-only")

@@ -34,6 +34,7 @@ from offsetlog.types import (
     History,
     HistoryEntry,
     OffsetAndMetadata,
+    PartitionKey,
     TopicPartition,
 )
 
@@ -390,7 +391,7 @@ class Timeline:
         return past.history(group, topic, partition)
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None, given: moments.Moment
+        self, group: str, partitions: Iterable[PartitionKey] | None, given: moments.Moment
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """See OffsetStore.fetch."""
         wanted = None if partitions is None else self.checked_keys(group, partitions)
@@ -417,7 +418,7 @@ class Timeline:
         return table_of(sorted(rows, key=lambda row: row[:3]))
 
     def checked_keys(
-        self, group: str, partitions: Iterable[TopicPartition]
+        self, group: str, partitions: Iterable[PartitionKey]
     ) -> list[TopicPartition]:
         """Returns the partitions that a caller names; raises InvalidArgumentError."""
         keys = [TopicPartition(*key) for key in arguments.listed_keys(partitions)]

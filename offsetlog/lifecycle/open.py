@@ -37,6 +37,8 @@ class OpenArguments:
         by_partition: whether the store is used partition by partition alone: the number of
             partitions stays unknown where nobody says it, and calls that need it are refused.
         lock_seconds: how long a process that gives the lock up may take for that, None for no limit.
+        lock_timeout: how long to wait for a process that keeps the lock, in seconds.
+        anywhere: whether a new log may lie beside files that are none of a log.
     """
 
     path: Path
@@ -52,6 +54,8 @@ class OpenArguments:
     background: bool
     by_partition: bool
     lock_seconds: float | None = None
+    lock_timeout: float = 0.0
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
             wait=given.wait,
             by_partition=given.by_partition,
             lock_seconds=given.lock_seconds,
+            lock_timeout=given.lock_timeout,
+            anywhere=given.anywhere,
         )
     except LockedError as failure:
         advice = "read_only=True opens the directory for reading all the same"

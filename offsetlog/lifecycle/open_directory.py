@@ -168,16 +168,23 @@ def open_writable(
     by_partition: bool = False,
     replication: ReplicaOptions | None = None,
     lock_seconds: float | None = None,
+    lock_timeout: float = 0.0,
+    anywhere: bool = True,
 ) -> Opened:
-    """Takes the lock and opens what is there for writing.
+    """Takes the lock, waiting for it as `LogDirectory.lock`, and opens what is there for writing.
+
+    With `anywhere` a new log may lie beside other files.
 
     With `replication` nothing is loaded.
     The caller releases the lock after a failure.  A Kafka directory is taken over: from then on
     `offsetlog.properties` says how many partitions the topic has.  With `by_partition` and without
     `partitions` it stays Kafka's, and the number unknown.
     """
+    if not anywhere:
+        directory.check_is_none_of_its_parts()
+        directory.check_is_related()
     directory.create()
-    directory.lock(lock_seconds)
+    directory.lock(lock_seconds, lock_timeout)
     numbers = directory.partition_numbers()
     properties = directory.known_properties()
     count: int | None = None

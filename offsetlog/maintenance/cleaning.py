@@ -276,7 +276,7 @@ class LogCleaner:
             after, segments_after = _extent(partition)
             self._record_rest(partition.number, described, again)
         return CleaningReport(
-            partition=partition.number,
+            log_partition=partition.number,
             reason=plan.reason,
             cleaned=True,
             rolled=plan.action == "roll",

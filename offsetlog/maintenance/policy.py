@@ -466,7 +466,7 @@ class StuckTransaction(NamedTuple):
     `OffsetStore.abort_transaction` ends it, if its producer is gone.
 
     Attributes:
-        partition: of the offsets topic.
+        log_partition: of the offsets topic.
         producer_id: whose.
         producer_epoch: the producer's epoch.
         start_offset: the log offset of its first record.
@@ -475,7 +475,7 @@ class StuckTransaction(NamedTuple):
         pinned_bytes: bytes of log from the segment that holds its first record on.
     """
 
-    partition: int
+    log_partition: int
     producer_id: int
     producer_epoch: int
     start_offset: int

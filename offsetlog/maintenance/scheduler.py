@@ -304,7 +304,7 @@ class Maintenance:
         report = self._cleaner.clean(partition, plan)
         self._record.record_report(known, report)
         for segment in report.quarantine:
-            self._record.report_damage(report.partition, segment)
+            self._record.report_damage(report.log_partition, segment)
         # For example, a transaction ends above all that can be cleaned: it would be decided again
         # and again.
         is_futile = (
@@ -363,7 +363,7 @@ class Maintenance:
 
     def plans(
         self,
-        partitions: Iterable[int] | None = None,
+        log_partitions: Iterable[int] | None = None,
         *,
         roll: bool = True,
         ratio: float = 0.0,
@@ -376,7 +376,7 @@ class Maintenance:
             StateError, StorageError.
         """
         return [
-            self._asked(partition, roll, ratio, again) for partition in self._chosen(partitions)
+            self._asked(partition, roll, ratio, again) for partition in self._chosen(log_partitions)
         ]
 
     def survey(self, plan: Plan) -> CleanSurvey:
@@ -408,7 +408,7 @@ class Maintenance:
             return failure
         return None
 
-    def unheld(self, partitions: Iterable[int] | None = None) -> list[str]:
+    def unheld(self, log_partitions: Iterable[int] | None = None) -> list[str]:
         """Returns the groups, or prefixes, whose past was kept and is not kept by our settings.
 
         Those that `min_history` names are not among them, whatever time it says.
@@ -420,7 +420,7 @@ class Maintenance:
         return sorted(
             {
                 name
-                for partition in self._chosen(partitions)
+                for partition in self._chosen(log_partitions)
                 for name in self._cleaner.unheld(partition)
             }
         )
@@ -448,7 +448,7 @@ class Maintenance:
 
     def compact(
         self,
-        partitions: Iterable[int] | None = None,
+        log_partitions: Iterable[int] | None = None,
         *,
         roll: bool = True,
         ratio: float = 0.0,
@@ -457,7 +457,7 @@ class Maintenance:
         progress: Progress | None = None,
     ) -> list[CleaningReport]:
         """Cleans now; see OffsetStore.compact."""
-        chosen = self._chosen(partitions)
+        chosen = self._chosen(log_partitions)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
         reports: list[CleaningReport] = []
@@ -515,9 +515,9 @@ class Maintenance:
         self._record.record_report(known, report)
         return report
 
-    def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
+    def snapshot(self, log_partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
         """Writes snapshots now; see OffsetStore.snapshot."""
-        chosen = self._chosen(partitions)
+        chosen = self._chosen(log_partitions)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
         threads = os.cpu_count() or 1

@@ -213,7 +213,7 @@ class MaintenanceRecord:
         )
         LOGGER.info(
             "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; %d of %d records kept",
-            log_name(report.partition),
+            log_name(report.log_partition),
             " (stopped on the way)" if report.stopped else "",
             report.checkpoint,
             report.seconds,
@@ -222,7 +222,7 @@ class MaintenanceRecord:
             report.records_kept,
             report.records_read,
             extra={
-                "partition": report.partition,
+                "partition": report.log_partition,
                 "seconds": report.seconds,
                 "bytes_before": report.bytes_before,
                 "bytes_after": report.bytes_after,
@@ -290,13 +290,13 @@ class MaintenanceRecord:
 
     def report_stuck(self, found: StuckTransaction) -> None:
         """Logs a transaction that has been open for too long."""
-        if self.is_new((found.partition, found.producer_id, found.start_offset)):
+        if self.is_new((found.log_partition, found.producer_id, found.start_offset)):
             self.count(stuck_told=1)
             LOGGER.warning(
                 "%s: the transaction of producer %d (epoch %d) has been open for %d s, "
                 "since log offset %d; it keeps %d bytes from being cleaned. "
                 "Its groups: %s. abort_transaction(%d) ends it, if its producer is gone",
-                log_name(found.partition),
+                log_name(found.log_partition),
                 found.producer_id,
                 found.producer_epoch,
                 found.age_ms // 1000,

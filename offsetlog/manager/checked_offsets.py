@@ -16,7 +16,7 @@ from offsetlog.errors import (
     StringTooLongError,
     TopicError,
 )
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
 
 _STRING_BYTES_MAX = 32_767
 _INT32_MAX = 2**31 - 1
@@ -61,12 +61,15 @@ def checked_key(key: object) -> TopicPartition:
     Raises:
         TopicError, PartitionError, ArgumentTypeError, StringTooLongError.
     """
-    if not isinstance(key, tuple) or len(key) != 2:
-        raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}", item=key)
-    topic = _checked_name("topic", key[0], TopicError)
+    named = key if isinstance(key, tuple) else key_of(key)
+    if named is None or len(named) != 2:
+        raise ArgumentTypeError(
+            f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key
+        )
+    topic = _checked_name("topic", named[0], TopicError)
     if not topic:
         raise TopicError("the topic is empty", item=key)
-    number = _checked_number("partition", key[1], 0, _INT32_MAX, PartitionError)
+    number = _checked_number("partition", named[1], 0, _INT32_MAX, PartitionError)
     return TopicPartition(topic, number)
 
 

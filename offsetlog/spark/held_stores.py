@@ -27,8 +27,9 @@ from offsetlog.config import MaintenanceConfig
 from offsetlog.directory import lock_holder
 from offsetlog.directory.log_directory import LOCK
 from offsetlog.errors import ClosedError, InvalidArgumentError, OffsetLogError, StorageError
-from offsetlog.opening import open as open_store
-from offsetlog.store import Durability, OffsetStore
+from offsetlog.one_position import Durability
+from offsetlog.opening import open_with
+from offsetlog.store import OffsetStore
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 #: How long a store that nobody asks for rests before it is closed, in seconds.
@@ -152,12 +153,13 @@ class _HeldStore:
         if self.store is not None and not _serves(self.store, opening):
             self.close()
         if self.store is None:
-            self.store = open_store(
+            self.store = open_with(
                 opening.path,
                 opening.partitions,
                 opening.durability,
                 maintenance=opening.maintenance,
-                _lock_seconds=lock_seconds,
+                lock_seconds=lock_seconds,
+                create="anywhere",  # what tasks have staged lies there before the log does
             )
             self._opening = opening
             self._rests_until = None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from offsetlog.errors import ArgumentTypeError, ConfigError, CorruptionError
+from offsetlog.one_position import Durability
 from offsetlog.spark.committer import LOGGER, CommitFailure, PositionCommitter
 from offsetlog.spark.positions import (
     is_kafka_source,
@@ -31,7 +32,6 @@ from offsetlog.spark.positions import (
     source_topic,
 )
 from offsetlog.spark.targets import TIMEOUT_SECONDS, Committed, TargetLike, make_target
-from offsetlog.store import Durability
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

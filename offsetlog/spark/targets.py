@@ -33,9 +33,10 @@ from offsetlog.errors import (
     GroupError,
     OffsetLogError,
 )
+from offsetlog.one_position import Durability
 from offsetlog.spark import held_stores
 from offsetlog.spark.location import Location
-from offsetlog.store import Durability, OffsetStore
+from offsetlog.store import OffsetStore
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 Committed = dict[TopicPartition, OffsetAndMetadata]

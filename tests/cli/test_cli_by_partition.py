@@ -172,4 +172,4 @@ def test_a_partition_that_cannot_be_there_is_refused(tmp_path, capsys):
     path = copy("groups", tmp_path / "log")
     for verb in ("compact", "snapshot"):
         code, out, err = call(capsys, verb, path, "--log-partition=8")
-        assert (code, out, err) == (2, "", "offsetlog: there is no partition 8: the highest is 7\n")
+        assert (code, out, err) == (2, "", "offsetlog: there is no log partition 8: the highest is 7\n")

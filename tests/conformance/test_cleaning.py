@@ -144,7 +144,7 @@ class Cleaned:
             assert report.complete
             assert not report.stopped
             if report.cleaned:
-                self.ends[report.partition] = max(self.ends.get(report.partition, 0), report.floor)
+                self.ends[report.log_partition] = max(self.ends.get(report.log_partition, 0), report.floor)
 
 
 def check_state(log: Path, scenario: Scenario) -> None:
@@ -173,7 +173,7 @@ def test_a_schedule_changes_no_answer(scenario: Scenario, seed: int, tmp_path: P
         after = log.contents()
         check_cleaned(log.before, after, log.ends, tombstones_stay=tombstones_stay)
     # The last visit took out all that can go.  Records of a transaction below the floor are left if it ended above.
-    ends = {report.partition: report.checkpoint for report in reports if report.cleaned}
+    ends = {report.log_partition: report.checkpoint for report in reports if report.cleaned}
     assert ends or scenario.name == "nothing"
     assert superseded_left(after, ends) == []
 

@@ -55,7 +55,7 @@ def settle(reference: Reference, store: OffsetStore, number: int) -> None:
     """The operation under way when the process died may be there or not; half of a transaction stays open."""
     history = note(reference, number)
     log_partition = reference.histories.index(history)
-    left_open = [known.producer_id for known in store.transactions() if known.partition == log_partition]
+    left_open = [known.producer_id for known in store.transactions() if known.log_partition == log_partition]
     found = contents(store)
     mine = {key: value for key, value in found.items() if reference.of(key.group) is history}
     others = {key: value for key, value in found.items() if reference.of(key.group) is not history}

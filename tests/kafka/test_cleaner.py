@@ -41,7 +41,7 @@ from test_round_trip import (
 )
 
 import offsetlog
-from offsetlog import OffsetStore, StoreConfig, TopicPartition
+from offsetlog import OffsetStore, StoreConfig, TopicPartition, opening
 from offsetlog._native.codec import partition_for
 from offsetlog.config import MaintenanceConfig
 
@@ -83,7 +83,7 @@ def clean(store: OffsetStore, draw: random.Random) -> dict[int, int]:
         for report in store.compact(again=again, delete_retention_ms=retention_ms):
             assert (report.complete, report.quarantined) == (True, 0)
             if report.cleaned:
-                ends[report.partition] = report.checkpoint
+                ends[report.log_partition] = report.checkpoint
         assert (store.digest(), store.digest(physical=True)) == before
     assert store.verify() == []
     return ends
@@ -202,7 +202,7 @@ def test_a_real_directory(scenario, kafka_data, kafka_install, kafka_broker, kaf
     partitions = max(partition_folders(copy)) + 1
     kafkas = time_indexes(copy)
     with offsetlog.open(copy, partitions, config=SEGMENTS, maintenance=by_hand(draw)) as store:
-        pinned = {transaction.partition for transaction in store.transactions()}
+        pinned = {transaction.log_partition for transaction in store.transactions()}
         ends = clean(store, draw)
     assert ends or pinned
     assert_readable(kafka_packages, copy, kafkas)
@@ -369,7 +369,7 @@ def _crashed(source: Path, root: Path, number: int, stop: int | None, *, seed: i
     shutil.copytree(source, root / "log")
     fs = FaultFileSystem(root)
     config = MaintenanceConfig(enabled=False)
-    store = offsetlog.open(root / "log", config=SEGMENTS, maintenance=config, _fs=fs, _background=False)
+    store = opening.open_with(root / "log", config=SEGMENTS, maintenance=config, fs=fs, background=False)
     before = fs.operations
     if stop is not None:
         fs.stop_at(before + 1 + stop)

@@ -62,7 +62,7 @@ def test_a_day_in_the_life_of_one(tmp_path):
             assert await manager.become_leader(number, 1) == 0
             assert manager.state(number) is PartitionState.ACTIVE
             position = await manager.commit("g", {KEYS[0]: 5, KEYS[1]: 6})
-            assert (position.partition, position.log_offset) == (number, 1)
+            assert (position.log_partition, position.log_offset) == (number, 1)
             assert await manager.commit("g", {KEYS[2]: 7}, durability="process")
             assert {key: each.offset for key, each in (await manager.fetch("g")).items()} == {
                 KEYS[0]: 5,

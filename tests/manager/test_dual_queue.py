@@ -30,7 +30,7 @@ def test_commits_reach_the_log_at_once_and_the_newest_follows():
         assert manager.fetch(GROUP)[KEYS[0]].offset == 49
         assert manager.differences() == []
         manager.zookeeper.answer()
-        assert [each.result(PATIENCE).partition for each in pending] == [manager.partition_for(GROUP)] * 48
+        assert [each.result(PATIENCE).log_partition for each in pending] == [manager.partition_for(GROUP)] * 48
         assert manager.zookeeper.writes == [{KEYS[0]: 2}, {KEYS[0]: 49}]
     assert site.stored() == ({KEYS[0]: 49},) * 2
 

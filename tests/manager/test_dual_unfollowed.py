@@ -172,7 +172,7 @@ def test_a_commit_whose_time_ends_while_it_goes_back_does_not_wait_for_what_goes
             assert not work.done()
             assert (first.is_cancelled, len(timers)) == (True, 2)
             timers[1].call()
-        assert work.result(PATIENCE).partition == manager.partition_for(GROUP)
+        assert work.result(PATIENCE).log_partition == manager.partition_for(GROUP)
         assert site.stored() == ({KEYS[0]: 50, KEYS[1]: 7}, {KEYS[0]: 50, KEYS[1]: 1})
         assert manager.differences() == [Difference(GROUP, "t", 1, 7, 1)]
         assert manager.counters().zookeeper_failures == 1

@@ -14,6 +14,7 @@ from depth import by_depth, first_seed
 from faults import FaultFileSystem
 
 import offsetlog
+from offsetlog import opening
 from offsetlog._native.partition import Partition
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import (
@@ -338,8 +339,8 @@ def test_a_follower_is_opened_again_and_goes_on(tmp_path, fs, executor, warm):
 
 
 def fill(path: Path, fs: FaultFileSystem) -> None:
-    given = {"config": SMALL_SEGMENTS, "maintenance": BY_HAND, "_fs": fs, "_background": False}
-    with offsetlog.open(path, 1, "process", **given) as store:
+    given = {"config": SMALL_SEGMENTS, "maintenance": BY_HAND, "fs": fs, "background": False}
+    with opening.open_with(path, 1, "process", **given) as store:
         store.commit("g", {KEYS[0]: 7})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from depth import by_depth, first_seed
 
-import offsetlog
+from offsetlog import opening
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import (
     CapacityError,
@@ -32,8 +32,8 @@ BY_HAND = MaintenanceConfig(enabled=False)
 @pytest.fixture
 def path(tmp_path) -> Path:
     """A log whose values are 0 to 39, all of them below W."""
-    given = {"config": SMALL_SEGMENTS, "maintenance": BY_HAND, "_background": False}
-    with offsetlog.open(tmp_path / "data", 1, "process", **given) as store:
+    given = {"config": SMALL_SEGMENTS, "maintenance": BY_HAND, "background": False}
+    with opening.open_with(tmp_path / "data", 1, "process", **given) as store:
         for number, key in enumerate(KEYS):
             store.commit("g", {key: number})
     return tmp_path / "data"
@@ -179,8 +179,8 @@ def test_a_load_that_fails_is_no_load_that_goes_on_for_ever(path, executor):
 
 def damage(path: Path) -> None:
     # In a closed segment, which an open after a clean stop does not read.
-    given = {"config": SMALL_SEGMENTS, "maintenance": BY_HAND, "_background": False}
-    with offsetlog.open(path, 1, "process", **given) as store:
+    given = {"config": SMALL_SEGMENTS, "maintenance": BY_HAND, "background": False}
+    with opening.open_with(path, 1, "process", **given) as store:
         for number in range(200):
             store.commit("h", {KEYS[0]: number})
     log, *others = sorted(path.glob("__consumer_offsets-0/*.log"))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 from store import expiry_reference
 
-import offsetlog
 from model import group_records
 from model.group_records import Records
 from model.reference import Atom, Erase, Key, Put, Value, log_partition
@@ -34,7 +33,7 @@ from model.test_store_model import (
     topic_partitions,
     values,
 )
-from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors, opening
 from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
 from offsetlog.types import Undeletion
 
@@ -75,8 +74,8 @@ class MaintainedStoreBesideModel(StoreBesideModel):
     def open(self) -> None:
         # No thread works by itself, so that a step can be repeated; a close writes a snapshot where that is due.
         config = MaintenanceConfig(cleaner_map_bytes=4096, snapshot_tail_bytes=4096)
-        self.store = offsetlog.open(
-            self.path, PARTITIONS, "process", config=CONFIG, maintenance=config, _fs=self.fs, _background=False
+        self.store = opening.open_with(
+            self.path, PARTITIONS, "process", config=CONFIG, maintenance=config, fs=self.fs, background=False
         )
         for history in self.reference.histories:
             history.durable = history.done

@@ -107,7 +107,7 @@ class Machine:
             again=self.random.random() < 0.5,
             delete_retention_ms=self.random.choice([0, None]),
         ):
-            self.floors[report.partition] = max(self.floors[report.partition], report.floor)
+            self.floors[report.log_partition] = max(self.floors[report.log_partition], report.floor)
             self.cleaned |= report.superseded + report.tombstones_dropped + report.aborted_dropped > 0
 
     def reopen(self) -> None:

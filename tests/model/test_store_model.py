@@ -35,7 +35,7 @@ from hypothesis.stateful import (
 
 import offsetlog
 from model.reference import Atom, End, Erase, Key, Put, Reference, Value
-from offsetlog import OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog import OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors, opening
 from offsetlog.transaction import Transaction
 
 EXAMPLES = by_depth(gate=20, long=400)
@@ -125,7 +125,7 @@ class StoreBesideModel(RuleBasedStateMachine):
     def opened(self) -> OffsetStore:
         # By turns, so that each way of appending goes on where the other stopped.
         config = replace(CONFIG, append="written" if self.steps % 2 else "mapped")
-        return offsetlog.open(self.path, PARTITIONS, "process", config=config, _fs=self.fs, _background=False)
+        return opening.open_with(self.path, PARTITIONS, "process", config=config, fs=self.fs, background=False)
 
     def open(self) -> None:
         self.store = self.opened()
@@ -346,7 +346,7 @@ class StoreBesideModel(RuleBasedStateMachine):
         # Pending values are invisible through the store, and prefixes may differ in nothing else.
         pending = self.pending_of(oracle.replay(oracle.read_log(self.copy())))
         for number, history in enumerate(self.reference.histories):
-            left_open = [known.producer_id for known in self.store.transactions() if known.partition == number]
+            left_open = [known.producer_id for known in self.store.transactions() if known.log_partition == number]
             mine = {key: value for key, value in found.items() if self.reference.of(key.group) is history}
             waiting = {
                 producer: own

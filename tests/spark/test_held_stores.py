@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition, errors
+from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition, errors, opening
 from offsetlog._native.files import FileSystem
 from offsetlog.directory import lock_holder
 from offsetlog.directory.log_directory import LogDirectory
@@ -43,9 +43,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def counted(path, *given, **named):
         paths.append(path)
-        return offsetlog.open(path, *given, **named)
+        return opening.open_with(path, *given, **named)
 
-    monkeypatch.setattr(held_stores, "open_store", counted)
+    monkeypatch.setattr(held_stores, "open_with", counted)
     return paths
 
 
@@ -311,7 +311,7 @@ def test_a_publication_waits_for_a_store_in_use_elsewhere_as_long_as_it_may(tmp_
 def test_a_request_whose_asker_has_left_is_not_followed(tmp_path, said):
     with use_store(Opening(tmp_path), None) as store:
         with pytest.raises(errors.LockedError), ThreadPoolExecutor(1) as other:
-            other.submit(offsetlog.open, tmp_path, _lock_seconds=0.05).result()
+            other.submit(opening.open_with, tmp_path, lock_seconds=0.05).result()
         commit = b'{"commit": "g", "positions": [["orders", 0, 1]], "durability": null}'
         assert ask_elsewhere(tmp_path, commit, 0.05) is None
         assert said

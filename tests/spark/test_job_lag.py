@@ -181,7 +181,7 @@ def test_ends_from_directories(spark, tmp_path):
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 1 2\n")
     found = told(lag_ends.of_directories(spark, [tmp_path]), "topic", "partition", "log_start_offset", "log_end_offset")
     assert found == [
-        ("__consumer_offsets", position.partition, 2 * position.partition, position.log_offset + 1),
+        ("__consumer_offsets", position.log_partition, 2 * position.log_partition, position.log_offset + 1),
         ("orders", 7, 120, 120),
     ]
     with pytest.raises(errors.MissingFileError):

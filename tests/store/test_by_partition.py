@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog import TopicPartition, errors
+from offsetlog import TopicPartition, errors, opening
 from offsetlog.directory.log_directory import PROPERTIES
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "kafka-4.3.0" / "groups" / "log"
@@ -55,7 +55,7 @@ NEED_THE_NUMBER = {
 def test_calls_that_need_the_number_are_refused(path, call, wait):
     shutil.rmtree(path / "__consumer_offsets-3")
     before = {file.name for file in path.iterdir()}
-    with offsetlog.open(path, wait=wait, _by_partition=True) as store:
+    with opening.open_with(path, wait=wait, by_partition=True) as store:
         digest = store.digest()
         with pytest.raises(errors.PartitionCountError, match="partitions= must be given"):
             NEED_THE_NUMBER[call](store)
@@ -66,7 +66,7 @@ def test_calls_that_need_the_number_are_refused(path, call, wait):
 
 def test_no_partition_is_made(path):
     shutil.rmtree(path / "__consumer_offsets-3")
-    with offsetlog.open(path, _by_partition=True) as store:
+    with opening.open_with(path, by_partition=True) as store:
         core = store._open_core
         assert core.ready(2) is core.partition(2)
         assert core.partition(3) is None
@@ -82,7 +82,7 @@ def test_no_partition_is_made(path):
 def test_reading_needs_no_number_either(path, wait):
     with offsetlog.open(path, 8, read_only=True) as store:
         digest = store.digest(physical=True)
-    with offsetlog.open(path, read_only=True, wait=wait, _by_partition=True) as store:
+    with opening.open_with(path, read_only=True, wait=wait, by_partition=True) as store:
         assert store.digest(physical=True) == digest
         assert store.maintenance.plans()
         for refused in (lambda: store.partitions, store.refresh, lambda: store.fetch(GROUP)):
@@ -94,18 +94,18 @@ def test_reading_needs_no_number_either(path, wait):
 
 def test_where_the_directory_says_it_the_number_is_known(path):
     offsetlog.open(path, 8).close()
-    with offsetlog.open(path, _by_partition=True) as store:
+    with opening.open_with(path, by_partition=True) as store:
         assert store.partitions == 8
         store.commit_one("new", "t", 0, 1)
     with pytest.raises(errors.PartitionCountError, match="the directory has 8"):
-        offsetlog.open(path, 9, _by_partition=True)
+        opening.open_with(path, 9, by_partition=True)
 
 
 def test_a_number_that_is_given_takes_the_directory_over(path):
     with pytest.raises(errors.PartitionCountError, match="with partitions=9 the group"):
-        offsetlog.open(path, 9, _by_partition=True)
+        opening.open_with(path, 9, by_partition=True)
     assert not (path / PROPERTIES).exists()
-    offsetlog.open(path, 8, _by_partition=True).close()
+    opening.open_with(path, 8, by_partition=True).close()
     assert (path / PROPERTIES).exists()
 
 
@@ -116,7 +116,7 @@ def test_damage_is_counted_among_the_partitions_that_are_here(path):
     content[len(content) // 2] ^= 1
     victim.write_bytes(content)
     with pytest.warns(errors.CorruptionWarning, match="1 of 7 partitions in"):
-        store = offsetlog.open(path, _by_partition=True)
+        store = opening.open_with(path, by_partition=True)
     with store:
         assert "1 of 7 partitions damaged" in repr(store)
 
@@ -127,5 +127,5 @@ def test_a_number_that_no_topic_has_is_refused(path, read_only):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(errors.PartitionCountError, match="2147483647 cannot be") as caught:
-            offsetlog.open(path, read_only=read_only, _by_partition=True)
+            opening.open_with(path, read_only=read_only, by_partition=True)
     assert caught.value.actual == 2**31

@@ -65,7 +65,7 @@ def test_an_interrupt_stops_nobody_elses_cleaning(slow):
     until(lambda: slow.maintenance.status().cleaning == 0)
     assert interrupted(lambda: slow.compact([1])) < 1
     other.join()
-    assert [(report.partition, report.stopped, report.complete) for report in found] == [(0, False, True)]
+    assert [(report.log_partition, report.stopped, report.complete) for report in found] == [(0, False, True)]
     # Its own never began.
     time.sleep(0.3)
     assert 1 not in slow.maintenance.status().reports

@@ -14,8 +14,7 @@ import pytest
 from depth import by_depth, first_seed
 from faults import FaultFileSystem
 
-import offsetlog
-from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors, opening
 
 CONFIG = StoreConfig(segment_bytes=16 * 1024, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16 * 1024)
 STOPS = by_depth(gate=25, long=1_000_000)
@@ -28,7 +27,7 @@ LONG_SEGMENTS = StoreConfig(extend_bytes_min=4096, extend_bytes_max=4096)
 
 
 def open_store(path, fs=None, config=CONFIG) -> OffsetStore:
-    return offsetlog.open(path, partitions=2, durability="process", config=config, _fs=fs, _background=False)
+    return opening.open_with(path, partitions=2, durability="process", config=config, fs=fs, background=False)
 
 
 def workload(path, fs, acknowledged, config=CONFIG) -> None:

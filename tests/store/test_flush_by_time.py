@@ -8,7 +8,7 @@ import pytest
 from faults import FaultFileSystem
 
 import offsetlog
-from offsetlog import StoreConfig
+from offsetlog import StoreConfig, opening
 
 #: The machine may be busy.
 DEADLINE_SECONDS = 30
@@ -31,7 +31,7 @@ def test_a_power_loss_takes_nothing_that_is_older_than_the_interval(tmp_path):
     root.mkdir()
     fs = FaultFileSystem(root)
     config = StoreConfig(flush_interval_ms=20)
-    with offsetlog.open(root / "data", partitions=1, durability="process", config=config, _fs=fs) as store:
+    with opening.open_with(root / "data", partitions=1, durability="process", config=config, fs=fs) as store:
         for offset in range(3):
             store.commit_one("g", "t", 0, offset)
             wait_for(lambda: flushed(store))

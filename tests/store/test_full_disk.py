@@ -17,8 +17,7 @@ import pytest
 from depth import by_depth, first_seed
 from faults import FaultFileSystem
 
-import offsetlog
-from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors, opening
 from offsetlog.transaction import Transaction
 
 SEED = first_seed()
@@ -31,7 +30,7 @@ GROUPS = ("g", "h", "x")
 
 def open_store(path, fs=None) -> OffsetStore:
     maintenance = MaintenanceConfig(delete_retention_ms=0)
-    return offsetlog.open(path, partitions=2, config=CONFIG, maintenance=maintenance, _fs=fs, _background=False)
+    return opening.open_with(path, partitions=2, config=CONFIG, maintenance=maintenance, fs=fs, background=False)
 
 
 class Story:
@@ -195,7 +194,7 @@ def test_an_end_beyond_those_that_are_kept_can_be_tried_again(tmp_path):
     root.mkdir()
     fs = FaultFileSystem(root)
     config = StoreConfig(segment_bytes=4096, batch_bytes_max=1024, extend_bytes_min=4096, extend_bytes_max=4096)
-    with offsetlog.open(root / "data", partitions=1, config=config, _fs=fs, _background=False) as store:
+    with opening.open_with(root / "data", partitions=1, config=config, fs=fs, background=False) as store:
         transactions = [store.transaction("p", number) for number in range(60)]
         for number, transaction in enumerate(transactions):
             transaction.commit({TopicPartition("t", number): number})

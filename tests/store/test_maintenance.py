@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors, opening
 from offsetlog._native.files import FileSystem
 from offsetlog._native.snapshot import file_offset
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
@@ -30,7 +30,7 @@ GROUP = "billing"
 
 def opened(path: Path, maintenance: MaintenanceConfig = BY_HAND, **options) -> OffsetStore:
     options = {"partitions": 2, "durability": "process", "config": SMALL, **options}
-    return offsetlog.open(path, maintenance=maintenance, **options)
+    return opening.open_with(path, maintenance=maintenance, **options)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_small_log_is_left_alone(path):
 
 def test_nothing_runs_unasked_where_that_is_not_wanted(path):
     before = maintenance_threads()
-    with opened(path, BY_HAND) as store, opened(path.parent / "two", EAGER, _background=False) as other:
+    with opened(path, BY_HAND) as store, opened(path.parent / "two", EAGER, background=False) as other:
         assert maintenance_threads() == before
         assert not store.maintenance.status().running
         assert not other.maintenance.status().running
@@ -185,7 +185,7 @@ def test_compact_keeps_what_is_committed(by_hand, path):
     assert log_bytes(path) < before / 10 + SMALL.segment_bytes
     assert by_hand.digest() == digest
     assert not by_hand.verify()
-    assert by_hand.maintenance.status().reports == {report.partition: report}
+    assert by_hand.maintenance.status().reports == {report.log_partition: report}
 
 
 def test_a_second_compact_finds_nothing_to_do(by_hand):
@@ -222,7 +222,7 @@ def test_compact_of_some_partitions(path):
         attached = [partition.number for partition in store._core.attached()]
         assert len(attached) > 3
         reports = store.compact(attached[:2])
-        assert [report.partition for report in reports] == attached[:2]
+        assert [report.log_partition for report in reports] == attached[:2]
         assert set(checkpoint_of(path)) == set(attached[:2])
 
 
@@ -323,7 +323,7 @@ def test_the_checkpoint_is_kafkas(by_hand, path):
     assert set(text[2:]) == {
         "other-topic 3 17",
         "__consumer_offsets 7 99",
-        f"__consumer_offsets {report.partition} {report.checkpoint}",
+        f"__consumer_offsets {report.log_partition} {report.checkpoint}",
     }
     assert report.checkpoint == 1000
 
@@ -591,12 +591,12 @@ def test_a_stuck_transaction_is_told_and_can_be_ended(path, caplog):
         assert (stuck.producer_id, stuck.groups, stuck.start_offset) == (77, (GROUP,), 0)
         assert stuck.age_ms >= 200
         assert stuck.pinned_bytes > 30_000
-        plan = store.maintenance.status().plans[stuck.partition]
+        plan = store.maintenance.status().plans[stuck.log_partition]
         assert "an open transaction holds it from 0 on" in plan.reason
         time.sleep(0.1)
         store.abort_transaction(77)
         until(lambda: not store.maintenance.status().stuck)
-        until(lambda: stuck.partition in store.maintenance.status().reports)
+        until(lambda: stuck.log_partition in store.maintenance.status().reports)
     told = [record.getMessage() for record in caplog.records if "producer 77" in record.getMessage()]
     assert len(told) == 1
     assert "abort_transaction(77)" in told[0]

@@ -21,8 +21,16 @@ import pytest
 from depth import by_depth, first_seed
 from faults import FaultFileSystem
 
-import offsetlog
-from offsetlog import Digest, MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog import (
+    Digest,
+    MaintenanceConfig,
+    OffsetAndMetadata,
+    OffsetStore,
+    StoreConfig,
+    TopicPartition,
+    errors,
+    opening,
+)
 from offsetlog.directory.history_floor import FLOOR_FILE
 from offsetlog.directory.log_directory import CLEANER_POINTS
 from offsetlog.verify import verify
@@ -46,8 +54,8 @@ class State(NamedTuple):
 
 
 def open_store(path: Path, fs: FaultFileSystem | None = None, **options: Any) -> OffsetStore:
-    return offsetlog.open(
-        path, 2, "process", config=CONFIG, maintenance=MAINTENANCE, _fs=fs, _background=False, **options
+    return opening.open_with(
+        path, 2, "process", config=CONFIG, maintenance=MAINTENANCE, fs=fs, background=False, **options
     )
 
 

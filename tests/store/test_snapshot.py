@@ -16,7 +16,7 @@ from faults import FaultFileSystem
 from witnesses import forget_witnesses
 
 import offsetlog
-from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors, opening
 from offsetlog._native import snapshot as native
 from offsetlog._native.files import format_offset_checkpoint
 from offsetlog.directory import snapshots as snapshots_module
@@ -29,7 +29,7 @@ NAME = snapshots_module.FILE_NAME
 
 def open_store(path: Path, **options) -> OffsetStore:
     options = {"partitions": 2, "durability": "process", "config": SMALL, "maintenance": QUIET, **options}
-    return offsetlog.open(path, **options)
+    return opening.open_with(path, **options)
 
 
 def fill(store: OffsetStore, seed: int, count: int = 150) -> None:
@@ -83,7 +83,7 @@ def filled(path: Path) -> Path:
     with open_store(path) as store:
         fill(store, 1)
         reports = store.snapshot()
-        assert [report.partition for report in reports] == [0, 1]
+        assert [report.log_partition for report in reports] == [0, 1]
         assert all(report.written for report in reports)
         fill(store, 2, 40)
     return path
@@ -446,7 +446,7 @@ def test_a_close_writes_one_where_a_replay_would_take_too_long(path):
 def test_one_that_cannot_be_written_keeps_nothing_from_being_closed(path, caplog):
     fs = FaultFileSystem(path.parent)
     due = MaintenanceConfig(snapshot_tail_bytes=4096)
-    store = open_store(path, maintenance=due, partitions=1, _fs=fs, _background=False)
+    store = open_store(path, maintenance=due, partitions=1, fs=fs, background=False)
     fill(store, 1)
     blocked = path / f"{TOPIC}-0" / snapshots_module.TEMPORARY_NAME
     blocked.mkdir()
@@ -466,7 +466,7 @@ def test_a_crash_at_every_file_operation_of_a_write(tmp_path):
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir()
         fs = FaultFileSystem(root)
-        store = open_store(root / "data", partitions=1, durability="disk", _fs=fs, _background=False)
+        store = open_store(root / "data", partitions=1, durability="disk", fs=fs, background=False)
         fill(store, 1, 40)
         store.snapshot()
         fill(store, 2, 20)
@@ -515,7 +515,7 @@ def test_a_crash_at_every_file_operation_of_a_write(tmp_path):
 
 def test_a_full_disk_leaves_the_old_one(path):
     fs = FaultFileSystem(path.parent)
-    store = open_store(path, partitions=1, _fs=fs, _background=False)
+    store = open_store(path, partitions=1, fs=fs, background=False)
     fill(store, 1, 40)
     store.snapshot()
     [old] = files(path)

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 import offsetlog
-from offsetlog import TopicPartition, errors
+from offsetlog import TopicPartition, errors, opening
 
 KEY = TopicPartition("t", 0)
 
@@ -54,7 +54,7 @@ def test_the_first_that_is_waited_for_begins_the_flush_of_all(path):
     with offsetlog.open(path, partitions=150, durability="disk") as store:
         for offset in range(3):
             tickets = [store.commit_async(f"g{number}", {KEY: offset}) for number in range(1500)]
-            assert len({ticket.position.partition for ticket in tickets}) == 150
+            assert len({ticket.position.log_partition for ticket in tickets}) == 150
             tickets[0].result()
             deadline = time.monotonic() + 60
             while not all(ticket.done() for ticket in tickets) and time.monotonic() < deadline:
@@ -238,7 +238,7 @@ def test_a_flush_makes_the_tickets_of_all_partitions_durable(path):
 
 
 def test_tickets_of_a_store_without_background_threads(path):
-    with offsetlog.open(path, partitions=5, durability="disk", _background=False) as store:
+    with opening.open_with(path, partitions=5, durability="disk", background=False) as store:
         tickets = [store.commit_async(f"g{number}", {KEY: number}) for number in range(20)]
         assert len({ticket.result() for ticket in tickets}) == 20
 

@@ -23,7 +23,7 @@ def test_a_transaction_takes_effect_when_it_is_left(store):
     store.commit("g", {KEYS[0]: 1})
     with store.transaction("g", producer_id=7, producer_epoch=0) as transaction:
         position = transaction.commit({KEYS[0]: 2, KEYS[1]: 3})
-        assert position.partition == store.commit("g", {KEYS[3]: 9}).partition
+        assert position.log_partition == store.commit("g", {KEYS[3]: 9}).log_partition
         transaction.commit({KEYS[2]: 4})
         assert offsets(store) == {0: 1, 3: 9}
     assert offsets(store) == {0: 2, 1: 3, 2: 4, 3: 9}
@@ -162,7 +162,7 @@ def test_damage_elsewhere_does_not_keep_a_transaction_open(left_open_beside_dama
     with pytest.raises(errors.TransactionError):
         store.abort_transaction(6)
     assert store.abort_transaction(7) == 1
-    assert {(known.producer_id, known.partition) for known in store.transactions()} == {(8, 0), (8, 1)}
+    assert {(known.producer_id, known.log_partition) for known in store.transactions()} == {(8, 0), (8, 1)}
 
 
 def test_a_transaction_in_a_damaged_partition_too_is_aborted_where_it_can_be(left_open_beside_damage):
@@ -170,7 +170,7 @@ def test_a_transaction_in_a_damaged_partition_too_is_aborted_where_it_can_be(lef
     with pytest.raises(errors.ReadOnlyError) as caught:
         store.abort_transaction(8)
     assert "aborted in the other log partitions" in caught.value.__notes__[0]
-    assert {(known.producer_id, known.partition) for known in store.transactions()} == {(7, 1), (8, 0)}
+    assert {(known.producer_id, known.log_partition) for known in store.transactions()} == {(7, 1), (8, 0)}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from faults import FaultFileSystem
 
 import offsetlog
-from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, errors
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, errors, opening
 from offsetlog._native.snapshot import FILE_NAME
 from offsetlog.lifecycle.accept_loss import find_losses, kind_of
 from offsetlog.verify import verify
@@ -46,7 +46,7 @@ def disk(path) -> FaultFileSystem:
 
 def open_store(path: Path, fs: FaultFileSystem, **options: object) -> OffsetStore:
     arguments = {"partitions": PARTITIONS, "config": SMALL, "maintenance": QUIET, "durability": "process", **options}
-    return offsetlog.open(path, _fs=fs, _background=False, **arguments)  # type: ignore[arg-type]
+    return opening.open_with(path, fs=fs, background=False, **arguments)  # type: ignore[arg-type]
 
 
 def segments(path: Path, number: int) -> list[Path]:
@@ -173,7 +173,7 @@ def test_a_disk_that_fails_under_an_open_store_fails_the_call_and_nothing_else(d
             with pytest.raises(errors.StorageError) as caught:
                 call()
             check_place(caught.value, bad)
-        [report] = [each for each in store.compact() if each.partition == 1]
+        [report] = [each for each in store.compact() if each.log_partition == 1]
         assert [each.path for each in report.quarantine] == [str(bad)]
         found = store.verify()
         [problem] = found.findings
@@ -221,10 +221,11 @@ def test_a_file_cut_short_under_an_open_store(disk, path, size):
 CUT_WHILE_COMMITTING = """
 import os, pathlib, sys, time
 import offsetlog
+from offsetlog import opening
 path, append, size = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 config = offsetlog.StoreConfig(append=append)
 # The thread that extends segments may meet the cut first; then the whole partition has failed.
-store = offsetlog.open(path, partitions=2, durability="process", config=config, _background=False)
+store = opening.open_with(path, partitions=2, durability="process", config=config, background=False)
 group, other = (next(name for name in map(str, range(100)) if store._core.number_of(name) == n) for n in (1, 0))
 for offset in range(100):
     store.commit_one(group, "t", 0, offset)

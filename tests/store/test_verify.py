@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import offsetlog
-from offsetlog import OffsetStore, TopicPartition, errors
+from offsetlog import OffsetStore, TopicPartition, errors, opening
 from offsetlog._native.cleaner import replay_cleaned
 from offsetlog._native.codec import crc32c
 from offsetlog._native.replay import Replay
@@ -145,7 +145,7 @@ def test_everything_that_a_store_can_do(small):
 
 def test_verifying_changes_nothing(path):
     config = StoreConfig(segment_bytes=1 << 14, batch_bytes_max=1 << 13)
-    with offsetlog.open(path, partitions=1, durability="process", config=config, _background=False) as store:
+    with opening.open_with(path, partitions=1, durability="process", config=config, background=False) as store:
         for turn in range(1000):
             store.commit_one("g", "t", turn % 40, turn)
         before = tree(path)

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import offsetlog
+from offsetlog import opening
 from offsetlog.verify import verify
 
 LOG = "00000000000000000000.log"
@@ -23,7 +24,7 @@ def positions_of(data: bytes) -> list[int]:
 @pytest.mark.parametrize("marked", [True, False])
 def test_zeros_before_batches_are_damage_unless_a_cut_put_them_there(tmp_path, marked):
     """A cut zeroes the end of its page first; the file may have its old length still."""
-    with offsetlog.open(tmp_path / "live", 1, "process", _background=False) as store:
+    with opening.open_with(tmp_path / "live", 1, "process", background=False) as store:
         for value in range(6):
             store.commit_one("g", "t", 0, value)
         shutil.copytree(tmp_path / "live", tmp_path / "killed")

@@ -11,6 +11,7 @@ import pytest
 from witnesses import forget_witnesses
 
 import offsetlog
+from offsetlog import opening
 from offsetlog._native.replay import Replay
 from offsetlog.config import StoreConfig
 from offsetlog.directory import reading
@@ -104,7 +105,7 @@ def test_zeros_that_are_never_filled_are_a_problem(unfilled, path, monkeypatch):
 def damaged(path: Path) -> list[Path]:
     """The segments of a partition, the first of which is damaged."""
     config = StoreConfig(segment_bytes=1 << 14, batch_bytes_max=1 << 13)
-    with offsetlog.open(path, partitions=1, durability="process", config=config, _background=False) as store:
+    with opening.open_with(path, partitions=1, durability="process", config=config, background=False) as store:
         for turn in range(1000):
             store.commit_one("g", "t", turn % 40, turn)
     segments = sorted(path.glob("*/*.log"))

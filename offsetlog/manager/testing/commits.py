@@ -20,7 +20,7 @@ class TestCommits:
         manager = manager_site.leader()
         position = manager.commit(GROUP, {KEYS[0]: 42})
         assert isinstance(position, Position)
-        assert position.partition == manager.partition_for(GROUP)
+        assert position.log_partition == manager.partition_for(GROUP)
         found = manager.fetch(GROUP)
         assert list(found) == [KEYS[0]]
         assert isinstance(found[KEYS[0]], OffsetAndMetadata)

@@ -35,7 +35,7 @@ class TestDurability:
         manager = manager_site.leader()
         pending = manager.commit_async(GROUP, {KEYS[0]: 5}, durability=durability)
         assert isinstance(pending, PendingCommit)
-        assert pending.position.partition == manager.partition_for(GROUP)
+        assert pending.position.log_partition == manager.partition_for(GROUP)
         assert pending.result(manager_site.harness.patience) == pending.position
         assert pending.done()
         assert manager.fetch(GROUP)[KEYS[0]].offset == 5
@@ -70,7 +70,7 @@ class TestDurability:
             return await asyncio.wait_for(asyncio.gather(*every), patience)
 
         positions = asyncio.run(commit_all())
-        assert [each.partition for each in positions] == [
+        assert [each.log_partition for each in positions] == [
             manager.partition_for(f"group-{number % 5}") for number in range(100)
         ]
         for number in range(80, 100):

@@ -274,7 +274,7 @@ def run(
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
         else:
             # Nothing is cleaned meanwhile, least of all by settings that are not those of the log's owner.
-            store = offsetlog.open(path, partitions, maintenance=MaintenanceConfig(enabled=False))
+            store = offsetlog.open(path, partitions, maintenance=MaintenanceConfig(enabled=False), create="anywhere")
         if store is None:
             committed, kept = _counted(compared(good, None))
         else:

@@ -1,0 +1,63 @@
+"""`with` and `async with` of a store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from offsetlog.errors import ClosedError
+from offsetlog.on_thread import on_thread
+
+
+class StoreContext(ABC):
+    """Closes a store at the end of a `with` or an `async with`."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether the store is closed, or belongs to the parent of this process."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the store; a load under way ends soon."""
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Waits until everything is loaded."""
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Waits on a thread until everything is loaded; after a failure the store is closed."""
+        self._check_open()
+        try:
+            await on_thread(self._load, self.close)
+        except BaseException:
+            await on_thread(self.close)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the store on a thread, to the end also where the task is cancelled."""
+        await on_thread(self.close)
+
+    def _check_open(self) -> None:
+        # A closed store is refused here, not at the first commit.
+        if self.closed:
+            raise ClosedError("the store is closed")
