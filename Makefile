@@ -10,12 +10,14 @@
 #   make test-jvm    the tests of the data source with it; half an hour
 #   make test-times  writes docs/test-times.md: what each file of tests costs
 #   make lint types  ruff; mypy
+#   make docs        builds the site of the documents, build/site; a warning is an error
+#   make pictures    makes docs/pictures again; that of the report needs Java 17 and Chromium
 #   make wheel-test  builds sdist and wheel, and tests over the installed wheel what packing can change
 #   make test-sanitized   the Python tests over extensions built with AddressSanitizer and UBSan
 #   make test-tsan   the C tests under ThreadSanitizer; ten minutes or more
 #   make bench       the benchmarks of the engine
 #   make fuzz        every fuzz target for FUZZ_SECONDS (30)
-#   make lock        resolves requirements-dev.lock again
+#   make lock        resolves requirements-dev.lock and requirements-docs.lock again
 #   make clean       removes what was built; .venv stays
 #
 # Variables: PYTHON (the interpreter that makes .venv), JOBS, FUZZ_SECONDS; TESTS (arguments for pytest): `make test TESTS=...` runs
@@ -36,7 +38,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline jvm test test-jvm library-c test-c test-fuzz fuzz test-python test-ci test-long packages test-times test-sanitized test-tsan wheel-test lint types bench lock build clean
+.PHONY: run pipeline jvm test test-jvm library-c test-c test-fuzz fuzz test-python test-ci test-long packages test-times test-sanitized test-tsan wheel-test lint types docs pictures bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -161,6 +163,18 @@ lint: $(VENV)/.made
 types: $(VENV)/.made
 	@$(PY) -m mypy
 
+# The packages of the site come when it is first built; the build itself needs no network.
+$(VENV)/.docs: $(VENV)/.made requirements-docs.lock
+	@$(PY) -m pip install -q --disable-pip-version-check -r requirements-docs.lock
+	@touch $@
+
+# The theme announces its successor at each start, which is no warning about the documents.
+docs: build $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+pictures: pipeline
+	@$(PY) docs/site/pictures.py build/pipeline/audit.html
+
 # The wheel is built from the sdist, so that a file missing there is found.  Its tests run from a copy without the package beside
 # them, so that they cannot import the source tree, in a virtual environment that borrows the libraries of $(VENV) but not the
 # package installed there: the .pth files of a borrowed folder have no effect.  Only what packing can change is run.
@@ -191,12 +205,15 @@ bench: build
 	@$(PY) -m benchmarks engine
 
 # Needs a resolver in the environment: .venv/bin/pip install pip-tools
+COMPILE = $(PY) -m piptools compile -q --extra $(1) --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
+    --no-emit-trusted-host --no-emit-options --no-header --no-annotate -o - pyproject.toml
+
 lock: $(VENV)/.made
-	@{ sed -n '/^#/p' requirements-dev.lock; \
-	   $(PY) -m piptools compile -q --extra dev --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
-	       --no-emit-trusted-host --no-emit-options --no-header --no-annotate -o - pyproject.toml | \
-	   grep -E '^[a-z0-9-]+=='; } > build/requirements-dev.lock
+	@{ sed -n '/^#/p' requirements-dev.lock; $(call COMPILE,dev) | grep -E '^[a-z0-9-]+=='; } > build/requirements-dev.lock
 	@mv build/requirements-dev.lock requirements-dev.lock
+	@{ sed -n '/^#/p' requirements-docs.lock; $(call COMPILE,docs -c requirements-dev.lock) | grep -E '^[a-z0-9-]+==' | \
+	   grep -vxFf requirements-dev.lock; } > build/requirements-docs.lock
+	@mv build/requirements-docs.lock requirements-docs.lock
 
 clean:
 	@rm -rf build dist *.egg-info offsetlog/_native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -71,7 +71,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
             it.
         InvalidArgumentError: one of its kinds (ArgumentTypeError, ConfigError), or the directory
             holds other files and no log; no directory was made.
-        StorageError, CorruptionError, CapacityError.
+        StorageError, CorruptionError, CapacityError: the directory cannot be read or trusted.
 
     Warns:
         CorruptionWarning: once, when a log is damaged: what is sound in it is served, but what is

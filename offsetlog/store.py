@@ -212,8 +212,8 @@ class OffsetStore(OnePosition, StoreContext):
                 ConfigError); nothing was written.
             ExpectedOffsetError, RewindError: a condition does not hold; names the partition and
                 both values.
-            ClosedError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError,
-            CapacityError.
+            StateError: closed, read-only, or the log partition has failed.
+            StorageError, TooLargeError, CapacityError: as `offsetlog.errors` says.
         """
         return self._open_core.commit(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
@@ -271,7 +271,7 @@ class OffsetStore(OnePosition, StoreContext):
         Raises:
             TooLargeError: the tombstones do not fit one batch, and in several they could not be
                 atomic.
-            InvalidArgumentError, StateError, StorageError.
+            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
         core = self._open_core
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -378,7 +378,7 @@ class OffsetStore(OnePosition, StoreContext):
                 also.
             HistoryError: what was committed then was cleaned away.
             OffsetOutOfRangeError: `at` is above the end of the log.
-            StateError.
+            StateError: the store is closed, or the log partition has failed.
         """
         core = self._open_core
         if at is not None:
@@ -465,7 +465,7 @@ class OffsetStore(OnePosition, StoreContext):
         """Returns the records of one position, oldest first, and from where on they are all there.
 
         Raises:
-            InvalidArgumentError, StateError, StorageError.
+            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
         return self._timeline.history(group, topic, partition)
 
@@ -485,7 +485,7 @@ class OffsetStore(OnePosition, StoreContext):
         Raises:
             HistoryError: what was committed at one of them was cleaned away.
             OffsetOutOfRangeError: one of them is above the end of the log.
-            InvalidArgumentError, StateError, StorageError.
+            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
         return self._timeline.diff(a, b, group)
 
@@ -515,7 +515,7 @@ class OffsetStore(OnePosition, StoreContext):
             OffsetOutOfRangeError: the moment is above the end of the log.
             ConditionError: the group went on committing, faster than it could be read.
             TooLargeError: there are deletions among the changes, and not all of them fit one batch.
-            InvalidArgumentError, StateError, StorageError.
+            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
         return self._restorer.restore(group, at, partitions, dry_run=dry_run)
 
@@ -529,7 +529,7 @@ class OffsetStore(OnePosition, StoreContext):
             since: only what was deleted at this time or later.
 
         Raises:
-            InvalidArgumentError, StateError, StorageError.
+            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
         return self._timeline.deletions(group, since)
 
@@ -554,7 +554,7 @@ class OffsetStore(OnePosition, StoreContext):
             dry_run: write nothing; returns what would come back.
 
         Raises:
-            As `restore`.
+            OffsetLogError: as by `restore`.
         """
         return self._restorer.undelete(group, partitions, at, since, dry_run=dry_run)
 
@@ -591,7 +591,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         Raises:
             InvalidArgumentError: there is no such log partition.
-            ReadOnlyError, ClosedError.
+            ReadOnlyError, ClosedError: as `offsetlog.errors` says.
             StateError, StorageError, CapacityError: one log failed; the others were cleaned.
         """
         _ = self._open_core  # a closed store is refused before anything else
@@ -634,7 +634,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         Raises:
             CorruptionError: a log is damaged, or lacks something: a snapshot would hide it.  Others are written.
-            ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
+            InvalidArgumentError, StateError, StorageError, CapacityError: as `offsetlog.errors` says.
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.snapshot(arguments.listed_numbers(log_partitions))

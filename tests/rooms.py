@@ -112,11 +112,26 @@ def picture() -> str:
     return "\n".join(lines)
 
 
+def diagram() -> str:
+    """The same for Mermaid: an arrow to each room included that no room between them includes."""
+    found = arrows()
+
+    def reached(room: str) -> set[str]:
+        return {room, *(deeper for lower in found[room] for deeper in reached(lower))}
+
+    lines = ["graph TD"]
+    for floor in reversed(floors(found)):
+        for room in floor:
+            between = {deeper for lower in found[room] for deeper in reached(lower) - {lower}}
+            lines += [f"    {room} --> {lower}" for lower in sorted(found[room] - between)]
+    return "\n".join(lines)
+
+
 def written(text: str) -> str:
-    """The page with the picture of the code in it."""
+    """The page with the pictures of the code in it."""
     head, _, rest = text.partition(BEGIN)
     tail = rest.partition(END)[2]
-    return f"{head}{BEGIN}\n\n```text\n{picture()}\n```\n\n{END}{tail}"
+    return f"{head}{BEGIN}\n\n```mermaid\n{diagram()}\n```\n\n```text\n{picture()}\n```\n\n{END}{tail}"
 
 
 if __name__ == "__main__":

@@ -1,18 +1,26 @@
-"""The Python examples of the documents run as they are written: each page is one session, in a directory of its own."""
+"""The blocks of the documents run as they are written, and print what they show: each page is one session."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from markdown_it import MarkdownIt
 
 import offsetlog
 from offsetlog import TopicPartition, errors
-from tests.pages import ROOT, blocks, run
+from offsetlog.cli.app import application
+from tests.page_hosts import host_of
+from tests.pages import OUTPUT, ROOT, Block, blocks, fences, is_like, run
 
 pytestmark = pytest.mark.source_tree
 
@@ -23,34 +31,190 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+]
+
+#: Pages whose blocks run in a test of their own, and the file that has it.
+RUN_ELSEWHERE = {
+    "docs/repair.md": "tests/test_documentation.py",
+    "docs/pytest.md": "tests/pytest_plugin/test_plugin.py",
+    "docs/how-to/spark.md": "tests/spark/test_page.py",
+}
+
+#: Blocks that do not run: how many a page has of a language, and why. A new one is a new number here.
+NOT_RUN = {
+    ("README.md", "text"): (1, "Spark on a broker's directory and a query without an end"),
+    ("docs/architecture.md", "mermaid"): (2, "pictures; tests/rooms.py makes one, and the other has no code"),
+    ("docs/architecture.md", "text"): (1, "made by tests/rooms.py, which compares it"),
+    ("docs/commands.md", "text"): (1, "a question at a terminal; tests/cli/test_cli_consent.py asks each"),
+    ("docs/digest.md", ""): (8, "bytes; tests/c/table/test_digest.c has the vectors"),
+    ("docs/format/batches.md", ""): (1, "a layout of bytes"),
+    ("docs/format/directory.md", ""): (3, "contents of files"),
+    ("docs/format/records.md", ""): (3, "layouts of bytes"),
+    ("docs/format/vectors.md", ""): (8, "bytes; the C tests have the vectors"),
+    ("docs/format/wire.md", ""): (1, "a layout of bytes"),
+    ("docs/format/wire.md", "text"): (26, "layouts of bytes"),
+    ("docs/plugin.md", "text"): (1, "what pytest prints of the contract"),
+    ("docs/plugin.md", "toml"): (1, "a line of another project; tests/manager/test_contract_plugin.py installs one"),
+    ("docs/server.md", ""): (1, "a picture of a server under load"),
+    ("docs/server.md", "json"): (1, "a line of the log"),
+    ("docs/server.md", "properties"): (1, "a file for one machine; tests/server/test_page.py compares the table"),
+    ("docs/spark-clusters.md", "text"): (2, "commands of a cluster; tests/spark_cluster starts one"),
+    ("docs/spark.md", "text"): (12, "Spark with paths and clusters of the reader; tests/spark runs such calls"),
+    ("docs/table.md", ""): (1, "names of files"),
+    ("docs/zookeeper.md", "text"): (4, "an ensemble of three servers; tests/zookeeper starts one"),
+}
+
+
+#: Indented blocks: how many a page has, and why they do not run. A new block is fenced. Commands in them are looked up.
+INDENTED = {
+    "README.md": (5, "commands of make, of a reader's Kafka, and the list of ours"),
+    "CONTRIBUTING.md": (1, "commands of make, which tests run under"),
+    "docs/format/conventions.md": (1, "a layout of bytes"),
+    "docs/format/directory.md": (3, "contents of files"),
+    "docs/format/index.md": (1, "forms of citations"),
+    "docs/format/partitioning.md": (1, "a rule as pseudo-code; tests/c/base has its vectors"),
+    "docs/history.md": (3, "commands on data of the reader"),
+    "docs/kafka.md": (4, "commands on a broker; tests/kafka runs them"),
+    "docs/library.md": (1, "the tree of exceptions; tests/test_errors.py"),
+    "docs/maintenance.md": (1, "commands on data of the reader"),
+    "docs/plugin.md": (2, "three processes; tests/manager/test_broker_example.py starts them"),
+    "docs/repair.md": (3, "commands on data of the reader"),
+    "docs/retention.md": (1, "commands on data of the reader"),
+    "docs/server.md": (4, "commands on data of the reader"),
+    "docs/spark-clusters.md": (10, "commands on several machines; tests/spark_cluster"),
+    "docs/spark.md": (6, "commands on data of the reader"),
+    "docs/verify.md": (2, "commands on data of the reader"),
+    "docs/zookeeper.md": (1, "commands on data of the reader"),
+}
+
+
+def indented(page: str) -> list[str]:
+    """The indented blocks of a page, by the rules of CommonMark."""
+    tokens = MarkdownIt().parse((ROOT / page).read_text())
+    return [token.content for token in tokens if token.type == "code_block"]
+
+
+def test_no_indented_block_is_new():
+    assert {page: len(found) for page in PAGES if (found := indented(page))} == {
+        page: count for page, (count, _) in INDENTED.items()
+    }
+
+
+def runs(block: Block) -> bool:
+    return block.language in ("python", "console") or block.info == OUTPUT
+
+
+def test_every_block_runs_or_says_why_not():
+    still = Counter((block.page, block.language) for page in PAGES for block in fences(page) if not runs(block))
+    assert still == {key: count for key, (count, _) in NOT_RUN.items()}
+    assert all(why for _, why in NOT_RUN.values())
+    assert all((ROOT / test).is_file() for test in RUN_ELSEWHERE.values())
+
+
+def test_output_follows_what_prints_it():
+    for page in PAGES:
+        before = None
+        for block in fences(page):
+            assert block.info != OUTPUT or before == "python", f"{block.place}: no Python block stands before it"
+            before = block.language
+
+
 @pytest.mark.parametrize(
-    ("page", "least"),
+    "page", [page for page in PAGES if page not in RUN_ELSEWHERE and any(runs(block) for block in fences(page))]
+)
+def test_the_blocks_of_a_page_run(page):
+    session: dict[str, Any] = {}
+    with host_of(page) as play:
+        for printed in play(page, session=session):
+            assert is_like(printed.expected, printed.actual), (
+                f"{printed.block.place} shows another output than this run made; if this one is right, "
+                f"python -m tests.pages --write {page} writes it:\n{printed.actual}"
+            )
+        stores = [value for value in session.values() if isinstance(value, offsetlog.OffsetStore)]
+        # Clients end before the server that they are connected with, and not within a later test.
+        session.clear()
+        gc.collect()
+    assert all(store.closed for store in stores)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "alike"),
     [
-        ("README.md", 1),
-        ("docs/library.md", 10),
-        ("docs/history.md", 1),
-        ("docs/maintenance.md", 1),
-        ("docs/plugin.md", 8),
-        ("docs/retention.md", 1),
-        ("docs/verify.md", 1),
+        ("a  b\n", "a b\n", True),
+        ("a\n", "b\n", False),
+        ("a\n", "a\nb\n", False),
+        ("", "a\n", False),
+        ("a\n...\nd\n", "a\nb\nc\nd\n", True),
+        ("a\n...\nd\n", "a\nb\nc\n", False),
+        ("took ... and ended\n", "took it and ended\n", True),
+        ("at 2026-03-01 02:30:00.000 UTC, 2 d 3 h ago\n", "at 2027-01-01 00:00:00.001 UTC, 0 s ago\n", True),
+        ("read in 3 ms\n", "read in 1.25 s\n", True),
+        ("3 commits\n", "4 commits\n", False),
     ],
 )
-def test_the_examples_of_a_page_run(page, least):
-    assert len(blocks(page)) >= least
-    session = run(page)
-    assert all(value.closed for value in session.values() if isinstance(value, offsetlog.OffsetStore))
+def test_outputs_are_compared(expected, actual, alike):
+    assert is_like(expected, actual) == alike
+
+
+def commands_in(page: str) -> list[str]:
+    """The lines of a page's blocks, fenced and indented, that call the command."""
+    text = "".join([*(block.code for block in fences(page)), *indented(page)])
+    return re.findall(r"^ *(?:\$ )?(offsetlog [a-z].*)", text, re.MULTILINE)
+
+
+def called(line: str) -> tuple[list[Any], list[str]]:
+    """The commands that a line names, one for each of `a|b`, and the options in it."""
+    place, group = 1, typer.main.get_command(application())
+    words = line.split()
+    while hasattr(inner := group.commands.get(words[place]), "commands"):
+        place, group = place + 1, inner
+    return [group.commands[name] for name in words[place].split("|")], re.findall(r"(?<![\w-])--[a-z][a-z-]*", line)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_in(page)])
+def test_a_command_of_a_page_exists(page):
+    for line in commands_in(page):
+        named, options = called(line)
+        known = {option for command in named for each in command.params for option in each.opts} | {"--help"}
+        assert set(options) <= known, f"{line}: {sorted(set(options) - known)}"
+
+
+def test_the_reference_has_every_public_name():
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = re.findall(r"^::: (\S+)$", pages, re.MULTILINE)
+    for name in offsetlog.__all__:
+        value = getattr(offsetlog, name)
+        module = getattr(value, "__module__", None)
+        if module is None or name in ("__version__", "errors"):
+            continue
+        assert {module, f"{module}.{name}"} & set(shown), f"docs/reference shows no {module}.{name}"
 
 
 #: The pages whose examples type checkers take as they are; those of a broker and of pytest are fragments without types.
 TYPED = [
     "README.md",
     "docs/history.md",
+    "docs/kafka.md",
     "docs/library.md",
     "docs/maintenance.md",
     "docs/repair.md",
     "docs/retention.md",
     "docs/server.md",
+    "docs/tutorial.md",
     "docs/verify.md",
+    "docs/how-to/aiokafka.md",
+    "docs/how-to/asyncio.md",
+    "docs/how-to/backup.md",
+    "docs/how-to/broker-directory.md",
+    "docs/how-to/confluent-kafka.md",
+    "docs/how-to/monitoring.md",
+    "docs/how-to/spark.md",
+    "docs/how-to/tail-files.md",
+    "docs/how-to/upgrade.md",
 ]
 UNTYPED = ["docs/plugin.md", "docs/pytest.md"]
 

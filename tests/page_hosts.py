@@ -1,0 +1,104 @@
+"""The surroundings that the blocks of a page need: a server on a free port, a broker's directory, an accident."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import offsetlog
+from offsetlog import TopicPartition
+from tests.pages import ROOT, Printed, play
+
+#: Runs a page, as `tests.pages.play`.
+Play = Callable[..., Iterator[Printed]]
+
+#: A directory of __consumer_offsets that Kafka 4.3.0 wrote, which comes with the package.
+BROKER = ROOT / "offsetlog" / "cli" / "demo" / "kafka-4.3.0"
+#: Between two commits whose times must differ, in seconds.
+PAUSE_SECONDS = 0.01
+
+
+@contextlib.contextmanager
+def nothing() -> Iterator[Play]:
+    """Pages that need nothing."""
+    yield play
+
+
+@contextlib.contextmanager
+def server() -> Iterator[Play]:
+    """Pages whose clients talk to `offsetlog serve` at 127.0.0.1:9092; a server on a free port stands for it."""
+    from offsetlog.pytest import ServerFactory
+
+    with tempfile.TemporaryDirectory() as folder, ServerFactory(lambda: Path(folder) / "server") as factory:
+        Path(folder, "server").mkdir()
+        with factory() as running:
+            yield partial(play, replaced={"127.0.0.1:9092": running.bootstrap_servers})
+
+
+@contextlib.contextmanager
+def broker() -> Iterator[Play]:
+    """Pages about /var/kafka-logs: a copy of what a broker wrote stands for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder) / "kafka-logs"
+        shutil.copytree(BROKER, logs)
+        yield partial(play, replaced={"/var/kafka-logs": str(logs)})
+
+
+@contextlib.contextmanager
+def accident() -> Iterator[Play]:
+    """Pages about a group that was reset at 2026-03-01T02:30:00; a moment of this run stands for it."""
+    orders = [TopicPartition("orders", number) for number in range(3)]
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder) / "kafka-logs"
+        with offsetlog.open(logs, partitions=50) as store:
+            for step in range(3):
+                store.commit("billing", {key: 1200 + 40 * step + key.partition for key in orders})
+                time.sleep(PAUSE_SECONDS)
+            moment = datetime.fromisoformat(datetime.now(UTC).isoformat(timespec="milliseconds"))
+            time.sleep(PAUSE_SECONDS)
+            store.commit("billing", dict.fromkeys(orders, 0))
+        replaced = {
+            "/var/kafka-logs": str(logs),
+            "2026-03-01T02:30:00": moment.isoformat(timespec="milliseconds").removesuffix("+00:00"),
+        }
+        shift = ACCIDENT - moment
+
+        def shifted(page: str, **more: Any) -> Iterator[Printed]:
+            for printed in play(page, replaced, **more):
+                yield printed._replace(actual=TIME.sub(lambda time_: later(time_[0], shift), printed.actual))
+
+        yield shifted
+
+
+#: When the accident of the page happened.
+ACCIDENT = datetime(2026, 3, 1, 2, 30, tzinfo=UTC)
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}")
+
+
+def later(text: str, shift: timedelta) -> str:
+    """Returns a time, as commands print it, that much later."""
+    moved = datetime.fromisoformat(text).replace(tzinfo=UTC) + shift
+    return moved.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+
+
+HOSTS: dict[str, Callable[[], contextlib.AbstractContextManager[Play]]] = {
+    "docs/how-to/offsets-were-reset.md": accident,
+    "docs/kafka.md": accident,
+    "docs/server.md": server,
+    "docs/how-to/aiokafka.md": server,
+    "docs/how-to/confluent-kafka.md": server,
+    "docs/how-to/broker-directory.md": broker,
+}
+
+
+def host_of(page: str) -> contextlib.AbstractContextManager[Any]:
+    """Returns the surroundings of a page, to be entered while it runs."""
+    return HOSTS.get(page, nothing)()
