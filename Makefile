@@ -8,7 +8,7 @@
 #   make packages    fetches the Java packages that tests run: a server of S3, Hadoop and Kafka for Spark, Delta, Iceberg
 #   make jvm         builds the JVM reader of the data source, build/jvm/offsetlog-spark.jar; needs Java 17 and Maven
 #   make test-jvm    the tests of the data source with it; half an hour
-#   make test-times  writes docs/test-times.md: what each file of tests costs
+#   make test-times  writes docs/test-times.md: the cost of each file of tests
 #   make lint types  ruff; mypy
 #   make docs        builds the site of the documents, build/site; a warning is an error
 #   make pictures    makes docs/pictures again; that of the report needs Java 17 and Chromium
@@ -189,7 +189,7 @@ wheel-test: $(VENV)/.made
 	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --force-reinstall $(WHEEL)/*.whl
 	@cp -r tests pyproject.toml $(WHEEL)/run/
 	@cd $(WHEEL)/run && ../venv/bin/python -m pytest $(or $(TESTS),tests/installed \
-	    tests/spark/test_source_spark.py::test_spark_finds_it_without_being_told)
+	    tests/spark/test_source_spark.py::test_spark_finds_it_without_a_hint)
 
 test-sanitized: $(VENV)/.made
 	@OFFSETLOG_SANITIZE=$(SANITIZE) $(PY) setup.py -q build

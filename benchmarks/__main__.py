@@ -14,7 +14,7 @@ from typing import Any
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suite", choices=["engine", "server", "spark", "zookeeper"], help="what is measured")
+    parser.add_argument("suite", choices=["engine", "server", "spark", "zookeeper"], help="the suite to run")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, a few seconds; no goal is judged")
     parser.add_argument("--only", metavar="NAME", action="append", help="a workload, or all below a name; repeatable")
     parser.add_argument("--list", action="store_true", help="names the workloads and their goals")

@@ -8,7 +8,7 @@ from typing import Any
 
 from offsetlog import MaintenanceConfig, OffsetStore
 
-#: Nothing is cleaned and no snapshot is taken unasked: what is measured decides when.
+#: Nothing is cleaned and no snapshot is taken automatically: the measured code decides when.
 BY_HAND = MaintenanceConfig(enabled=False)
 
 

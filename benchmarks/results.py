@@ -52,10 +52,10 @@ class Goal:
 
 @dataclass
 class Report:
-    """One workload: what it did, on what, and what came out.
+    """One workload: its work, its input, and its result.
 
     Attributes:
-        facts: what the workload was seen to do, such as bytes read; each was compared with what its title says.
+        facts: observed work of the workload, such as bytes read; each was compared with the claim of its title.
     """
 
     name: str

@@ -42,8 +42,8 @@ class Workload:
     """A function with a docstring, whose first line is the title of the report.
 
     Attributes:
-        name: what --only looks for.
-        goals: what is asked of it.
+        name: for --only.
+        goals: its goals.
         smoke: whether --smoke runs it; the sizes of one kind are the same thing there.
     """
 

@@ -25,7 +25,7 @@ _DOMAINS: dict[str, tuple[int, int]] = {
     "flush_interval_ms": (0, 2**31 - 1),
 }
 
-#: The longest name of a group, in bytes of UTF-8: what a record of the log can hold.
+#: The longest name of a group, in bytes of UTF-8: the limit of a record of the log.
 GROUP_BYTES_MAX = 32767
 #: Partitions of a new directory: few, because a flush takes the disk longer the more files it has to make durable.
 PARTITIONS_DEFAULT = 4
@@ -33,7 +33,7 @@ PARTITIONS_DEFAULT = 4
 KAFKA_PARTITIONS_DEFAULT = 50
 #: The most partitions that the offsets topic of a directory can have.
 PARTITIONS_MAX = 100_000
-#: The longest time that a setting can say: what Kafka's own settings hold.
+#: The longest time that a setting can say: the limit of Kafka's own settings.
 _MS_MAX = 2**63 - 1
 
 
@@ -58,7 +58,7 @@ class StoreConfig:
         batch_bytes_max: the largest record batch, of which at most eleven twelfths of a segment are used; a larger
             commit is written as a transaction.
         metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts ``offset.metadata.max.bytes``.
-        decompressed_bytes_max: what one compressed batch may inflate to.
+        decompressed_bytes_max: the size to which one compressed batch may inflate.
         extend_bytes_min: the first step by which a segment file grows ahead of need; steps double from here.
         extend_bytes_max: the largest such step.
         flush_interval_ms: milliseconds between two flushes of what nobody waits for, as commits with durability
@@ -161,8 +161,8 @@ class MaintenanceConfig:
         min_cleanable_dirty_ratio: a log is cleaned when more than this part of it, from 0 to 1, was written since it
             was cleaned last (``min.cleanable.dirty.ratio``).
         min_cleanable_bytes: bytes written since then below which cleaning is not worth its while.
-        min_compaction_lag_ms: what is younger is not cleaned (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: what is older is cleaned whatever the ratio (``max.compaction.lag.ms``).
+        min_compaction_lag_ms: younger records are not cleaned (``min.compaction.lag.ms``).
+        max_compaction_lag_ms: older records are cleaned whatever the ratio (``max.compaction.lag.ms``).
         delete_retention_ms: how long tombstones and the markers of transactions stay after their first cleaning
             (``delete.retention.ms``).
         cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys

@@ -49,14 +49,14 @@ class OffsetLogError(Exception):
     """Something that offsetlog was asked for could not be done; the base of all its errors.
 
     Attributes:
-        message: what happened, in one sentence, without the place.
+        message: the failure in one sentence, without the place.
         retriable: whether the same call may succeed later, here or at another broker.
         error_code: the number with which a coordinator answers a client of Kafka's protocol.
         status: the status of the C floor that stands for this kind of error.
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: what was refused of many: the key of a dictionary or list (TopicPartition), the row of a batch, or None.
+        item: the refused one of many: the key of a dictionary or list (TopicPartition), the row of a batch, or None.
     """
 
     retriable: ClassVar[bool]
@@ -556,7 +556,7 @@ class ClockError(StateError):
     """The time of day cannot be right: nothing expired by it.
 
     Attributes:
-        now: what the clock says, in milliseconds since 1970.
+        now: the time of the clock, in milliseconds since 1970.
         newest: the time of the newest record.
     """
 

@@ -42,13 +42,13 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None
             takes what it has (4 for a new one), another number is refused.  For a Kafka
             directory the number is needed at its first writable open.
-        durability: what a commit survives when it returns: "disk" the loss of power, "process" the
+        durability: the failure that a commit survives when it returns: "disk" the loss of power, "process" the
             end of the process.
         read_only: changes nothing, takes no lock, and can read what a running broker holds.  The
             store shows what was in the log when it was opened; `OffsetStore.refresh` reads it
             again.
         config: the settings; None for Kafka's defaults.
-        maintenance: what the store does by itself to stay small; None for the defaults.
+        maintenance: the store's automatic work to stay small; None for the defaults.
         topic_id: the topic's id in the cluster that the directory shall join.
         cluster_id: that cluster's id; `meta.properties` is written where it is missing.
         node_id: the broker's number in that file.
@@ -74,8 +74,8 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         StorageError, CorruptionError, CapacityError: the directory cannot be read or trusted.
 
     Warns:
-        CorruptionWarning: once, when a log is damaged: what is sound in it is served, but what is
-            missing is not known, and commits to that partition are refused.  So it is when the disk
+        CorruptionWarning: once, when a log is damaged: its sound part is served, but
+            nobody knows which records are missing, and commits to that partition are refused.  So it is when the disk
             cannot read some of a log; where the state of a partition depends on the bytes, its
             callers get a StorageError.  `OffsetStore.problems` has all of it.
     """

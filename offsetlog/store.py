@@ -376,7 +376,7 @@ class OffsetStore(OnePosition, StoreContext):
         Raises:
             InvalidArgumentError: one of its kinds; `partitions` is a list, of one TopicPartition
                 also.
-            HistoryError: what was committed then was cleaned away.
+            HistoryError: the commits of that moment were cleaned away.
             OffsetOutOfRangeError: `at` is above the end of the log.
             StateError: the store is closed, or the log partition has failed.
         """
@@ -438,7 +438,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         Commits go on meanwhile.  Its `findings` and `ways` say more (docs/verify.md).
         """
-        from offsetlog.verify.store import verify_store  # what it needs takes long to import
+        from offsetlog.verify.store import verify_store  # its imports take long
         core, gone = self._open_core, self._open_partitions.missing().values()
         given = core.attached(), self._directory.fs, self._config, core.count, gone
         return self._maintenance.calls.run(lambda control: verify_store(*given, control))
@@ -483,7 +483,7 @@ class OffsetStore(OnePosition, StoreContext):
             group: only this group.  Log offsets need it, since each log partition has its own.
 
         Raises:
-            HistoryError: what was committed at one of them was cleaned away.
+            HistoryError: the commits of one of them were cleaned away.
             OffsetOutOfRangeError: one of them is above the end of the log.
             InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
@@ -504,14 +504,14 @@ class OffsetStore(OnePosition, StoreContext):
         and open transactions stay as they are.
 
         Args:
-            group: the consumer group.  Its consumers had better be stopped: what they commit next
+            group: the consumer group.  Its consumers had better be stopped: their next commits
                 comes on top.
             at: the moment.
             partitions: only these.
             dry_run: write nothing; returns what would change.
 
         Raises:
-            HistoryError: what was committed then was cleaned away.
+            HistoryError: the commits of that moment were cleaned away.
             OffsetOutOfRangeError: the moment is above the end of the log.
             ConditionError: the group went on committing, faster than it could be read.
             TooLargeError: there are deletions among the changes, and not all of them fit one batch.

@@ -15,7 +15,7 @@ _OFFSETS_BYTES = 27
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic: what a position is committed for."""
+    """One partition of one topic, for which a position is committed."""
 
     topic: str
     partition: int
@@ -78,7 +78,7 @@ Committed = int | tuple[int, str] | tuple[int, str, int] | OffsetAndMetadata
 
 
 class Position(NamedTuple):
-    """Where a commit stands in the log: what comes back from a commit, and what can be waited for.
+    """Where a commit stands in the log: the result of a commit, for which a caller can wait.
 
     Attributes:
         log_partition: the partition of the offsets topic, chosen by the group's name.
@@ -93,7 +93,7 @@ class OpenTransaction(NamedTuple):
     """A transaction that has not ended; what is committed in it takes no effect until it does.
 
     Attributes:
-        producer_id: who writes it; what `OffsetStore.abort_transaction` takes.
+        producer_id: its writer; an argument of `OffsetStore.abort_transaction`.
         producer_epoch: the producer's epoch.
         log_partition: the partition of the offsets topic.
         start_offset: the log offset of its first record.
@@ -155,7 +155,7 @@ class StoreHealth(NamedTuple):
     Attributes:
         sound: whether that is nothing.
         partitions: the log partitions concerned, by number.
-        directory: what concerns none of them, as a damaged checkpoint; errors that were not raised.
+        directory: problems of none of them, as a damaged checkpoint; errors that were not raised.
     """
 
     sound: bool
@@ -278,12 +278,12 @@ class Expiring(NamedTuple):
         topic: the topic; None: this is about the group's own records, which go with its last position.
         partition: its partition; None as the topic.
         expires_at: when; None for a group without positions that became so at a time nobody knows.
-        reason: what it counts from: "commit" the position's commit, "empty" when the group became empty,
+        reason: the start of its time: "commit" the position's commit, "empty" when the group became empty,
             "expire_timestamp": the record itself says when; "group" for a group's own records.
         counted_from: that time; with "expire_timestamp" it is `expires_at`.
         retention_ms: the retention in force for the group.
         rule: the group or the "prefix*" whose retention that is, None for the default.
-        offset: what is committed; None as the topic.
+        offset: the committed one; None as the topic.
         log_partition: of the offsets topic.
         log_offset: of the commit; None as the topic.
     """
@@ -306,7 +306,7 @@ class ExpiryReport(NamedTuple):
 
     Attributes:
         timestamp: the time by which was decided, in milliseconds since 1970.
-        dry_run: whether it only looked: what is counted here would have been done.
+        dry_run: whether it only looked: the counters say what would have been done.
         partitions: how many of the offsets topic were checked.
         groups: looked at: with positions, or with records of their own.
         groups_never: of those, of which nothing is ever to expire.
@@ -351,7 +351,8 @@ class Way(NamedTuple):
 
     Attributes:
         log_partition: of the offsets topic; None for files that lie in no directory of a partition.
-        name: "live": what commits made in an open store; "loaded": what opening the directory makes of it; "replay": a
+        name: "live": the state that commits made in an open store; "loaded": the one that an open makes of the
+        directory; "replay": a
             plain replay of its files; "cleaned": a replay of what the cleaner would leave of them; "snapshot": the
             snapshot and the log after it.
         end: the log offset below which everything is in it; -1 where the way was not gone.
@@ -373,7 +374,7 @@ class HistoryEntry(NamedTuple):
         log_offset: where it stands.
         timestamp: of the record, in milliseconds since 1970; -1 where the log is too old to tell.
         kind: "commit", or "delete" for a tombstone, which a deletion and an expiry leave alike.
-        value: what was committed, None in a tombstone.
+        value: the committed one, None in a tombstone.
         outcome: "plain" outside of transactions; of a transaction "committed", "aborted", or "open" until it ends.
         marker_offset: the log offset of the record that ended the transaction, None where none did.
         effective_at: the log offset from which on it counted: its own, or for what a transaction committed that of its
@@ -574,7 +575,7 @@ class PositionChange(NamedTuple):
         group: the consumer group.
         topic: the topic.
         partition: its partition.
-        value: what is committed now; None: the position was deleted, or has expired.
+        value: the position now; None: it was deleted, or has expired.
     """
 
     log_partition: int
@@ -599,7 +600,7 @@ class LogGap(NamedTuple):
             were tombstones past their time, or because they lay before the start of the log; what
             is left of the piece follows.  It may begin below the place of the watch, where a
             transaction that ends above it began.  "damaged": batches in it cannot be read.  "truncated":
-            what was reported at and above `start` is not in the log any more, and other changes
+            changes reported at and above `start` are not in the log any more, and other changes
             may follow at the same log offsets.
     """
 
@@ -616,7 +617,7 @@ class Leadership(NamedTuple):
         epoch: the newest leader epoch that the replica was given or has in its log, -1 for none.
         leads: whether this replica leads in it.
         alone: whether it leads without other replicas.
-        term: grows whenever leadership ends here, or the log is cut: what was written in one term is lost to those who
+        term: grows whenever leadership ends here, or the log is cut: records of one term are lost to those who
             wait for it in another.
         elected_end: the log end at the election of this leader.
     """

@@ -179,7 +179,7 @@ def commits_meanwhile(run: Run) -> None:
             measure(committing, store, cores[-1])
             held = log.keys.offsets_of(store.to_arrow())
         if (held != committing.expected).any():
-            raise AssertionError(f"{run.report.name}: what is there is not what was committed")
+            raise AssertionError(f"{run.report.name}: the positions are not the committed ones")
         digest = digest_of(held)
         run.drop(path)
     run.report.figures += found.figures(digest)

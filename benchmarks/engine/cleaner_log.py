@@ -23,9 +23,9 @@ class DirtyLog:
     Attributes:
         path: the directory.
         keys: of the table.
-        offsets: what is committed, by number of key.
+        offsets: the committed ones, by number of key.
         commits: how many one-record batches there are.
-        config: what its stores are opened with.
+        config: of its stores.
     """
 
     path: Path
@@ -62,7 +62,7 @@ class DirtyLog:
         return target
 
     def files(self) -> dict[Path, tuple[int, int]]:
-        """Size and time of every file: who changed one of them has measured something else."""
+        """Size and time of every file: a run that changed one of them has measured something else."""
         found = (path for path in self.path.rglob("*") if path.is_file())
         return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 

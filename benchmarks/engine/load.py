@@ -46,7 +46,7 @@ def _load(run: Run, keys: KeySpace, path: Path, expected: Numbers, per_batch: st
         found = keys.offsets_of(store.to_arrow())
         digests.add(str(store.digest()))
     if (found != expected).any() or int(expected.sum()) != total or len(digests) != 1:
-        raise AssertionError(f"{run.report.name}: what was loaded is not what was written")
+        raise AssertionError(f"{run.report.name}: the loaded positions are not the written ones")
     figure.digest = bare.digest = digest_of(found)
     run.report.facts |= {"bytes of log": size, "bytes of log read": size, "snapshots used": 0}
     run.report.figures += [figure, bare]

@@ -54,7 +54,7 @@ def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
             expected[indices[offset - 1]] = offset
         found = keys.offsets_of(store.to_arrow())
         if (found != expected).any():
-            raise AssertionError(f"{run.report.name}: what was written is not what is there")
+            raise AssertionError(f"{run.report.name}: the positions are not the written ones")
         digest = str(store.digest())
     size = log_bytes_of(path)
     if partitions_of(path) != partitions or len(reports) != partitions:

@@ -1,4 +1,4 @@
-"""A restart with the defaults after a load that was killed: what the engine's own policy of snapshots leaves to do."""
+"""A restart with the defaults after a load that was killed: the work that the policy of snapshots leaves to it."""
 
 from __future__ import annotations
 

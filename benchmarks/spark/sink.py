@@ -1,4 +1,4 @@
-"""The sink on the driver: what publishing costs once the tasks have staged their rows; no Spark runs."""
+"""The sink on the driver: the cost of publishing once the tasks have staged their rows; no Spark runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _check(run: Run, path: Path, keys: KeySpace, expected: np.ndarray) -> str:
             found = found.set_column(found.column_names.index(name), name, strings)
         ours = pc.invert(pc.starts_with(found.column("group"), RESERVED_PREFIX))
         if (keys.offsets_of(found.filter(ours)) != expected).any():
-            raise AssertionError(f"{run.report.name}: what was published is not what is there")
+            raise AssertionError(f"{run.report.name}: the positions are not the published ones")
         return str(store.digest())
 
 

@@ -52,7 +52,7 @@ def _rows(offsets: Offsets) -> list[tuple[str, str, int, int]]:
 
 def _check(run: Run, found: list[tuple[str, str, int, int]], wanted: list[tuple[str, str, int, int]]) -> None:
     if found != wanted:
-        raise AssertionError(f"{run.report.name}: what was moved is not what was there")
+        raise AssertionError(f"{run.report.name}: the moved positions are not those of the source")
 
 
 def _stored(path: Path) -> list[tuple[str, str, int, int]]:

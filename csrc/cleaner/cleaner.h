@@ -1,7 +1,7 @@
 /* cleaner/cleaner: drops superseded records from the closed segments of a partition, or of a topic
  * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
- * One run works on the segments that lie wholly below an end E that nothing can take back: what is
+ * One run works on the segments that lie wholly below an end E that nothing can take back:
  * flushed, below W, below every open transaction and below `end_max`, rounded down to the start of
  * a segment.  A record is live when no later record of its slot is below E.  The slot of an offset
  * record is (group, topic, partition), whatever the version of its key; the slot of any other

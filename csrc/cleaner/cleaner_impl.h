@@ -138,7 +138,7 @@ typedef struct ol_clean_pass {
     bool ask_table;                     /* the keys did not fit: the table answers first */
 } ol_clean_pass;
 
-/* Pass B: what it carries from batch to batch, and memory that it uses again.  Owner:
+/* The state that pass B carries from batch to batch, and memory that it uses again.  Owner:
  * cleaner/copy.c; cleaner/write.c. */
 typedef struct ol_clean_walk {
     ol_clean_open open;                 /* transactions with data since their last marker */

@@ -1,5 +1,5 @@
-/* cleaner/survey: what a clean would free, counted by group and by reason, while nothing is changed
- * (docs/maintenance.md).
+/* cleaner/survey: the bytes and records that a clean would free, counted by group and by reason,
+ * while nothing is changed (docs/maintenance.md).
  *
  * A survey is a run of the cleaner that writes nothing.  It decides every record of the log by the
  * same code as a clean, so it needs no rules of its own: passes A and B report their outcomes, and

@@ -1,4 +1,4 @@
-/* front/admissions: who may commit without the coordinator being asked again.
+/* front/admissions: members that may commit without another call of the coordinator.
  *
  * The coordinator decides about a request in full.  Its decision holds until the group
  * changes: so it leaves an admission here, for exactly that (group, generation, member id, instance

@@ -61,7 +61,7 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
     feed->known_from = offset;
     feed->known_below = known_below;
     feed->gap = (ol_change_gap){0};
-    /* Before the log is read: what is cut from now on is noticed. */
+    /* Before the log is read: later cuts are noticed. */
     feed->cuts = ol_log_cuts(log);
     return ol_log_open_since(log, offset, &feed->scanned_from, error);
 }

@@ -1,4 +1,4 @@
-/* history/change_feed: what takes effect on the positions of a partition, in the order of its log.
+/* history/change_feed: the changes of the positions of a partition, in the order of its log.
  *
  * A feed reads the log below W from an offset on, at any replica that has it, whatever its role:
  * values and tombstones where they stand, and what a transaction committed where its COMMIT marker
@@ -40,7 +40,7 @@ typedef struct ol_change_feed {
     /* Everything that takes effect below was given. */
     int64_t offset;
     int32_t epoch;              /* leader epoch of the record before; -1: none */
-    /* The gap that the owner knows: what is missing in here is not reported again. */
+    /* The gap that the owner knows: it is not reported again. */
     int64_t known_from;
     int64_t known_below;
     ol_change_gap gap;

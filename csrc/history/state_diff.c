@@ -107,7 +107,7 @@ static ol_slice copy_slice(uint8_t **to, ol_slice from) {
 
 static int allocate(uint8_t **block, size_t size, ol_error *error) {
     *block = malloc(size + 1);
-    return *block != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory to name what differs");
+    return *block != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory for the differences");
 }
 
 /* Makes the bytes of a key its own. */

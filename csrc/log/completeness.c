@@ -1,4 +1,4 @@
-/* Whether anything is missing: what an open finds is compared with what the witnesses say, which
+/* Whether anything is missing: the findings of an open against the claims of the witnesses, which
  * are the manifest, the sidecar, and the checkpoints (docs/durability.md, "Complete or not").
  *
  * A witness that is ahead of the log proves loss, unless somebody else worked here since: then only

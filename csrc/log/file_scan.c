@@ -70,7 +70,7 @@ static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_
     if (wanted > 0) {
         int status = scan->fs->read(scan->file, position, scan->buffer, wanted, &scan->buffer_size,
                                     error);
-        /* More was read than was asked for: what cannot be read may lie after that. */
+        /* More was read than was asked for: the unreadable bytes may lie after that. */
         bool enough = status == OL_IO && scan->buffer_size >= size;
         if (status != OL_OK && !enough) return status;
     }

@@ -141,7 +141,7 @@ void ol_log_begin_flush(ol_log *log) {
         ol_segment *active = log->tail.active;
         int64_t position = atomic_load_explicit(&active->size, memory_order_acquire);
         pthread_mutex_unlock(&log->list.lock);
-        /* A segment that is rolled meanwhile stays open: what closes its file holds flush.lock. */
+        /* A segment that is rolled meanwhile stays open: its file is closed under flush.lock. */
         int64_t from = log->flush.last.position;
         if (is_tail_dirty(log, active, position) && position > from &&
             ol_segment_begin_flush_range(active, from, position, &ignored) != OL_OK) {

@@ -114,7 +114,7 @@ int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
     }
     if (kept->cleaned > end) kept->cleaned = end;
     kept->has_swap = false;
-    /* A tail below the cut stays: what lies between may not be on disk. */
+    /* A tail below the cut stays: the bytes between may not be on disk. */
     if (kept->tail.end_offset > end || kept->tail.base_offset > base_offset) {
         kept->tail = (ol_manifest_segment){.base_offset = base_offset < end ? base_offset : end,
                                            .end_offset = end,

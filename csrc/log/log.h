@@ -82,7 +82,7 @@ typedef struct ol_log_options {
                                            the log was flushed (docs/format/recovery.md §9.2) */
     bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is
                                            unfinished even with `clean` */
-    bool accept_loss;                   /* writable: what is missing is taken for lost, with
+    bool accept_loss;                   /* writable: missing records count as lost, with
                                            `clean` false: copies are kept, the report says what,
                                            and the log goes on (docs/repair.md) */
     bool replicated;                    /* `ol.flushed` headers are ignored (they state the

@@ -421,7 +421,7 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/completeness.c: compares what is there with what the witnesses say.  Reports go to
  * opening->report. */
-/* Reads manifest and sidecar, before the directory is listed: what they say is true from then
+/* Reads manifest and sidecar, before the directory is listed: their claims are true from then
  * on. */
 int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* After the epochs were loaded, and before the checks: missing witnesses, and closed segments that

@@ -188,7 +188,7 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
     segment->references++;
 }
 
-/* Somebody else may have cut the file: what was acknowledged is gone then, and zeros would stand in
+/* Somebody else may have cut the file: acknowledged bytes are gone then, and zeros would stand in
  * its place. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) {
     int64_t size = 0;

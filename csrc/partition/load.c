@@ -187,7 +187,7 @@ static void check_complete(loader *load) {
     if (last.size == 0 && last.base_offset == end) return;
     ol_error damage;
     ol_fail(&damage, OL_CORRUPT,
-            "the log ends at offset %lld, but only what is below %lld could be read",
+            "the log ends at offset %lld, but only records below %lld could be read",
             (long long)end, (long long)next_offset(load));
     ol_error_at(&damage, last.path, -1);
     damage.offset = next_offset(load);

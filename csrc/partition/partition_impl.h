@@ -154,7 +154,7 @@ int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, in
                                        ol_error *error);
 
 /* partition/overlay.c, all under writer. */
-/* Records [applied, log end) from the files: what is damaged shall be found before a new leader
+/* Records [applied, log end) from the files: damage shall be found before a new leader
  * relies on it.  On failure the overlay is as it was. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);

@@ -120,7 +120,7 @@ static void drop_state(ol_partition *partition, const ol_state *fresh) {
     pthread_mutex_lock(&partition->table);
     ol_state_destroy(&partition->state);
     partition->state = *fresh;
-    /* Under this lock: who holds it and finds a role with a state may read the state. */
+    /* Under this lock: a holder that finds a role with a state may read the state. */
     partition->role = OL_ROLE_UNLOADED;
     pthread_mutex_unlock(&partition->table);
     partition->own.open.count = 0;

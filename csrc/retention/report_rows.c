@@ -16,7 +16,7 @@ static int grow(ol_expiring_rows *rows, ol_error *error) {
     size_t capacity = rows->capacity + rows->capacity / 2 + 256;
     ol_expiring_row *moved = realloc(rows->rows, capacity * sizeof *moved);
     if (moved == NULL) {
-        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu rows of what expires", capacity);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu expiring positions", capacity);
     }
     rows->rows = moved;
     rows->capacity = capacity;

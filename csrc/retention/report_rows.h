@@ -1,4 +1,4 @@
-/* retention/report_rows: the rows of a report: what expires, when and why.
+/* retention/report_rows: the rows of a report: expiring positions, their times and reasons.
  *
  * The caller owns the rows; no locks. */
 #ifndef OL_RETENTION_REPORT_ROWS_H

@@ -1,4 +1,4 @@
-/* state/run.c: what a run removed and ended, and the join. */
+/* state/run.c: removals and ends of a run, and the join. */
 #include "state/run.h"
 
 #include <stdlib.h>

@@ -57,7 +57,7 @@ uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, cons
 
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number) {
-    uint32_t after = 0;         /* what follows the lowest branch passed that has more children */
+    uint32_t after = 0;         /* the child after the lowest branch passed that has more */
     const ol_chunk_array *array = named(partition_map, root->run);
     while (array->form == OL_CHUNKS_BRANCH) {
         uint32_t at = child_of(array, number);

@@ -41,7 +41,7 @@ typedef struct ol_produce_rules {
 typedef struct ol_produced_batch {
     ol_batch batch;                     /* borrows from the bytes */
     int64_t max_timestamp;              /* the greatest of its records, whatever the header says;
-                                           compressed: what the header says */
+                                           compressed: as the header says */
     ol_produce_refusal refusal;
     int32_t refused_record;             /* its index, -1 for the batch as a whole */
 } ol_produced_batch;

@@ -5,7 +5,7 @@
 #include "format/batch_write.h"
 #include "topic/topic_log_impl.h"
 
-/* A crash may have taken records that were read: what comes in their place is of another epoch, by
+/* A crash may have taken records that were read: their successors have another epoch, by
  * which clients find out. */
 static int begin_epoch(ol_topic_log *topic, int32_t leader_epoch, bool was_stopped_cleanly,
                        ol_error *error) {

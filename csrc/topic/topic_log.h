@@ -1,5 +1,5 @@
-/* topic/topic_log: the log of one partition of an ordinary topic: what producers append and
- * consumers read (docs/format/topics.md §17).
+/* topic/topic_log: the log of one partition of an ordinary topic, which producers append to
+ * and consumers read (docs/format/topics.md §17).
  *
  * It owns the log (log/log.h) and what is known of producers beyond it.  Records are bytes here:
  * nothing is decompressed on the way in or out.

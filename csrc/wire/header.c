@@ -1,4 +1,4 @@
-/* wire/header.c: what stands before the body of a message. */
+/* wire/header.c: the bytes before the body of a message. */
 #include "wire/header.h"
 
 #include "base/bytes.h"

@@ -201,7 +201,7 @@ cdef class ChangeFeed:
             partition.leave()
 
     def extend_gap(self, int64_t below):
-        """Takes the gap that was met last to reach to a log offset: what is missing in it is not reported."""
+        """Takes the gap that was met last to reach to a log offset: missing records in it are not reported."""
         if below > self.feed.known_below:
             self.feed.known_below = below
 

@@ -322,7 +322,7 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
         work.next_offset = batch.last_offset + 1
         return OL_OK
     work.failed = status
-    return ol_fail(error, OL_CLOSED, "what the cleaner leaves cannot be replayed")
+    return ol_fail(error, OL_CLOSED, "the cleaner's result cannot be replayed")
 
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
@@ -341,7 +341,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
         The report as a dictionary.
 
     Raises:
-        InternalError: what the cleaner would leave cannot be replayed.
+        InternalError: the cleaner's result cannot be replayed.
         StateError, StorageError, CapacityError.
     """
     cdef ol_clean_options options
@@ -379,7 +379,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
             check(work.failed, &work.error)
         if work.failed != OL_OK:
             reason = (<bytes>work.error.reason).decode("utf-8", "replace")
-            raise InternalError(f"what the cleaner would leave cannot be replayed: {reason}")
+            raise InternalError(f"the cleaner's result cannot be replayed: {reason}")
         check(status, &error)
         into.next_offset = work.next_offset
         return described_report(report)
@@ -439,7 +439,7 @@ def log_facts(Partition partition not None, bint ages=False):
     partition.enter()
     try:
         log = ol_partition_log(partition.handle)
-        # Before the segments: what was appended in between only makes the active one larger than its records.
+        # Before the segments: appends in between only make the active one larger than its records.
         ol_partition_positions(partition.handle, &positions)
         stable = positions.watermark
         with nogil:

@@ -393,7 +393,7 @@ cdef class _Order:
 
     cdef batch_columns columns
     cdef order_plan plan
-    cdef list kept              # what the columns borrow from
+    cdef list kept              # keeps the memory that the columns borrow
     cdef bint stopped           # shares end before their next piece, and begin no more
 
     def __cinit__(self):

@@ -140,7 +140,7 @@ cdef void name_key(object failure, object keys, Py_ssize_t taken):
     try:
         find_key(failure, keys, taken)
     except Exception:
-        pass  # code of the caller's keys or mapping: what it raises is not what went wrong
+        pass  # code of the caller's keys or mapping: its error is not the cause
 
 
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1:

@@ -2,7 +2,7 @@ cimport cython
 
 from offsetlog._native.csrc cimport ol_file, ol_fs
 
-# The file port as an object: what opens files takes one, and keeps it for as long as something of it is open.
+# The file port as an object: a caller that opens files takes one, and keeps it while a file of it is open.
 cdef class FileSystem:
     cdef ol_fs *fs
 

@@ -210,7 +210,7 @@ cdef class FileSystem:
         return lock
 
 
-@cython.no_gc_clear  # what is open at the end is closed through its file system
+@cython.no_gc_clear  # an open file is closed through its file system
 cdef class FileLock:
     """A lock that is held until `close`, or until the object is gone."""
 

@@ -77,7 +77,7 @@ cdef class FrameStream:
     cdef object time
     cdef int64_t request_bytes_max
     cdef Py_ssize_t in_flight_max
-    cdef readonly object received           # what is not taken yet: bytes or a bytearray
+    cdef readonly object received           # bytes not taken yet: bytes or a bytearray
     cdef bint is_receiving                  # within `data_received`
     cdef bint is_going_on
     cdef bint is_taking

@@ -65,7 +65,7 @@ cdef class Front:
     cdef awaited last
     cdef dict others                # number -> (end offset, term)
     # All runs:
-    cdef dict dirty                 # what is parked at the end of the loop's turn
+    cdef dict dirty                 # commits parked at the end of the loop's turn
     cdef bint is_turn_ordered
     cdef dict waiting               # number -> deque of (end offset, place)
 

@@ -1,7 +1,7 @@
 """The requests of running consumers, answered where they are read.
 
 csrc/front makes the answers; here are the engine that commits, and the answers that wait until their commits are safe.  All
-connections share one flush: what they have committed within one turn of the event loop is waited for together.
+connections share one flush: their commits within one turn of the event loop are waited for together.
 """
 
 cimport cython

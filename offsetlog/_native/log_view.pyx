@@ -36,7 +36,7 @@ def listed_segments(Partition partition not None):
     return found
 
 
-@cython.no_gc_clear     # what is let go at the end needs its owner
+@cython.no_gc_clear     # its release at the end needs its owner
 cdef class LogView:
     """Holds every segment of a partition that is open for writing: cleaning, rolls and truncations change nothing of it.
 

@@ -88,7 +88,7 @@ cdef object stopped_before():
     return NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count")
 
 
-# Nothing of a commit is checked yet: what is no commit raises TypeError.
+# Nothing of a commit is checked yet: any other object raises TypeError.
 cdef int64_t size_of_commit(object group, object offsets) except -1:
     cdef int64_t nbytes = 0
     cdef Py_ssize_t cursor = 0

@@ -11,7 +11,7 @@ cdef class PendingWrite(Completion):
     cdef Partition owner            # None where nothing was written, or the manager is stopped
     cdef int64_t end_offset         # 0 where nothing was written
     cdef uint64_t term
-    cdef int64_t count              # what the call returns; -1: the position
+    cdef int64_t count              # the result of the call; -1: the position
     cdef int64_t timeout_ms
     cdef double deadline            # in seconds, by the executor's clock
     cdef object refusal             # what is raised once W has settled what it rests on; None: it was written

@@ -116,7 +116,7 @@ cdef class Parking:
         return self.order_flush()
 
     def begin_flush(self):
-        """Says that the ordered flush begins: what is written from now on needs another one."""
+        """Says that the ordered flush begins: later writes need another one."""
         self.flush_ordered = False
 
     # -------------------------------------------------------------------------------------------------- answering

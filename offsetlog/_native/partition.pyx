@@ -115,7 +115,7 @@ def _forget_after_fork():
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-@cython.no_gc_clear  # what is open at the end is closed through its file system
+@cython.no_gc_clear  # an open partition is closed through its file system
 cdef class Partition:
     """An open partition directory and its state in memory.
 
@@ -203,7 +203,7 @@ cdef class Partition:
         _open_partitions.add(self)
 
     def __dealloc__(self):
-        # Nobody closed it: what was appended is in the files, as after the end of the process.
+        # Nobody closed it: its appends are in the files, as after the end of the process.
         if self.handle != NULL:
             ol_partition_abandon(self.handle)
             self.handle = NULL

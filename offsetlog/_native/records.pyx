@@ -414,7 +414,7 @@ cdef str _timestamp_type(const ol_batch *batch):
     return "LogAppendTime" if batch.attributes & OL_ATTRIBUTE_LOG_APPEND_TIME else "CreateTime"
 
 
-@cython.no_gc_clear  # what is open at the end is closed through its file system
+@cython.no_gc_clear  # an open file is closed through its file system
 cdef class SegmentReader:
     """Walks a .log file batch by batch, with plain reads: the file may be shortened or removed meanwhile.
 

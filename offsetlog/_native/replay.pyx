@@ -521,7 +521,7 @@ cdef class Replay:
         cdef ol_error error
         cdef int status
         if later.state.effects == NULL or later is self:
-            raise InvalidArgumentError("only a run can be joined to what stands before it")
+            raise InvalidArgumentError("only a run can be joined to the replay before it")
         if later.batches > 0 and later.first_offset < self.next_offset:
             raise InvalidArgumentError(
                 f"the run begins at log offset {later.first_offset}, before {self.next_offset}, where it would have to follow"

@@ -1,4 +1,4 @@
-"""The records of .log files as Arrow columns, and what a walk over headers tells: what Spark's executors read with.
+"""The records of .log files as Arrow columns, and the result of a walk over headers: the reader of Spark's executors.
 
 No table, no lock and no log object: only the bytes of files, in their order, through the file port.
 """
@@ -358,7 +358,7 @@ for _index in range(len(_KIND_TEXTS)):
         kind_texts[_index] = <bytes>_KIND_TEXTS[_index]
 
 
-@cython.no_gc_clear  # what is open at the end is closed through its file system
+@cython.no_gc_clear  # an open file is closed through its file system
 @cython.final
 cdef class SegmentScan:
     """The batches of one .log file as Arrow columns, with plain reads: the file may be shortened or removed meanwhile.
@@ -377,7 +377,7 @@ cdef class SegmentScan:
     cdef bytes topic
     cdef RowBlocks blocks
     cdef bint is_open
-    cdef object failure             # what the next read raises
+    cdef object failure             # the error that the next read raises
     cdef bint refused_record
     cdef readonly bint needs_outcomes
 
@@ -396,7 +396,7 @@ cdef class SegmentScan:
             path: the .log file.
             view: "commits", "records" or "batches".
             columns: names of VIEWS[view] that are wanted; all by default.
-            log_partition: what the column of this name says.
+            log_partition: the value of the column of this name.
             file_system: where the file is.
             decompressor: for compressed batches.
             position: where a batch begins.
@@ -599,7 +599,7 @@ cdef class PositionScan:
         Args:
             replay: is not to be changed any more.
             columns: names of VIEWS["offsets"] that are wanted; all by default.
-            log_partition: what the column of this name says.
+            log_partition: the value of the column of this name.
 
         Raises:
             InvalidArgumentError: there is no such column.

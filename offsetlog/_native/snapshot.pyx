@@ -489,7 +489,7 @@ def tails(list partitions not None):
         free(found)
 
 
-@cython.no_gc_clear  # what is open at the end is closed through its file system
+@cython.no_gc_clear  # an open file is closed through its file system
 cdef class OutputFile:
     """A new file, for pyarrow to write to: bytes go through the file port, from where they lie.  One thread at a time."""
 

@@ -141,8 +141,8 @@ def cut(Partition partition not None, *, bint physical=True):
 cdef class LiveComparison:
     """Keys that may differ between a partition in use and a replay of its log; the steps of csrc/history/state_diff.h.
 
-    Made: keys that may differ are found, beside commits.  `read`: what they are now, and up to where the log was applied.  `settle`, with a
-    replay up to there: those that do not differ are forgotten.  One thread at a time.
+    Made: keys that may differ are found, beside commits.  `read`: their present values, and up to where the log was
+    applied.  `settle`, with a replay up to there: those that do not differ are forgotten.  One thread at a time.
     """
 
     cdef ol_differences found

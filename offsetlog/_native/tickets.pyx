@@ -149,7 +149,7 @@ cdef class Flushes:
         self.threads = NULL
 
 
-@cython.no_gc  # what it refers to leads back to it only while somebody awaits it
+@cython.no_gc  # its references lead back to it only while somebody awaits it
 @cython.freelist(1024)
 cdef class Ticket:
     """A commit that is written, and becomes durable later.  From `commit_async`; can be used from any thread.

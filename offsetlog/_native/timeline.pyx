@@ -1,4 +1,4 @@
-"""The past of one partition, from its log: what happened to a position, states as of log offsets, and what is gone.
+"""The past of one partition, from its log: the changes of a position, states as of log offsets, and losses.
 
 Names and metadata come as bytes, as they stand in the log: whoever writes them back writes the same ones.  A value is the
 tuple (offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).

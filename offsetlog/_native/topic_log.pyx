@@ -124,7 +124,7 @@ cdef class RecentBatches:
 
 
 @cython.final
-@cython.no_gc_clear  # what is open at the end is closed through its file system
+@cython.no_gc_clear  # an open log is closed through its file system
 cdef class TopicLog:
     """An open partition directory of an ordinary topic (docs/format/topics.md §17).
 
@@ -183,7 +183,7 @@ cdef class TopicLog:
         self.recovery = recovery_of(&found)
 
     def __dealloc__(self):
-        # Nobody closed it: what was appended is in the files, as after the end of the process.
+        # Nobody closed it: its appends are in the files, as after the end of the process.
         if self.handle != NULL:
             ol_topic_log_abandon(self.handle)
             self.handle = NULL

@@ -30,7 +30,7 @@ Examples:
 
 
 class Durability(enum.StrEnum):
-    """What a commit survives once the command has ended."""
+    """The failure that a commit survives once the command has ended."""
 
     DISK = "disk"
     PROCESS = "process"
@@ -40,7 +40,7 @@ def command(
     path: StorePath,
     group: GroupName,
     offsets: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET", help="What to commit.", show_default=False)
+        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET", help="The offsets to commit.", show_default=False)
     ],
     metadata: Annotated[
         str, typer.Option("--metadata", metavar="TEXT", help="Free text beside each offset.", show_default=False)
@@ -60,7 +60,7 @@ def command(
     partitions: PartitionCount = None,
     lock_timeout: LockTimeout = 0.0,
     durability: Annotated[
-        Durability, typer.Option(help="What the commit survives: loss of power, or of the process.")
+        Durability, typer.Option(help="The loss that the commit survives: of power, or of the process.")
     ] = Durability.DISK,
     form: OutputFormat = Format.TEXT,
 ) -> int:

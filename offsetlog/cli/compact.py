@@ -54,7 +54,7 @@ Exit codes: 0 done, 1 something is damaged or failed, or it was refused, 2 could
 
 #: How often a dry run reads a log whose files a writer replaces.
 TRIES = 5
-#: Of more groups a warning gives only the number.
+#: A warning names at most so many groups, else it gives their number.
 NAMED_MAX = 5
 
 
@@ -105,7 +105,7 @@ def _stuck_row(stuck: StuckTransaction) -> dict[str, Any]:
 
 
 class _Asked(TypedDict):
-    """What is asked of the plan and of the cleaning alike."""
+    """The arguments that the plan and the cleaning share."""
 
     roll: bool
     ratio: float

@@ -1,4 +1,4 @@
-"""`offsetlog diff`: what changed between two moments."""
+"""`offsetlog diff`: the changes between two moments."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Examples:
   offsetlog expire /var/kafka-logs --retention 7d               the directory of a stopped broker
 """
 
-#: As long as the calendar: what is later has no date.
+#: As long as the calendar: a later time has no date.
 WITHIN_MS_MAX = parse_duration("400000w")
 
 COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_text)

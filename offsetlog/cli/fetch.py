@@ -61,7 +61,8 @@ def command(
         list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="MOMENT", help="What was committed then.", show_default=False)
+        str | None, typer.Option("--at", metavar="MOMENT", help="Print the positions of that moment.",
+        show_default=False)
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,

@@ -1,4 +1,4 @@
-"""`offsetlog history`: what happened to one position."""
+"""`offsetlog history`: the commits of one position."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def command(
         complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
     if history.complete_from > 0:
         since = "" if history.complete_since is None else f", {history.complete_since.isoformat(' ', 'milliseconds')}"
-        complain(f"complete from log offset {history.complete_from}{since}; what is older may have been cleaned away")
+        complain(f"complete from log offset {history.complete_from}{since}; older records may have been cleaned away")
     if history.problems:
         complain(f"{count_text(history.problems, 'batch or record', 'batches and records')} could not be read")
     for problem in problems:

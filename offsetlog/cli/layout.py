@@ -20,7 +20,7 @@ INDENT = "    "
 
 def cell_len(text: str) -> int:
     """Returns how many cells of a terminal a text takes."""
-    # rich is imported where something is drawn on a terminal: what a program reads must not wait for it.
+    # rich is imported where something is drawn on a terminal: output to a program must not wait for it.
     from rich.cells import cell_len
 
     return cell_len(text)

@@ -41,10 +41,10 @@ HELP = f"""Move committed offsets: out of ZooKeeper, into it, or from one log di
 A place is zookeeper://HOST:PORT,.../ROOT, where consumers before Kafka 0.9 kept their offsets (below /consumers), or
 the path of a log directory, ours or that of a stopped broker. The source is only read. In the target each group is
 written all or none, and no position is moved back unless with --overwrite. A run that was stopped or killed is simply
-run again: what is there already needs nothing. {ASKS}
+run again: positions that are there already need nothing. {ASKS}
 
-Rows are what differs: with --dry-run everything that would be written, otherwise what still differs afterwards. What
-is written is a commit of now. ZooKeeper keeps no metadata and no leader epochs, and the report counts what was
+Rows are differences: with --dry-run everything that would be written, otherwise the differences that remain. Each
+position is written as a commit of now. ZooKeeper keeps no metadata and no leader epochs, and the report counts what was
 dropped. A node that holds no offset is reported by its path, and does not stop the others. Stop a group's consumers
 before the last run: positions that they commit later stay where they commit them.
 
@@ -158,9 +158,10 @@ def _print(output: Output, report: Report) -> None:
 
 
 def command(
-    source: Annotated[str, typer.Option("--from", metavar="PLACE", help="What is read.", show_default=False)],
+    source: Annotated[str, typer.Option("--from", metavar="PLACE", help="The place to read.", show_default=False)],
     target: Annotated[
-        str, typer.Option("--to", metavar="PLACE", help="What is written to; a directory is made.", show_default=False)
+        str, typer.Option("--to", metavar="PLACE", help="The place to write; a directory is created.",
+        show_default=False)
     ],
     groups: Annotated[
         list[str] | None,
@@ -217,7 +218,7 @@ def command(
         typer.Option(
             "--acl",
             metavar="SCHEME:IDENTITY:PERMISSIONS",
-            help="Who may do what with the nodes that it makes, as auth::cdrwa or world:anyone:r. Can be given several "
+            help="Permissions of the nodes that it makes, as auth::cdrwa or world:anyone:r. Can be given several "
             "times; without it everybody may do everything.",
             show_default=False,
         ),

@@ -53,7 +53,7 @@ class PlaceOptions:
         split: whether larger groups are written in several.
         source_auth: the file of credentials for the ensemble that is the source.
         target_auth: that for the target.
-        acl: who may do what with the nodes that are made, as they are typed; nothing for everybody.
+        acl: permissions of the nodes that are made, as they are typed; nothing for everybody.
         source_credentials: pairs of scheme and credential from the file, which `checked_access` has read.
         target_credentials: those for the target.
     """

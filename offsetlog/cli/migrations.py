@@ -15,7 +15,7 @@ WORDS = {
     "forward": "moved forward",
     "back": "moved back",
     "same": "there already",
-    "lower": "lower than what is there, left as they are",
+    "lower": "lower than the target's, left as they are",
     "lost": "not committed, since their log partition lost something",
 }
 

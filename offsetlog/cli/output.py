@@ -18,7 +18,7 @@ from offsetlog.cli.text import ascii_json_text, escape, json_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-# rich is imported where something is drawn on a terminal: what a program reads must not wait for it.
+# rich is imported where something is drawn on a terminal: output to a program must not wait for it.
 
 #: Rows by which a terminal's table is laid out; more are printed as they come.
 TABLE_ROWS_MAX = 1000
@@ -45,7 +45,7 @@ def _is_unicode(stream: IO[str]) -> bool:
 
 
 class Output:
-    """What a command prints to; one for each run of a command."""
+    """The output of one run of a command."""
 
     def __init__(self, form: Format, stream: IO[str] | None = None) -> None:
         self.form = form
@@ -56,7 +56,7 @@ class Output:
 
     @functools.cached_property
     def console(self) -> Console:
-        """What draws on a terminal."""
+        """The drawer on a terminal."""
         from rich.console import Console
 
         return Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
@@ -206,8 +206,8 @@ def _fitted_to_stderr(line: str) -> list[str]:
 
 
 def complain(message: str) -> None:
-    """Prints one line to the standard error: what went wrong, or what is to be known beside the output."""
-    # What was printed before must stand before it, also where both go to one file.
+    """Prints one line to the standard error: an error, or a remark beside the output."""
+    # Earlier output must stand before it, also where both go to one file.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     if sys.stderr is None:  # it was closed before the start; `print` would take the standard output

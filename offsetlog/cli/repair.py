@@ -1,4 +1,4 @@
-"""`offsetlog repair`: what is missing in a log directory, and how to go on without it."""
+"""`offsetlog repair`: the losses of a log directory, and how to go on without them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def row_of(loss: OffsetLogError) -> dict[str, Any]:
 def _complain_of_unreadable(rows: list[dict[str, Any]]) -> None:
     if rows:
         count = count_text(len(rows), "log partition", "log partitions")
-        complain(f"the disk cannot read {count}: see its errors, or go on with a copy of what can be read")
+        complain(f"the disk cannot read {count}: see its errors, or go on with a copy of the readable part")
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -81,7 +81,7 @@ def _what_next(rows: list[dict[str, Any]]) -> str:
         written = "--accept-loss, or the next open for writing, writes it again"
         return f"{count}, and no commit is missing: {written}"
     count = count_text(len(rows), "loss", "losses")
-    return f"{count}: put the files back if there are any, or go on without what is missing: --accept-loss"
+    return f"{count}: put the files back if there are any, or go on without the missing records: --accept-loss"
 
 
 def command(
@@ -112,7 +112,7 @@ def command(
         return 1
     rows = [row for row in rows if row not in unreadable]
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
-    deed = f"give up what is missing in {count_text(len(concerned), 'log partition')} of {path}"
+    deed = f"give up the missing records in {count_text(len(concerned), 'log partition')} of {path}"
     if not concerned:
         deed = f"take the checkpoints of {path} as they are"
     Consent(yes, wide=wide).ask(Effect(deed, columns("repair"), rows, _name))
@@ -127,7 +127,7 @@ def command(
         f"{count_text(len(accepted.copies), 'copy', 'copies')} were kept"
     )
     if any(row["keys"] for row in rows):
-        output.line("what a snapshot knew of the lost positions is in the report; `offsetlog commit` commits it again")
+        output.line("the report lists the lost positions that a snapshot knew; `offsetlog commit` commits them again")
     unreadable = [row_of(failure) for failure in accepted.unreadable]
     _complain_of_unreadable(unreadable)
     return 1 if unreadable else 0

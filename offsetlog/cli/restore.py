@@ -48,7 +48,7 @@ def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
 
 def _line(group: str, changes: list[Change], moment: datetime | int) -> str:
     if not changes:
-        return f"nothing to do: the offsets of group {name_text(group)} are what they were at {moment_text(moment)}"
+        return f"nothing to do: the offsets of group {name_text(group)} are already those of {moment_text(moment)}"
     return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
 
 

@@ -10,7 +10,7 @@ from offsetlog.directory.reading import PartitionState, Tail, find_partitions, r
 from offsetlog.errors import OffsetLogError, PossibleLossError
 from offsetlog.lifecycle.losses import losses_at_open
 
-#: Problems that are told one by one; of more only the number.
+#: Problems that are printed one by one; of more only the number.
 PROBLEMS_TOLD = 10
 
 
@@ -30,7 +30,7 @@ class States:
     def complain(self) -> int:
         """Reports on the standard error what could not be read or is missing; returns the exit code: 1 for either.
 
-        An unfinished tail is no damage: a crash leaves it, and so does a writer at work.  What is in doubt is reported.
+        An unfinished tail is no damage: a crash leaves it, and so does a writer at work. Doubts are reported.
         """
         losses = self._losses()
         places = {(each.path, each.position) for each in losses}

@@ -72,7 +72,7 @@ def open_writable(
         durability: of what is written.
         create: whether a log directory may be made: where nothing is, or an empty directory, always; in one that holds
             something else only with `partitions`.
-        maintenance: what the store does by itself meanwhile, by default nothing.
+        maintenance: the store's automatic work meanwhile, by default none.
         by_partition: the command looks for no group: a Kafka directory is opened without the number
             of partitions, and stays Kafka's.
         lock_timeout: as `--lock-timeout` was given.
@@ -80,7 +80,7 @@ def open_writable(
     Raises:
         InvalidArgumentError: it is a part of a log directory.
         MissingFileError: it holds no log.
-        PartitionCountError: its number of partitions is another, or has to be told.
+        PartitionCountError: its number of partitions is another, or has to be given.
         OffsetLogError: as `offsetlog.open`.
     """
     is_log = check_log(path, partitions, create=create)

@@ -23,7 +23,7 @@ _ASCII_ENCODER = json.JSONEncoder()
 
 def escape(text: str) -> str:
     r"""Returns the text with control characters as \t, \n, \r, \xNN or \uNNNN."""
-    # Nearly all names are printable, and that is told fast.
+    # Nearly all names are printable, and that check is fast.
     return text if text.isprintable() else _CONTROL.sub(_escaped, text)
 
 
@@ -52,7 +52,7 @@ def time_text(timestamp_ms: int | None) -> str:
 def json_text(value: Any) -> str:
     """Returns JSON in one line; control characters are escaped also where JSON would not ask for it."""
     text = _ENCODER.encode(value)
-    # Nearly all of it is printable, and that is told fast.
+    # Nearly all of it is printable, and that check is fast.
     return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

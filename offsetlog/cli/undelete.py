@@ -1,4 +1,4 @@
-"""`offsetlog undelete`: what was deleted, and how it comes back."""
+"""`offsetlog undelete`: deleted positions, and how they come back."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def command(
     younger = None if since is None else parse_time(since)
     if group is None or only_list:
         if moment is not None:
-            raise InvalidArgumentError("--at says which values come back; what was deleted is listed without it")
+            raise InvalidArgumentError("--at says which values come back; without it the deleted positions are listed")
         with offsetlog.open(path, partitions, read_only=True) as store:
             found = store.deletions(group, younger)
             if group is not None and not found and not _is_known(store, group):

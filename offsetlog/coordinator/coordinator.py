@@ -541,7 +541,7 @@ class Coordinator:
     ) -> None:
         """The record of a group is below W, or failed with an error.
 
-        `token`: of its append.  `is_gone`: what expired was the last of the group, and its records
+        `token`: of its append.  `is_gone`: the last position of the group expired, and its records
         are deleted.
         """
         slot = self._partitions.get(partition, {}).get(group_id)

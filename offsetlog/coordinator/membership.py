@@ -255,7 +255,7 @@ class Membership:
         old = group.members[old_id]
         member = new_member(member_id, request, call)
         member.is_new = False
-        # As Kafka does: who is described is the one that joined first.
+        # As in Kafka, the member that joined first is described.
         member.client_id, member.client_host = old.client_id, old.client_host
         member.assignment = old.assignment
         if group.state is GroupState.STABLE and self._keeps_protocol(group, old, member):

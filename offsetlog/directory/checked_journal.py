@@ -142,7 +142,7 @@ class CheckedJournal:
         if len(line) > FILE_BYTES_MAX:
             raise StorageError(
                 f"{self.path}: this change would make a file of {len(line)} bytes, of which at most "
-                f"{FILE_BYTES_MAX} are read at the next start; delete what is not needed first"
+                f"{FILE_BYTES_MAX} are read at the next start; delete unneeded entries first"
             )
         self._size = None
         self._fs.replace_file(self.path, line)

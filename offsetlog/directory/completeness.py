@@ -58,7 +58,7 @@ class BeyondEnd:
     Attributes:
         name: of the checkpoint.
         number: of the log partition.
-        offset: what it says.
+        offset: its value.
         end: of the log.
         is_of_crash: whether a crash explains it, or a copy that was not finished: the log ends within a batch.
             Records that it explains are missing all the same.
@@ -106,7 +106,7 @@ def is_witness_missing(loss: CorruptionError) -> bool:
 def link_target(path: str | os.PathLike[str]) -> Path | None:
     """Returns the directory to which a link leads, if it is there that the witnesses are; else None.
 
-    A partition of a log directory may be kept on another disk: what lies beside the link is believed first.
+    A partition of a log directory may be kept on another disk: the files beside the link are believed first.
     """
     link = Path(path)
     names = (PROPERTIES, *CHECKPOINTS)
@@ -153,7 +153,7 @@ class Completeness:
             if name in named:
                 continue
             if name in self.witnesses.damaged:
-                found.append(CorruptionError("the checkpoint is empty or damaged: what it said is gone", path=path))
+                found.append(CorruptionError("the checkpoint is empty or damaged: its entries are gone", path=path))
             elif self.witnesses.is_foreign and not self.directory.fs.exists(path):
                 found.append(CorruptionError("the checkpoint is missing", path=path))
         return found

@@ -4,7 +4,7 @@ The state at a log offset can be made from the log when nothing that it needs wa
 every offset that is not below the floor, and wherever no record is missing below it.  Kafka's
 `cleaner-offset-checkpoint` says where the last complete pass of a cleaner ended, and it says so
 after the segments were replaced.  The file `offsetlog.history` of a partition's directory says
-more, and says it before: what our cleaner is about to make impossible, also when it stops in the
+more, and says it before: the states that our cleaner is about to drop, also when it stops in the
 middle, and the lower floors of groups whose history was kept (`min_history`).
 
 The one who cleans calls `raise_floor` before the first segment is replaced.  Everybody may call
@@ -29,7 +29,7 @@ from offsetlog.errors import MissingFileError
 FLOOR_FILE = "offsetlog.history"
 
 _FORMAT = 1
-#: Above every log offset: what a file that cannot be understood may have said.
+#: Above every log offset: the possible claim of a file that cannot be understood.
 _UNKNOWN = 2**63 - 1
 
 #: The name of a group, or "prefix*" for every group that begins so, and a log offset.
@@ -55,7 +55,7 @@ class HistoryFloor:
             groups.  The name of a group counts before a prefix, and a longer prefix before a
             shorter one.
         foreign: where another cleaner ended, as Kafka's, which lets values of transactions
-            supersede others that were open there: what counts only from their ends on.  0 where
+            supersede others that were open there: values that count only from their ends on. 0 where
             there was none.
     """
 
@@ -128,7 +128,7 @@ class HistoryFloor:
 
         Args:
             patterns: groups, or "prefix*", about which there is a word: not these.
-            limit: what all groups keep from here on does not go either.
+            limit: records at or above, which all groups keep, stay as well.
         """
         known = list(patterns)
         lower = [name for name, floor in self.groups.items() if floor < min(self.end, limit)]
@@ -186,7 +186,7 @@ def raise_floor(
         end: as for `HistoryFloor.raised`; may be higher than what the pass will come to.
         holds: as for `HistoryFloor.raised`.
         log_end: where the log ends now.  Whatever a file said that cannot be understood lies below:
-            what is committed from now on is kept again.
+            later commits are kept again.
 
     Raises:
         StorageError: nothing was recorded.

@@ -2,7 +2,7 @@
 
 Nothing is opened for writing, locked, mapped or repaired, and what disappears or shrinks meanwhile
 (a running broker cleans its log) is no failure.  Bytes that cannot be read are reported and passed
-over: what is shown is what the whole batches say.
+over: the whole batches decide the result.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def whole_size(partitions: list[PartitionFiles]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Bytes at the end of a partition that are no whole batch: what a crash, or a writer at work, leaves.
+    """Bytes at the end of a partition that are no whole batch, left by a crash or a writer at work.
 
     Attributes:
         path: the last segment.
@@ -119,8 +119,8 @@ class Tail:
         size: bytes after it.
         zeros: whether all of them are: then it is space that was allocated ahead, as offsetlog
             does.
-        damage: what is wrong with the first of them.
-        log_offset: what the next batch would have had at least.
+        damage: the fault of the first of them.
+        log_offset: the least that the next batch would have.
     """
 
     path: Path
@@ -288,7 +288,7 @@ def dump_batches(
         try:
             reader = SegmentReader(segment, transactions=files.topic == TRANSACTIONS_TOPIC)
         except MissingFileError:
-            # A cleaner took it away since it was listed: what it left is in another file.
+            # A cleaner took it away since it was listed: the rest is in another file.
             tries -= 1
             if files.directory is None or tries == 0:
                 raise

@@ -2,7 +2,7 @@
 
 The engine says what is in it and whether it can be used (csrc/snapshot/snapshot.h); here it is put into
 an Arrow IPC file of one row, with a column for each of its sections, and taken from there.  A
-snapshot is a cache: what makes it doubtful discards it, with a word why, and the log is read from
+snapshot is a cache: any doubt discards it, with a word why, and the log is read from
 its start.
 """
 
@@ -54,7 +54,7 @@ class LastKnown(NamedTuple):
         group: the consumer group.
         topic: its topic.
         partition: its partition.
-        offset: what was committed.
+        offset: the committed one.
         leader_epoch: with it, -1 for none.
         metadata: likewise.
         commit_timestamp: in milliseconds since 1970.

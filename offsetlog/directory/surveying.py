@@ -1,4 +1,4 @@
-"""A survey of one log with as much memory for its keys as they need: what a clean would free, whole or not at all.
+"""A survey of one log with as much memory for its keys as they need: the effect of a clean, whole or not at all.
 
 Stands below maintenance, since the executors of Spark survey logs as well.
 """
@@ -69,7 +69,7 @@ class FileState(NamedTuple):
     Attributes:
         base_offset: of the segment.
         size: bytes.
-        identity: what changes when another file takes its place: inode (0 where there is none), modification in ns.
+        identity: changes when another file takes its place: inode (0 where there is none), modification in ns.
     """
 
     base_offset: int

@@ -61,7 +61,7 @@ class Witnesses:
 
     Attributes:
         existing: likewise, without None.
-        findings: what is wrong with checkpoints, their record, and the properties.
+        findings: faults of checkpoints, their record, and the properties.
         is_foreign: the directory has neither properties nor a record: it is another program's, or was taken apart.
     """
 
@@ -97,7 +97,7 @@ class Witnesses:
             self.findings.append(failure)
         else:
             if is_missing and is_known:
-                text = f"the file is missing; {checkpoint_record.NAME} has what it said"
+                text = f"the file is missing; {checkpoint_record.NAME} has its contents"
                 self.findings.append(CorruptionError(text, path=self._directory.path / PROPERTIES))
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:

@@ -1,4 +1,4 @@
-"""The past of a store, from its log: what happened to a position, and what was committed when.
+"""The past of a store, from its log: the changes of a position, and the positions of a moment.
 
 A moment is a log offset, for the state of the records below it, or a time, for that of the longest
 prefix of the log whose timestamps are all <= it.  Each partition of the log has offsets of its own,
@@ -78,7 +78,7 @@ class PartitionPast:
         partition: the partition.
         directory: that it lies in.
         start: where the log begins.
-        end: what was applied: the state there was the present one.
+        end: of the applied part: the state there was the present one.
     """
 
     partition: Partition
@@ -95,7 +95,7 @@ class PartitionPast:
         """Returns a moment as a log offset; None is now.
 
         Raises:
-            HistoryError: what stood there was cleaned, so that nobody knows which side of the time
+            HistoryError: the records there were cleaned, so that nobody knows which side of the time
                 it was on.
             OffsetOutOfRangeError: the log offset is above the end of the log.
         """
@@ -177,7 +177,7 @@ class PartitionPast:
             return
         oldest = self.since(floor)
         number = self.partition.number
-        message = f"what was committed before log offset {floor} of log partition {number} was cleaned since"
+        message = f"commits before log offset {floor} of log partition {number} were cleaned since"
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {oldest.isoformat(timespec='milliseconds')}"
         elif floor >= self.end:

@@ -1,4 +1,4 @@
-"""Goes on after a loss: what is known of it is written down, copies are kept, and commits are taken again.
+"""Goes on after a loss: a report lists all that is known of it, copies are kept, and commits are taken again.
 
 Nothing comes back by this.  A partition whose log lacks something is read-only until its owner says so, since a later
 commit would hide what was lost (docs/repair.md).
@@ -51,7 +51,7 @@ class AcceptedLoss:
     """The findings and actions of `accept_loss`.
 
     Attributes:
-        losses: what was missing, damaged or in doubt, as errors that were not raised.
+        losses: missing, damaged and doubtful parts, as errors that were not raised.
         report: the file that says so, None where nothing was wrong.
         copies: the files that were kept, beside the `broken-...` copies of segments.
         unreadable: why the disk cannot read some log partitions, which were left as they are.
@@ -245,7 +245,7 @@ def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, 
 
 
 def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Path]:
-    # A snapshot goes: what it has of the missing commits is in no log.
+    # A snapshot goes: its part of the missing commits is in no log.
     kept = []
     for name in EVIDENCE:
         path = directory.partition_path(number) / name

@@ -41,7 +41,7 @@ class StoreCloser:
         directory: the log directory; when writable, locked.
         partitions: the owner of the store's partitions.
         waiter: waits for the store's tickets.
-        maintenance: what the store does by itself.
+        maintenance: the store's automatic work.
         read_only: whether nothing is to be written.
     """
 

@@ -99,7 +99,7 @@ def warn_of_damage(
         are = "is" if count == 1 else "are"
         text = (
             f"{count} of {partition_count(core)} partitions in {path} {are} damaged: {text}; "
-            "what is missing is not answered for"
+            "missing records are not answered for"
         )
     text += f". See store.problems(), or `offsetlog verify {path}`"
     warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)

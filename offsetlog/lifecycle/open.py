@@ -28,7 +28,7 @@ class OpenArguments:
         durability: of a commit that does not say it.
         read_only: whether nothing is written.
         config: the settings.
-        maintenance: what the store does by itself.
+        maintenance: the store's automatic work.
         topic_id: for new partition directories, None for that of the directory.
         cluster: the cluster's id and the broker's number, None for no cluster.
         wait: whether everything is loaded before the store is open.

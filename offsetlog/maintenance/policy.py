@@ -15,7 +15,7 @@ from offsetlog.config import MaintenanceConfig
 
 NO_LIMIT = 2**63 - 1
 
-#: A log of at most this many times what is live in it is not worth closing an active segment for.
+#: A log of at most this many times the live bytes in it is not worth closing an active segment for.
 LIVE_TIMES_MAX = 2
 
 #: How much of a log one core replays in a second at least: batches of one record each.
@@ -271,7 +271,7 @@ def _why_roll(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int)
     if log.idle_ms >= config.idle_roll_ms and plan.size > LIVE_TIMES_MAX * plan.live_bytes:
         return f"nothing was committed for {log.idle_ms // 1000} s"
     if active >= config.roll_bytes and active > LIVE_TIMES_MAX * plan.live_bytes:
-        return f"the active segment alone is more than {LIVE_TIMES_MAX} times what is live"
+        return f"the active segment alone is more than {LIVE_TIMES_MAX} times the live bytes"
     return None
 
 
@@ -285,7 +285,7 @@ def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | No
     closed = plan.size - log.active.size
     if closed <= LIVE_TIMES_MAX * int(log.entries * log.record_bytes) + config.min_cleanable_bytes:
         return None
-    return "what was deleted is past its time"
+    return "deleted records are past their time"
 
 
 def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
@@ -299,7 +299,7 @@ def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     if log.limit < log.end and plan.uncleanable <= _holding(log, log.limit):
         return f"history is kept from {log.limit} on"
     if plan.cleanable_bytes == 0:
-        return "what is dirty is in the active segment, or too young"
+        return "the dirty part is in the active segment, or too young"
     if plan.cleanable_bytes < config.min_cleanable_bytes:
         return f"only {plan.cleanable_bytes} bytes can be cleaned"
     return f"{plan.ratio:.0%} of it is dirty"
@@ -358,7 +358,7 @@ def decide_asked(
 
 
 def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
-    """Tells whether cleaning would make the snapshot useless: what it goes on from would be cleaned."""
+    """Tells whether cleaning would make the snapshot useless: its place in the log would be cleaned."""
     return 0 <= log.snapshot < plan.uncleanable
 
 

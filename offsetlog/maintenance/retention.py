@@ -1,4 +1,4 @@
-"""Retention: what positions expire, when the clock is to be believed, and what a check says.
+"""Retention: the positions that expire, trust in the clock, and the report of a check.
 
 Source: docs/retention.md, docs/format/coordinator.md §5.13.
 
@@ -107,7 +107,7 @@ def _time_text(timestamp_ms: int) -> str:
 
 
 class ClockGuard:
-    """Refuses the time of day when it cannot be right: what expires by a wrong one is lost for good.
+    """Refuses the time of day when it cannot be right: positions that expire by a wrong one are lost for good.
 
     It is refused when it lies before the newest record, and when it has moved against a clock that
     nobody sets by more than half of the shortest retention (but not by less than a minute) since
@@ -167,7 +167,7 @@ class ClockGuard:
             raise ClockError(
                 f"the clock says {_time_text(now)}, and was set {way} by {timedelta(milliseconds=abs(jump_ms))} since "
                 "the last check, which is more than half of the shortest retention: nothing expires by it until "
-                "it is told to be right",
+                "somebody confirms it (trust_clock)",
                 now=now,
                 newest=newest_ms,
             )
@@ -224,7 +224,7 @@ class Expirer:
         counted = expire_partition(partition, retention.rules, now, self._stop)
         if counted["stopped"]:
             raise ClosedError(
-                "the store is being closed; what has not expired yet does at the next check"
+                "the store is being closed; the rest expires at the next check"
             )
         return counted
 

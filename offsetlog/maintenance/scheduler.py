@@ -67,7 +67,7 @@ class Maintenance:
     Args:
         directory: the log directory.
         config: the settings.
-        expirer: what checks a log for what has expired.
+        expirer: checks a log for expired positions.
         read_only: whether nothing is to be written.
     """
 
@@ -282,10 +282,10 @@ class Maintenance:
         plan = policy.decide(facts, self.config, self._cleaner.clock())
         if partition.read_only:
             plan = plan._replace(
-                action="none", reason="it is damaged; only who asks for it has it cleaned"
+                action="none", reason="it is damaged; only a clean by hand touches it"
             )
         if plan.action == "clean" and known.futile == (plan.first_dirty, plan.uncleanable):
-            plan = plan._replace(action="none", reason="what is dirty in it cannot be cleaned yet")
+            plan = plan._replace(action="none", reason="its dirty part cannot be cleaned yet")
         self._find_stuck(partition, known, facts)
         for stuck in known.stuck:
             self._record.report_stuck(stuck)

@@ -14,7 +14,7 @@ class MaintenanceThread(threading.Thread):
     that wait for it.
 
     Args:
-        work: what it does.
+        work: its work.
         name: of the thread.
     """
 

@@ -55,7 +55,7 @@ class AsyncOffsetManager:
     It can be used from several event loops, and the manager that it wraps beside it.
 
     Args:
-        manager: what it wraps; started and stopped through this object, or by itself.
+        manager: the wrapped one; started and stopped through this object, or by itself.
         threads: how many calls that read or cut files run at a time.
     """
 

@@ -484,7 +484,7 @@ class BaseOffsetManager:
     # --------------------------------------------------------------- what is answered without a log
 
     def flush(self, partition: int) -> Transition:
-        """Returns a transition that is done: what was answered is as durable as it will be."""
+        """Returns a transition that is done: all answers are as durable as they will be."""
         with self._running():
             done = PartitionTransition(
                 self._numbered(partition), self.leader_epoch(partition), float

@@ -141,7 +141,7 @@ def checked_expected(
 
     Args:
         expected: by key an offset, or None for no position; or None.
-        committed: what the commit writes; nothing else can be expected.
+        committed: the positions that the commit writes; no others can be expected.
 
     Raises:
         InvalidArgumentError: one of its kinds.
@@ -150,13 +150,13 @@ def checked_expected(
         return {}
     if not isinstance(expected, Mapping):
         raise ArgumentTypeError(
-            f"what is expected must be a mapping, not {type(expected).__name__}"
+            f"expected offsets must be a mapping, not {type(expected).__name__}"
         )
     checked: dict[TopicPartition, int | None] = {}
     for given, value in expected.items():
         key = checked_key(given)
         if key not in committed:
-            text = f"{key} is expected and not committed; expect only what the commit writes"
+            text = f"{key} is expected and not committed; expect only positions that the commit writes"
             raise InvalidArgumentError(text, item=given)
         offset = (
             value if value is None else _checked_number("offset", value, 0, _INT64_MAX, OffsetError)

@@ -1,4 +1,4 @@
-"""The interface of an offset manager: what a broker process calls to keep its consumers' positions.
+"""The interface of an offset manager, which a broker process calls to keep its consumers' positions.
 
 A broker owns leadership and replication of the partitions of its offsets topic.  A manager keeps the
 positions.
@@ -85,7 +85,7 @@ class Pending(Protocol[T_co]):
     """The answer of a call that returns before it; from the calls whose names end in `_async`.
 
     It comes once.  A wait that is given up, by its timeout or by the end of a task, changes nothing:
-    what was written stays, and the answer can be waited for again.
+    the write stays, and the answer can be waited for again.
     """
 
     def done(self) -> bool:
@@ -316,7 +316,7 @@ class OffsetManager(Protocol):
 
         Args:
             group: the consumer group.
-            offsets: what is committed.
+            offsets: those to commit.
             expected: for any of the keys the offset that must be committed now, None for none.
             monotonic: nothing is written if any offset would go back.
             generation: that of the group, which must have it now; -1: the group must have no members; None: not
@@ -475,7 +475,7 @@ class OffsetManager(Protocol):
         """
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
-        """Moves W to min(offset, log end), never back: what is below is applied, and its commits are answered.
+        """Moves W to min(offset, log end), never back: records below are applied, and their commits are answered.
 
         Returns:
             W.

@@ -322,7 +322,7 @@ class Leaderships:
             self._order(number)
 
     def _next_step(self, number: int) -> Callable[[int], None] | None:
-        # Under the lock: what brings a partition nearer to its role.
+        # Under the lock: the next step of a partition to its role.
         slot = self._slots[number]
         if self._closed:
             return None

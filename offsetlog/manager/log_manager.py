@@ -77,7 +77,7 @@ class LogManager:
     """Keeps positions in a log directory, in Kafka's own files; see OffsetManager for every call.
 
     Args:
-        settings: what it is made with.
+        settings: of the manager.
         executor: runs loads, flushes and timers, and is stopped with the manager; None for threads
             of its own, of which those that flush never wait for a load.
         fs: the file port.
@@ -453,7 +453,7 @@ class LogManager:
         )
 
     def _settle(self, number: int, watermark: int) -> None:
-        # Disregarded first: what is parked from now on attends again.  W that another thread moves
+        # Disregarded first: commits parked from now on attend again.  W that another thread moves
         # meanwhile is settled here, since that thread found nobody who attends.
         core = self.open_core
         replica = core.replica(number)

@@ -21,7 +21,7 @@ def older_epoch(
 
     Args:
         partition: the log partition.
-        epoch: what the caller gave.
+        epoch: the caller's.
         known: the newest leader epoch that is known.
         must_be_above: whether the epoch must be above it, and not only not below.
     """

@@ -1,4 +1,4 @@
-"""The order of work in a group: what touches the same positions is done in the order in which it was asked for."""
+"""The order of work in a group: calls for the same positions are done in the order in which they came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log partition of a watch: what took effect, and what cannot be reported of it.
+"""One log partition of a watch: its changes, and those that cannot be reported.
 
 A place in a log is a leader epoch and a log offset: the epoch of the record before it.  By the
 epoch a log that was cut, or another replica's log, shows whether it still holds what was reported.
@@ -139,7 +139,7 @@ class WatchedLog:
         return Chunk(self.number, before, self.place, items, changes), is_end
 
     def go_back(self, place: Place) -> None:
-        """Returns to a place: what was read from there on was returned to nobody."""
+        """Returns to a place: nobody got the records read from there on."""
         self._epoch, self._offset = place
         self._follows = None
 
@@ -211,7 +211,7 @@ class WatchedLog:
         while True:
             known_below = self._offset if gap is not None else max(self._offset, floor)
             self._feed.start(partition, self._offset, self._epoch, known_below)
-            # A cleaner records the floor before it takes anything away: what it took while the feed
+            # A cleaner records the floor before it takes anything away: records that it took while the feed
             # looked for open transactions is known now.
             again = self._floor(partition)
             if again <= floor:

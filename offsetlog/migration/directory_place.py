@@ -136,7 +136,7 @@ class DirectoryPlace:
         permissive: whether to go on where something is missing in it, whose positions would count as absent.
 
     Attributes:
-        incomplete: what is missing or damaged; only with `permissive`.
+        incomplete: losses and damage; only with `permissive`.
 
     Raises:
         CorruptionError, DataLossError, PossibleLossError: as `losses_of`.

@@ -65,8 +65,8 @@ class Migration:
     """A migration of groups from a source to a target.  `run` makes it, once.
 
     Args:
-        source: what is read.
-        target: what is written to.
+        source: the place to read.
+        target: the place to write.
         groups: which; see `matching`.
         overwrite: whether positions are moved back, too.
         dry_run: writes nothing.
@@ -249,5 +249,5 @@ def _refusal(
     if reason is not None:
         return Refused("", target.group, key.topic, str(key.partition), str(held.offset), reason)
     found = unreadable[key.topic, str(key.partition)]
-    reason = f"what the target has there is no offset to compare with: {found.reason}"
+    reason = f"the target's value there is no offset to compare with: {found.reason}"
     return Refused(found.place, target.group, key.topic, str(key.partition), found.offset, reason)

@@ -1,4 +1,4 @@
-"""A place that keeps committed offsets: what a migration reads of it, and how it writes there."""
+"""A place that keeps committed offsets: the way in which a migration reads it and writes there."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class GroupOffsets:
 
     Attributes:
         group: its name.
-        offsets: what can be read.
-        refused: what cannot.
+        offsets: the readable ones.
+        refused: the others.
         is_closed: why nothing of it can be written, "" where it can.
         is_lost: whether its log partition lost something, and takes no commits.
         has_consumers: whether it has live consumers, which may move on.
@@ -73,7 +73,7 @@ class GroupOffsets:
 
 
 class Change(NamedTuple):
-    """A position that is written: what it becomes, and what the target has, None for nothing."""
+    """A position to write: its new value, and that of the target, None for nothing."""
 
     key: TopicPartition
     held: Held
@@ -112,7 +112,7 @@ class Written(NamedTuple):
 
     Attributes:
         write: which.
-        fate: what became of it.
+        fate: its outcome.
         reason: of a refusal, "" otherwise.
         refused: the positions that were refused, where the others of the group were made; None for all.
     """
@@ -128,7 +128,7 @@ class Source(Protocol):
 
     Attributes:
         has: those of the fields leader_epoch, metadata and expire_timestamp that it can have.
-        incomplete: what is missing or damaged in it, which was let pass.
+        incomplete: losses and damage in it, which were let pass.
     """
 
     has: frozenset[str]
@@ -148,7 +148,7 @@ class Target(Protocol):
 
     Attributes:
         keeps: those of the fields leader_epoch, metadata and expire_timestamp that it keeps.
-        incomplete: what is missing or damaged in it, which was let pass.
+        incomplete: losses and damage in it, which were let pass.
     """
 
     incomplete: tuple[str, ...]

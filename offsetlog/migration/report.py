@@ -43,7 +43,7 @@ class Report:
         examples: some of these.
         consumers: groups that had live consumers meanwhile.
         dry_run: whether nothing was written.
-        incomplete: what is missing or damaged in a directory; only where that was let pass.
+        incomplete: losses and damage in a directory; only where these were let pass.
     """
 
     groups: int = 0

@@ -62,7 +62,7 @@ class Fault:
     As a context manager it is released at the end of the block.  Safe to use from any thread.
 
     Attributes:
-        description: what it does, in words.
+        description: its effect, in words.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class OffsetlogServer:
         path: its log directory.
         host: where it listens.
         port: likewise.
-        faults: what makes it answer otherwise.
+        faults: make it answer otherwise.
 
     Raises:
         StorageError, CorruptionError, LockedError, ConfigError: the directory cannot be used.

@@ -5,7 +5,7 @@ gives the time with each call, in milliseconds of a monotonic clock, and carries
 back.  A broker, a simulation and a test therefore run the same rules.  No object of this package is
 safe to share between threads without a lock of the caller's.
 
-* `messages`: what replicas and the controller send to each other.
+* `messages`: the messages between replicas and the controller.
 * `in_sync`, `progress`: the leader's view of its replicas, W, and changes of the in-sync set.
 * `leader`: the answer to a follower's fetch.
 * `follower`: fetches, and what a follower does with their answers.

@@ -1,4 +1,4 @@
-"""The controller's side: who leads a partition, and who is in sync.
+"""The controller's side: the leader of a partition, and its in-sync set.
 
 Three rules keep every committed record.  The in-sync set grows only by a proposal of the current
 leader that is based on the newest version.  The last members of the set stay in it when they die,

@@ -1,4 +1,4 @@
-"""The leader's view of its replicas: who is in sync, and how far W has come.
+"""The leader's view of its replicas: the in-sync set, and how far W has come.
 
 W is the high watermark: every replica of the in-sync set has acknowledged the records below it, and
 only a replica of that set can be elected, so no election loses them.

@@ -1,4 +1,4 @@
-"""One client's connection: what it may hold of the server, and handlers for its requests."""
+"""One client's connection: its share of the server's memory, and handlers for its requests."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class Disk(NamedTuple):
     """The file system of a directory.
 
     Attributes:
-        free_bytes: what a user without privileges can still write.
+        free_bytes: space left to a user without privileges.
         is_read_only: it is mounted so, or the kernel made it so after an error.
     """
 

@@ -98,9 +98,9 @@ class GroupExpiry:
             await self.expire()
         except OffsetLogError as failure:
             # Where it is about the clock, the manager has reported it.
-            _log.info("the check for what has expired ended early: %s", failure)
+            _log.info("the check for expired positions ended early: %s", failure)
         except Exception:
-            _log.exception("the check for what has expired failed")
+            _log.exception("the check for expired positions failed")
         finally:
             # The interval counts from the end of a check: there are never two in a row.
             self.start()
@@ -188,8 +188,8 @@ class GroupExpiry:
         except Exception as failure:
             # Whatever it is, the groups must not stay as they are for ever.
             if not isinstance(failure, OffsetLogError):
-                _log.exception("log partition %d: the check for what has expired failed", partition)
-                failure = InternalError(f"the check for what has expired failed: {failure!r}")
+                _log.exception("log partition %d: the check for expired positions failed", partition)
+                failure = InternalError(f"the check for expired positions failed: {failure!r}")
             results = [Expired(each.group, 0, False, failure) for each in groups]
         for each in results:
             self._deleted += each.positions

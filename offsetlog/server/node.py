@@ -42,7 +42,7 @@ class NodeState:
         front: answers what running consumers ask, as far as the coordinator has admitted it.
         groups: the coordinator of the groups.
         metadata: topics and ids.
-        placement: who leads what.
+        placement: the leader of each partition.
         topic_defaults: of new topics.
         topic_logs: of topics that have no settings of their own.
         topics: the logs of ordinary topics.
@@ -51,8 +51,8 @@ class NodeState:
         disk: does what waits for the disk.
         deleted_positions: has positions of deleted topics deleted.
         metadata_max_units: of one position, in UTF-16 units.
-        properties: what was set of the node, by Kafka's names.
-        metrics: what is counted while it answers.
+        properties: the node's settings, by Kafka's names.
+        metrics: the counters of its answers.
         faults: answers requests otherwise, in tests of clients; None: nothing does.
     """
 

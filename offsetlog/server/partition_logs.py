@@ -119,7 +119,7 @@ class PositionsLog:
         return b"" if replica is None else replica.read(offset, end, size_max, whole_first=whole_first)
 
     def is_warm(self, offset: int) -> bool:
-        """See ReadableLog: what is in memory is not known."""
+        """See ReadableLog: the part in memory is unknown."""
         watermark = self._watermark_or_none()
         return watermark is None or offset >= watermark  # without one it is refused at once
 

@@ -1,4 +1,4 @@
-"""The properties of a server, by Kafka's names: what each may be, and a file of them.
+"""The properties of a server, by Kafka's names: the values of each, and a file of them.
 
 `PROPERTIES` is the one list; docs/server.md has it as a table that is made from it.
 """
@@ -56,7 +56,7 @@ class Property:
         places: the settings that it changes: "part.field", "manager" for one that the manager reads.
         smallest, largest: of a whole number.
         choices: of a text; none for a number.
-        form: what it is, if it is neither.
+        form: its kind, if it is neither.
         divisor: how much of it is one unit of the setting, as 1000 where that is in seconds.
         factor: how many units of the setting it is, as 60000 for minutes where that is in ms.
         of_topic: the setting of topics whose type and domain it has, if that is a list or a fraction.

@@ -90,7 +90,7 @@ class ServerSettings:
         open_logs_max: of topics' logs; above it those that nobody uses are closed; None for what the
             limit of open files allows.
         allow_any_host: whether it may listen off loopback: there is no security yet.
-        properties: what was set of the node by Kafka's names, for those who ask it.
+        properties: the node's settings by Kafka's names, for clients that ask it.
 
     Raises:
         ConfigError: it would listen off loopback without leave.
@@ -135,7 +135,7 @@ class Server:
     """A node that is alone; `start` and `stop` run on its event loop.
 
     Args:
-        settings: what it is made with.
+        settings: of the server.
         manager: of the log directory, not started; None for one of the settings.
         clock: of groups; None for that of the event loop.
         faults: answers requests otherwise, in tests of clients; None: nothing does.

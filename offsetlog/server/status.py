@@ -43,7 +43,7 @@ class ServerStatus:
     Attributes:
         loop: on which the server runs.
         connections: the open ones.
-        requests: what was counted.
+        requests: the counters.
         manager, front, groups, topics: None until they are there.
         is_listening: whether clients can connect.
         is_stopping: whether it was asked to stop.

@@ -1,6 +1,6 @@
 """offsetlog on Spark, through PySpark: `spark.read.format("offsetlog")`, streams, a sink, a listener and jobs.
 
-Needs the extra `offsetlog[spark]`.  Names are imported when they are asked for: what executors import
+Needs the extra `offsetlog[spark]`.  Names are imported when they are asked for: the modules of executors
 (`offsetlog.spark.scan`, the staging of the sink) loads no store.
 """
 

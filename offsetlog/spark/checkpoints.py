@@ -70,7 +70,7 @@ class CheckpointSource(NamedTuple):
     Attributes:
         name: "0", "1" and so on in the order of the query, or the source's own name where it has one (version 2).
         offset: the text that Spark wrote, None where the source had no offset yet.
-        read: what it says, with the topic `source-<name>` for a source without topics.
+        read: its contents, with the topic `source-<name>` for a source without topics.
     """
 
     name: str

@@ -74,7 +74,7 @@ class PositionCommitter:
     """A thread that commits to one target.  Every method can be called from any thread.
 
     Args:
-        target: what is committed to; it is closed with the committer.
+        target: takes the commits; it is closed with the committer.
         interval_seconds: between two commits of one group.
         back_off_seconds: the first and the longest pause before a failed commit is tried again; it doubles each time.
         positions_max: how many positions may wait; one more is dropped, and recorded as a failure.

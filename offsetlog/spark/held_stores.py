@@ -114,7 +114,7 @@ def commit_elsewhere(
         harm when they are committed again.
 
     Raises:
-        OffsetLogError: what the commit was refused with there.
+        OffsetLogError: the refusal of the commit there.
     """
     if any(value.topic_id is not None for value in positions.values()):
         return False

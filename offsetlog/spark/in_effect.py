@@ -35,7 +35,7 @@ def in_effect_from(counts: Any, least_of_later: Any, choose: Choose) -> Any:
     """Returns the log offset from which on a record is the position, NEVER where it never is.
 
     Args:
-        counts: what `counts_from` returned.
+        counts: the result of `counts_from`.
         least_of_later: the least that it returned for records of the same position that are later in the log, NEVER
             where there is none: a record that counts before this one, or together with it, takes its place.
         choose: as for `counts_from`.

@@ -111,7 +111,7 @@ class OffsetCommitListener(StreamingQueryListener):
         timeout_seconds: how long a Kafka cluster may take for one answer.
         positions_max: how many positions may wait to be committed.
         failures_max: how many failures are remembered.
-        durability: what a commit to a store survives; None for the store's own, "disk" at a path.
+        durability: the failure that a commit to a store survives; None for the store's own, "disk" at a path.
         hold: whether a store that is given as a path stays open, and locked, until `close`; with False it is opened for
             each round of commits.
 
@@ -212,7 +212,7 @@ class OffsetCommitListener(StreamingQueryListener):
     # ------------------------------------------------------------------------------------------------ for Spark
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (the name is Spark's)
-        """Begins a run: what is still reported of an earlier one of the query does not count any more."""
+        """Begins a run: later reports of an earlier run of the query do not count any more."""
         try:
             self._begin(str(event.id), str(event.runId))
         except Exception as error:  # Spark would only log it

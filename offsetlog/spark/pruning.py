@@ -58,8 +58,8 @@ def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
     """Returns which columns of a view a query uses, in the view's order; at least one.
 
     The query is called once, and what it returns is optimized by Spark and not run.  Columns that Spark cannot prove to
-    be unused are among them, and all are where the query caches, takes a checkpoint or goes through an RDD: what comes
-    before that stands in no plan.
+    be unused are among them, and all are where the query caches, takes a checkpoint or goes through an RDD: the columns
+    that come before that stands in no plan.
 
     Args:
         rows: the view, as `spark.read.format("offsetlog").load(path)` gives it.

@@ -20,7 +20,7 @@ def default_parallelism_of(spark: SparkSession) -> int:
 def hadoop_settings_of(spark: SparkSession) -> HadoopSettings:
     """Returns Hadoop's settings of a session for file systems: `spark.hadoop.fs.s3a.*`, its core-site.xml and the like.
 
-    As they are now: what is set later is not among them.  None for a session of Spark Connect.  Secrets are among them.
+    As they are now: later settings are not among them.  None for a session of Spark Connect.  Secrets are among them.
     """
     if getattr(spark, "sparkContext", None) is None:
         return HadoopSettings()

@@ -97,7 +97,8 @@ class StoreTarget(Target):
 
     Args:
         store: the store or its path.
-        durability: what a commit survives; None for the store's own, "disk" at a path, whichever process has it open.
+        durability: the failure that a commit survives; None for the store's own, "disk" at a path, whichever process
+            has it open.
         read_only: a path is opened to be read only.
         hold: whether a path stays open until `close` or until somebody asks for it; else it is closed by `release`.
     """

@@ -122,7 +122,7 @@ class Compaction:
             partitions: those that are not compacted are passed over.
             settings_of: of the topic of a name; raises ClosedError where it was deleted.
             now_ms: returns the time of day, in ms since 1970.
-            checkpoints: what `read_checkpoints` has returned; read where they are not given.
+            checkpoints: the result of `read_checkpoints`; read where they are not given.
         """
         left = dict.fromkeys(partitions)
         while self._compact_listed(left, settings_of, now_ms, checkpoints):

@@ -41,7 +41,7 @@ class TopicConfig:
     Attributes:
         kind: the type of its value.
         default: where a topic has none of its own.
-        documentation: what it is for.
+        documentation: its purpose.
         broker_name: the broker's setting that is its default, "" for none.
         smallest, largest: of a number.
         choices: of a text or the parts of a list; none for any.

@@ -98,7 +98,7 @@ def _delete_below(
         before = log.start
         log.delete_below(start)
         if start > before:
-            _log.info("%s-%d: deleted what was below offset %d", partition.topic, partition.number, start)
+            _log.info("%s-%d: deleted the records below offset %d", partition.topic, partition.number, start)
     except ClosedError:
         return DeletedFiles(directory, (), 0)
     except OffsetLogError as failure:

@@ -113,7 +113,7 @@ class TopicLogs:
         #: When logs that are not open were last swept, and compacted, in ms since 1970.
         self._swept: Judged = WeakKeyDictionary()
         self._compacted: Judged = WeakKeyDictionary()
-        #: Held while the entries of logs are written to checkpoints, or taken out of them: what was
+        #: Held while the entries of logs are written to checkpoints, or taken out of them: an entry
         #: asked of a log before its topic was deleted must not be written after.
         self._checkpointing = threading.Lock()
 

@@ -232,7 +232,7 @@ def verify(
     """Verifies a log directory, a partition directory or a segment file; changes nothing, takes no lock.
 
     Args:
-        path: what is verified; of a segment file only what stands in it.
+        path: the directory to verify; of a segment file only its contents are.
         partitions: how many partitions the offsets topic has, where the directory does not say it.
         report: called with each finding as it is made.
         progress: called with the bytes read since the last call.

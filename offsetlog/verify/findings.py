@@ -27,7 +27,7 @@ class KeyDifference:
         partition: its partition.
         key: the bytes of a group record's key, else None.
         ways: the names of the two ways.
-        sides: what each says, field by field; None where it has no such key.
+        sides: the values of each, field by field; None where it has no such key.
     """
 
     kind: str
@@ -82,9 +82,9 @@ class Finding:
 
     Attributes:
         severity: "problem": something is not as it was written, or answers would be wrong; "note":
-            what a crash or a writer at work leaves, and the next writable open puts right; or a
+            a leftover of a crash or of a writer at work, which the next writable open puts right; or a
             transaction that is open.
-        kind: what it concerns: "batch", "record", "segment", "unfinished tail", "offset index",
+        kind: its subject: "batch", "record", "segment", "unfinished tail", "offset index",
             "time index", "transaction index", "producer snapshot", "leader epochs", "checkpoint",
             "properties", "topic id", "history" (how far back the log has it), "wrong partition",
             "open transaction", "partitions", "partition" (the engine refuses to open it),

@@ -331,7 +331,7 @@ class PartitionCheck:
         elif tail.log_offset < self.around.recovery_point:
             self.place.problem(
                 "batch",
-                f"{what}, below the recovery point {self.around.recovery_point}: what stood there was on disk",
+                f"{what}, below the recovery point {self.around.recovery_point}: the bytes there were on disk",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -541,7 +541,7 @@ class PartitionCheck:
 
 
 class LogChangedError(Exception):
-    """Somebody cleaned the log, or cut it, while it was read: what was read is no one state of it."""
+    """Somebody cleaned the log, or cut it, while it was read: the records read belong to no one state of it."""
 
 
 class FilesIdentity:

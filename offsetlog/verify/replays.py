@@ -37,7 +37,7 @@ WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
     "replay": "replaying its files",
-    "cleaned": "replaying what the cleaner would leave of them",
+    "cleaned": "replaying the cleaner's result from them",
     "snapshot": "its snapshot and the log after it",
 }
 

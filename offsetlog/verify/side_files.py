@@ -125,7 +125,7 @@ def check_indexes(
     Args:
         place: where findings are reported.
         fs: the file system.
-        segment: what they belong to.
+        segment: the one that they belong to.
         names: maps each name in the directory after a swap in it to the present name.
     """
     if not segment.is_whole:
@@ -276,7 +276,7 @@ def check_snapshot(
 ) -> None:
     """Checks a producer snapshot against what the log says up to its offset.
 
-    The log may know less: what was compacted away, which may be all that a transaction wrote; the
+    The log may know less: not the compacted records, which may be all that a transaction wrote; the
     snapshot leaves out producers that expired.  The log cannot know more of a producer that the
     snapshot has, and a transaction that is open in it is open in both.
 

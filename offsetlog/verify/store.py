@@ -1,7 +1,7 @@
 """Is an open store what its logs say?  Reads them again while commits and cleaning go on; `OffsetStore.verify`.
 
 Each partition is compared as of one log offset, with the segments that its log had at that moment:
-what is committed, rolled or cleaned meanwhile changes nothing of what is read, and is left to the
+later commits, rolls and cleans change nothing of the records read, and are left to the
 next time.
 """
 

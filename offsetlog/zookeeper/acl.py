@@ -22,7 +22,7 @@ class Acl(NamedTuple):
     Attributes:
         scheme: how somebody shows who they are: "digest", "sasl", "x509", "ip", "world" for everybody, "auth" for
             everybody that the connection which makes the node has credentials of.
-        identity: who that is, in the words of the scheme; "" for "auth".
+        identity: the client, in the words of the scheme; "" for "auth".
         permissions: the sum of the bits.
     """
 

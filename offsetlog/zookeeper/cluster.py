@@ -70,7 +70,7 @@ class RegisteredBroker(NamedTuple):
     """A broker that is there.
 
     Attributes:
-        record: what it says of itself.
+        record: its own data.
         session: the session with ZooKeeper that keeps its node, 0 where none does.
         epoch: the number of this registration (Kafka's broker epoch): a later one of the same id has a larger one.
         since_ms: when it registered by ZooKeeper's clock, ms since 1970.

@@ -40,7 +40,7 @@ U = TypeVar("U")
 
 _log = logging.getLogger(__name__)
 
-#: Between the end of a client and the next one: what ended it may be there still.
+#: Between the end of a client and the next one: the cause may be there still.
 REPLACE_SECONDS = 0.5
 #: It doubles with each refusal of the credentials in a row, up to this.
 REPLACE_SECONDS_MAX = 30.0
@@ -64,7 +64,7 @@ class ConnectionSettings:
         request_timeout: seconds that an answer is waited for, a new connection included.
         request_bytes_max: of one write; the `jute.maxbuffer` of the servers.
         auth: pairs of scheme and credential, as ("digest", "user:password").
-        acl: who may do what with the nodes that the connection makes.
+        acl: the permissions of the nodes that the connection makes.
         tls: how servers are reached through TLS, None without it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The nodes of whole groups below /consumers: what an atomic write needs to know of a group before it."""
+"""The nodes of whole groups below /consumers, which an atomic write has to know before it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class BrokerRegistration:
 
     Args:
         connection: started; it outlives the registration.
-        record: what the broker says of itself; each registration has the time at which it was made.
+        record: the broker's own data; each registration has the time at which it was made.
         wait: seconds that a node with the same endpoints is waited for to go: a broker that was killed and starts again
             finds its own former node until the former session expires.
         on_failure: called once, by a thread of its own, where the registration was lost for good: with

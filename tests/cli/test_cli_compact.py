@@ -344,7 +344,7 @@ def test_nothing_stale_stays_beside_a_segment(kafka, capsys):
         assert not [file for file in folder.iterdir() if file.suffix in (".cleaned", ".swap", ".deleted")]
 
 
-def test_open_transactions_are_told(tmp_path, capsys):
+def test_open_transactions_are_reported(tmp_path, capsys):
     path = tmp_path / "kafka"
     shutil.copytree(TXN, path)
     code, out, err = call(capsys, "compact", path, "--partitions=8", "--format=json")
@@ -356,7 +356,7 @@ def test_open_transactions_are_told(tmp_path, capsys):
     assert "producer 11 in log partition 1, open for" in out
 
 
-def test_a_damaged_segment_is_left_and_told(data, capsys):
+def test_a_damaged_segment_is_left_and_reported(data, capsys):
     victim = sorted(data.rglob("*.log"))[0]
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1

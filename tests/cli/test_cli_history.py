@@ -134,7 +134,7 @@ def test_what_was_cleaned_is_said(cleaned, capsys):
     ):
         code, out, err = call(capsys, *arguments)
         assert (code, out) == (1, "")
-        assert "what was committed before log offset 502 of log partition 0 was cleaned since; the oldest time" in err
+        assert "commits before log offset 502 of log partition 0 were cleaned since; the oldest time" in err
     assert rows(capsys, "fetch", cleaned, "billing", "--at", "offset:502")[0]["offset"] == 499
     code, out, err = call(capsys, "undelete", cleaned, "billing", "--yes")
     assert (code, out) == (1, "nothing came back\n")
@@ -192,7 +192,7 @@ def test_restore_and_its_dry_run(data, capsys):
     ]
     assert offsets(data) == {0: 42, 1: 7}
     code, out, _ = call(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")
-    assert (code, out) == (0, "nothing to do: the offsets of group billing are what they were at log offset 2\n")
+    assert (code, out) == (0, "nothing to do: the offsets of group billing are already those of log offset 2\n")
     assert rows(capsys, "restore", data, "billing", "--at", "offset:2") == []
 
 
@@ -300,7 +300,7 @@ LOOKING_BACK = [
 
 
 @pytest.mark.parametrize("arguments", LOOKING_BACK, ids="-".join)
-def test_where_the_number_of_partitions_cannot_be_told_nothing_is_said(part, capsys, arguments):
+def test_where_the_number_of_partitions_is_unknown_nothing_is_said(part, capsys, arguments):
     code, out, err = call(capsys, arguments[0], part, *arguments[1:])
     assert (code, out) == (2, "")
     assert "this directory does not show how many partitions" in err

@@ -245,7 +245,7 @@ def test_a_terminal_tells_what_it_does_not_show(command, capsys):
         assert max(map(len, lines)) <= 80
 
 
-def test_help_tells_examples_and_the_version_is_told(capsys):
+def test_help_tells_examples_and_the_version_is_reported(capsys):
     for command in (
         "offsets",
         "groups",
@@ -283,7 +283,7 @@ def damage(path: Path, position: int) -> None:
     path.write_bytes(content)
 
 
-def test_bad_bytes_in_the_middle_are_told_with_their_place_and_passed_over(log, capsys):
+def test_bad_bytes_in_the_middle_are_reported_with_their_place_and_passed_over(log, capsys):
     whole = call(capsys, "offsets", log, "--format=json")[1].splitlines()
     damage(log / "__consumer_offsets-4" / FIRST, 100)
     for command in ("offsets", "groups", "dump"):
@@ -378,11 +378,11 @@ def test_wrong_usage_is_one_line(capsys, arguments):
         ),
     ],
 )
-def test_wrong_usage_is_told_in_words(capsys, arguments, said):
+def test_wrong_usage_is_reported_in_words(capsys, arguments, said):
     assert call(capsys, *arguments) == (2, "", f"offsetlog: {said}\n")
 
 
-def test_a_failed_system_call_is_told_in_words(capsys, monkeypatch):
+def test_a_failed_system_call_is_reported_in_words(capsys, monkeypatch):
     def fail(path: Path) -> None:
         raise StorageError("opendir: Permission denied", errno=errno.EACCES, path=path)
 
@@ -407,7 +407,7 @@ def test_a_closed_pipe_is_quiet():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_a_full_disk_behind_the_output_is_told():
+def test_a_full_disk_under_the_output_is_reported():
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "offsetlog", "offsets", str(GROUPS)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -441,7 +441,7 @@ def test_a_command_imports_only_what_it_needs(tmp_path, command):
 
 
 @pytest.mark.parametrize("name", ["typer", "rich"])
-def test_a_missing_library_is_told_with_what_to_install(name):
+def test_a_missing_library_is_reported_with_what_to_install(name):
     code = f"import sys; sys.modules[{name!r}] = None; from offsetlog.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2

@@ -57,7 +57,7 @@ def test_a_loss_is_shown_and_nothing_changes(built: Path, capsys):
     assert f"missing\t0\t{int(lost.stem)}\t{int(following.stem)}\t" in out
     assert "  log partition 0 lacks group 'g" in out
     assert err == (
-        "offsetlog: 1 loss: put the files back if there are any, or go on without what is missing: --accept-loss\n"
+        "offsetlog: 1 loss: put the files back if there are any, or go on without the missing records: --accept-loss\n"
     )
     code, out, _ = call(capsys, "repair", built, "--format", "json")
     [row] = [json.loads(line) for line in out.splitlines()]
@@ -73,7 +73,7 @@ def test_off_a_terminal_it_refuses_without_yes(built: Path, capsys):
     before = content(built)
     code, out, err = call(capsys, "repair", built, "--accept-loss")
     assert (code, out) == (1, "")
-    assert "give up what is missing in 1 log partition of " in err
+    assert "give up the missing records in 1 log partition of " in err
     assert content(built) == before
     code, out, err = call(capsys, "repair", built, "--yes")
     assert (code, out) == (2, "")

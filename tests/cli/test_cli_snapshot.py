@@ -83,7 +83,7 @@ def test_a_damaged_log_gets_none(data, capsys):
     assert len(list(data.rglob(FILE_NAME))) == 1
 
 
-def test_nothing_new_is_told_in_words(data, capsys):
+def test_nothing_new_is_reported_in_words(data, capsys):
     call(capsys, "snapshot", data)
     code, shown = on_terminal("snapshot", str(data))
     assert code == 0
@@ -93,7 +93,7 @@ def test_nothing_new_is_told_in_words(data, capsys):
     assert [row["bytes"] for row in rows] == [None, None]
 
 
-def test_a_snapshot_that_is_discarded_is_told_as_all_else(data, capsys):
+def test_a_snapshot_that_is_discarded_is_reported_as_all_else(data, capsys):
     call(capsys, "snapshot", data)
     for file in data.rglob(FILE_NAME):
         file.write_bytes(b"of no use")
@@ -103,7 +103,7 @@ def test_a_snapshot_that_is_discarded_is_told_as_all_else(data, capsys):
     assert all(line.startswith("offsetlog: ") for line in err.splitlines())
 
 
-def test_a_lock_that_is_held_is_told_in_words_of_the_command_line(data, capsys):
+def test_a_lock_that_is_held_is_reported_in_words_of_the_command_line(data, capsys):
     with offsetlog.open(data):
         code, _, err = call(capsys, "snapshot", data)
     assert code == 2

@@ -160,7 +160,7 @@ def test_a_time_index_that_misleads_is_found(log):
     assert only(log)[0] == "time index"
 
 
-def test_indexes_after_a_crash_are_made_anew_and_no_problem(log):
+def test_indexes_after_a_crash_are_made_again_and_no_problem(log):
     (log / ".kafka_cleanshutdown").unlink()
     (log / "recovery-point-offset-checkpoint").unlink()
     (log / "__consumer_offsets-0" / FIRST).with_suffix(".index").write_bytes(ENTRY.pack(10, 5))
@@ -270,7 +270,7 @@ def test_a_tail_below_the_recovery_point_is_a_problem(tmp_path):
     assert {each.kind for each in verify(log).problems} == {"batch", "in doubt"}
 
 
-def test_findings_are_told_in_lines(log, capsys):
+def test_findings_are_reported_in_lines(log, capsys):
     damage(log / "__consumer_offsets-0" / FIRST, 100)
     code, out, err = call(capsys, "verify", log)
     assert (code, err) == (1, "")
@@ -284,7 +284,7 @@ def test_the_digest_is_the_stores(log, tmp_path):
         assert verify(log).digest_physical == store.digest(physical=True)
 
 
-def test_the_ways_to_the_state_are_told(log, capsys):
+def test_the_ways_to_the_state_are_reported(log, capsys):
     _, out, _ = call(capsys, "verify", log, "--format=json")
     summary = json.loads(out.splitlines()[-1])
     found = verify(log)
@@ -303,7 +303,7 @@ def test_the_ways_to_the_state_are_told(log, capsys):
     assert len([line for line in table if line.count("\t") == 4]) == 1 + len(found.ways)
 
 
-def test_keys_that_differ_are_told_in_lines(capsys):
+def test_keys_that_differ_are_reported_in_lines(capsys):
     sides = ({"offset": 7, "log_offset": 3}, {"offset": 8, "log_offset": 3})
     key = KeyDifference("position", None, "g\n", "t", 5, None, ("replay", "loaded"), sides)
     finding = Finding("problem", "digest", "they lead to different states: 1 key differs", 0, "d", keys=(key,))
@@ -327,7 +327,7 @@ def test_keys_that_differ_are_told_in_lines(capsys):
         ),
     ],
 )
-def test_ways_are_told_by_what_they_led_to(ways, text):
+def test_ways_are_reported_by_what_they_led_to(ways, text):
     digests = {number: Digest(number, 0, 0) for number in (1, 2)}
     assert ways_text([Way(number, name, 5, digests.get(digest)) for number, name, digest in ways]) == text
 

@@ -108,7 +108,7 @@ def test_the_first_example_of_the_help_works(tmp_path, capsys):
     assert call(capsys, "commit", tmp_path / "data", "billing", "orders:0=43")[2] == ""
 
 
-def test_what_is_not_there_is_told(data, capsys):
+def test_what_is_not_there_is_reported(data, capsys):
     code, out, err = call(capsys, "fetch", data, "billing", "orders:0", "nope:3", "--format=json")
     assert (code, len(out.splitlines())) == (1, 1)
     assert err == "offsetlog: group billing: no offset of nope:3 is committed\n"
@@ -118,7 +118,7 @@ def test_what_is_not_there_is_told(data, capsys):
     assert err == f"offsetlog: there is no group nobody in {data}\n"
 
 
-def test_wrong_numbers_are_told_in_words(data, capsys):
+def test_wrong_numbers_are_reported_in_words(data, capsys):
     for arguments, said in (
         (["orders:0=-3"], "it must be from 0"),
         (["orders:0=1", "--expected=orders:3=1"], "orders:3, which is not committed here"),
@@ -151,7 +151,7 @@ def test_a_partition_directory_is_no_log_directory(data, capsys, name, partition
     assert sorted(data.rglob("*")) == before
 
 
-def test_a_partition_directory_is_told_by_where_it_leads(data, monkeypatch):
+def test_a_partition_directory_is_reported_by_where_it_leads(data, monkeypatch):
     (data / "__consumer_offsets-0").mkdir(exist_ok=True)
     monkeypatch.chdir(data / "__consumer_offsets-0")
     with pytest.raises(InvalidArgumentError, match="partition directory"):
@@ -177,7 +177,7 @@ def test_another_number_of_partitions_is_refused(data, capsys):
     assert "the directory has 4" in err
 
 
-def test_a_directory_of_kafka_must_be_told_its_partitions(tmp_path, capsys):
+def test_a_directory_of_kafka_must_be_given_its_partitions(tmp_path, capsys):
     log = tmp_path / "log"
     shutil.copytree(DATA / "groups" / "log", log)
     code, _, err = call(capsys, "commit", log, "billing", "orders:0=1")
@@ -188,7 +188,7 @@ def test_a_directory_of_kafka_must_be_told_its_partitions(tmp_path, capsys):
     assert call(capsys, "verify", log)[0] == 0
 
 
-def test_what_recovery_cut_is_told(tmp_path, capsys):
+def test_what_recovery_cut_is_reported(tmp_path, capsys):
     log = tmp_path / "log"
     shutil.copytree(DATA / "torn" / "log", log)
     code, _, err = call(capsys, "commit", log, "billing", "orders:0=1", "--partitions", 4)
@@ -197,7 +197,7 @@ def test_what_recovery_cut_is_told(tmp_path, capsys):
     assert call(capsys, "verify", log)[0] == 0
 
 
-def test_a_held_lock_is_told(data, capsys):
+def test_a_held_lock_is_reported(data, capsys):
     with offsetlog.open(data):
         code, _, err = call(capsys, "commit", data, "billing", "orders:0=1")
     assert code == 2
@@ -270,7 +270,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_kept_directory_is_told_first(tmp_path):
+def test_a_kept_directory_is_reported_first(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "offsetlog", "demo", "--keep", "--entries=1000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:

@@ -126,7 +126,7 @@ def test_a_member_without_heartbeats_leaves_at_the_end_of_its_session(members):
     assert driver.ask(heartbeat(follower, 1), 4).error_code == 25
 
 
-def test_a_heartbeat_begins_a_session_anew(members):
+def test_a_heartbeat_restarts_a_session(members):
     (leader,) = members.stable()
     for _ in range(10):
         members.driver.advance(9.9)
@@ -230,7 +230,7 @@ def test_a_rebalance_of_absent_static_members_goes_on_until_their_sessions_end()
 # ---------------------------------------------------------------------------------------- after a load
 
 
-def test_sessions_begin_anew_with_a_load(members):
+def test_sessions_restart_with_a_load(members):
     (leader,) = members.stable()
     members.driver.advance(9)
     members.driver.restarted()

@@ -63,7 +63,7 @@ def test_stable_offsets_leave_out_what_a_transaction_holds(kafka_data, kafka_ins
     assert len(stable) == sum(line.endswith("\tNONE\tall") for line in lines)
 
 
-def test_kafka_goes_on_writing_behind_batches_of_a_newer_leader(
+def test_kafka_goes_on_writing_after_batches_of_a_newer_leader(
     kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages
 ):
     """The cluster of a template is young: what is installed may carry leader epochs above those of its broker."""
@@ -146,7 +146,7 @@ def test_a_partition_that_kafka_refuses_to_load_is_reported(kafka_data, kafka_in
         assert set(broker.load_failures()) == {3}
 
 
-def test_a_missing_partition_and_missing_checkpoints_are_made_anew(
+def test_a_missing_partition_and_missing_checkpoints_are_made_again(
     kafka_data, kafka_install, kafka_broker, kafka_answers, tmp_path
 ):
     """A store makes the folder of a partition when it first needs it; Kafka makes those that are not there."""
@@ -213,14 +213,14 @@ def test_a_broker_does_not_start_on_a_locked_directory(kafka_template, kafka_bro
             kafka_broker(log_dir).start()
 
 
-def test_without_java_the_reason_is_told(monkeypatch, tmp_path):
+def test_without_java_the_reason_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(KafkaMissing, match="no java on this machine"):
         find_packages()
 
 
-def test_without_maven_the_reason_is_told(kafka_packages: KafkaPackages, monkeypatch, tmp_path):
+def test_without_maven_the_reason_is_reported(kafka_packages: KafkaPackages, monkeypatch, tmp_path):
     for program in ("java", "javac"):
         found = shutil.which(program)
         assert found is not None

@@ -48,7 +48,7 @@ def test_what_goes_forward_beside_a_rewind_is_a_difference_while_zookeeper_is_sl
         zookeeper, commit = manager.zookeeper, late_answers(manager)
 
         def committed(*given: Any, **more: Any) -> Any:
-            zookeeper.is_held = True  # what goes back is there, and nothing more comes through
+            zookeeper.is_held = True  # the rewind is there, and nothing more comes through
             return commit(*given, **more)
 
         monkeypatch.setattr(manager.log, "commit", committed)

@@ -252,7 +252,7 @@ def test_one_that_resigned_is_opened_at_its_next_election(failed, executor):
     failed.stop()
 
 
-def test_a_commit_that_waits_is_told_that_it_failed_and_never_that_it_is_durable(failed, fs, executor):
+def test_a_commit_that_waits_learns_that_it_failed_and_never_that_it_is_durable(failed, fs, executor):
     failed.become_leader(0, 2)
     executor.run()
     written = failed.commit_async("g", {KEYS[1]: 1})

@@ -59,7 +59,7 @@ def test_every_change_is_reported_once_or_lies_in_a_gap(tmp_path, number):
 # ------------------------------------------------------------------------------------------------ one replica
 
 
-def test_a_watch_begins_now_or_where_it_is_told_to(tmp_path):
+def test_a_watch_begins_now_or_where_asked(tmp_path):
     with lead(tmp_path) as manager:
         manager.commit("g", {KEY: 1})
         watch = manager.watch()

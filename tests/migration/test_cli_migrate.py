@@ -128,7 +128,7 @@ def test_nothing_goes_back_unless_that_is_asked_for(hosts, tmp_path, capsys, to_
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == [
         *(f"g\tt\t{number}\t10\t4\tlower" for number in range(3)),
-        "3 positions lower than what is there, left as they are",
+        "3 positions lower than the target's, left as they are",
     ]
     assert there() == high
     code, out, err = call(capsys, "--from", source, "--to", target, "--overwrite")
@@ -238,7 +238,7 @@ def test_a_bad_node_of_the_target_is_shown_as_it_is(hosts, tmp_path, capsys):
         store.commit_one("g", "orders", 2, 102)
     code, _, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes")
     assert code == 1
-    assert "/consumers/g/offsets/orders/2: what the target has there is no offset to compare with: " in err
+    assert "/consumers/g/offsets/orders/2: the target's value there is no offset to compare with: " in err
     assert "(it holds 'xyz')\n" in err
 
 
@@ -278,7 +278,7 @@ def test_a_target_whose_node_holds_no_offset_is_not_overwritten(hosts, tmp_path,
     make(tmp_path / "data", {"g": {("t", 0): 9, ("t", 1): 9}, "closed": {("t", 0): 9, ("t", 1): 9}})
     code, out, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--overwrite")
     assert (code, out.splitlines()[-1]) == (1, "1 position moved forward")
-    assert "/consumers/g/offsets/t/0: what the target has there is no offset to compare with: " in err
+    assert "/consumers/g/offsets/t/0: the target's value there is no offset to compare with: " in err
     assert "group closed, t:1: the group cannot be compared: ZooKeeper does not let" in err
     assert "3 positions refused" in err
     client = client_of(hosts)

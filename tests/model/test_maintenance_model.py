@@ -217,7 +217,7 @@ class MaintainedStoreBesideModel(StoreBesideModel):
             except errors.TooLargeError:
                 assert len(known) > 15
                 self.reference.refused()
-                durability = "process"  # what was refused has waited for nothing
+                durability = "process"  # a refused commit has waited for nothing
                 if records is not None:
                     self.records[group] = self.removed.pop(group)
             self.reference.done(disk=[history] if durability == "disk" else [])

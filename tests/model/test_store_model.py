@@ -214,7 +214,7 @@ class StoreBesideModel(RuleBasedStateMachine):
             except errors.TooLargeError:
                 assert len(known) > 20
                 self.reference.refused()
-                durability = "process"  # what was refused has waited for nothing
+                durability = "process"  # a refused commit has waited for nothing
             self.reference.done(disk=[history] if durability == "disk" else [])
 
     # ------------------------------------------------------------------------------------------------ conditions

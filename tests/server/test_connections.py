@@ -85,7 +85,7 @@ def test_many_requests_in_one_piece_are_answered_in_order(client):
         assert decode_response(ApiVersionsResponse, 3, client.receive())[0] == number
 
 
-def test_an_unknown_version_of_api_versions_is_told_the_known_ones(client):
+def test_an_unknown_version_of_api_versions_gets_the_known_ones(client):
     frame = encode_request(ASK, 4, 9)
     client.send(frame[:6] + (99).to_bytes(2, "big") + frame[8:])
     correlation_id, answer = decode_response(ApiVersionsResponse, 0, client.receive())

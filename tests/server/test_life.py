@@ -215,7 +215,7 @@ def started(path, *options: str, open_files: int | None = None):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_the_command_stops_in_order_when_it_is_told(tmp_path, sent):
+def test_the_command_stops_in_order_on_request(tmp_path, sent):
     with started(tmp_path / "data") as (process, address), Client(address) as client:
         made(client, "orders")
         assert commit(client, "g", "orders", 3) == 0

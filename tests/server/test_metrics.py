@@ -215,7 +215,7 @@ def test_groups_are_no_labels():
     assert not {"group", "topic", "client", "member"} & {each for kind in METRICS.values() for each in kind.labels}
 
 
-def test_commits_of_groups_are_told_apart(server):
+def test_commits_of_groups_are_distinguished(server):
     with Client(server.address) as client:
         client.ask(CreateTopicsRequest((CreateTopicsRequestTopic("orders", 1, 1),)), 7)
         for offset in range(3):

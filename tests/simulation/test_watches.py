@@ -119,7 +119,7 @@ class WatchedWorld(World):
             reader.check(self)
 
 
-def test_every_reader_is_told_the_same_changes_once():
+def test_every_reader_gets_the_same_changes_once():
     first, count = first_seed() + 500, by_depth(gate=12, long=300)
     changes = 0
     for seed in range(first, first + count):

@@ -305,7 +305,7 @@ class World:
         except OffsetLogError as failure:
             self.coverage[type(failure).__name__, role] += 1
             if role == "leader":
-                self.checker.cleaned(node)      # what was cleaned before it failed stays so
+                self.checker.cleaned(node)      # parts cleaned before it failed stay cleaned
             return
         self.coverage[{"clean": "cleaning", "snapshot": "snapshot"}[kind], role] += 1
         self.scheduler.note(f"{kind}: node {node.number}, a {role}")

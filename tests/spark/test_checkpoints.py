@@ -86,7 +86,7 @@ def test_checkpoints_of_spark_are_read_and_imported(spark, inputs, tmp_path, sto
     assert json.loads(metadata) == {"id": query_id, "batch": 1}
 
 
-def test_a_batch_that_was_begun_is_told_and_not_imported(spark, inputs, tmp_path, store):
+def test_a_batch_that_was_begun_is_reported_and_not_imported(spark, inputs, tmp_path, store):
     files = spark.readStream.format("text").load(str(inputs))
     run_once(files, tmp_path / "ck")
     (inputs / "2.txt").write_text("b\n")
@@ -259,7 +259,7 @@ def test_sizes_are_bounded(tmp_path, monkeypatch):
     assert caught.value.path == str(path / "offsets" / "1")
 
 
-def test_what_is_no_checkpoint_is_told(tmp_path):
+def test_what_is_no_checkpoint_is_reported(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "nothing"):
         with pytest.raises(errors.MissingFileError, match="no checkpoint"):

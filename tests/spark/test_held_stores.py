@@ -81,7 +81,7 @@ def test_whoever_opens_a_store_that_rests_gets_it(tmp_path, opened):
     assert set(commits_of(tmp_path, [("g", "t", 0)])) == {("g", "t", 0, 1), ("g", "t", 0, 7), ("g", "t", 0, 2)}
 
 
-def test_a_store_rests_for_as_long_as_it_was_told(tmp_path):
+def test_a_store_rests_for_as_long_as_asked(tmp_path):
     publish(tmp_path, 0, [("g", "t", 0, 1)], keepOpenSeconds="0")
     assert not held_stores.is_held(tmp_path)
     assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -69,7 +69,7 @@ def test_damage_names_the_ways_to_go_on():
         "a batch needs 12 bytes; the job goes on with --permissive, and offsetlog verify names all that is damaged "
         "(data/0.log, byte 120)"
     )
-    missing = errors.DataLossError("an end is missing; --permissive of a job reads what is there")
+    missing = errors.DataLossError("an end is missing; --permissive of a job reads the rest")
     with pytest.raises(errors.CorruptionError) as caught, own_failures():
         raise missing
     assert caught.value is missing

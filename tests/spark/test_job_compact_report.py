@@ -58,7 +58,7 @@ MORE_CLEANS = [(True, "open", 1), (False, "commit", 3), (False, "commit", 5), (F
 
 
 @pytest.mark.parametrize(("roll", "long_one", "seed"), CLEANS + by_depth(gate=[], long=MORE_CLEANS))
-def test_a_clean_frees_what_was_told(spark, tmp_path, roll, long_one, seed):
+def test_a_clean_frees_what_was_announced(spark, tmp_path, roll, long_one, seed):
     with offsetlog.open(tmp_path, 2, "process", config=SMALL, maintenance=BY_HAND) as store:
         feed(store, seed, 300)
         pending = store.transaction("group-1", 200)

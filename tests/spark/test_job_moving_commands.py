@@ -74,7 +74,7 @@ def test_usage(tmp_path):
         assert isinstance(done.exception, InvalidArgumentError), arguments
 
 
-def test_what_is_wrong_with_a_path_is_told_before_spark_starts(tmp_path, monkeypatch):
+def test_what_is_wrong_with_a_path_is_reported_before_spark_starts(tmp_path, monkeypatch):
     def spark_for(*_):
         raise AssertionError("Spark has started")
 

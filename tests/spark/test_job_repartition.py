@@ -282,7 +282,7 @@ def test_the_engine_opens_it(moved):
             store.commit("group-1", {TopicPartition("orders", 0): 12345})
 
 
-def test_the_past_is_told_as_before(moved):
+def test_the_past_is_reported_as_before(moved):
     folder, _, _ = moved
     moment = datetime.fromtimestamp((START_MS + 200) / 1000, UTC)
     with (

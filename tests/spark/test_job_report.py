@@ -99,7 +99,7 @@ def test_names_are_text(page):
 
 
 @pytest.mark.long
-def test_rows_are_bounded_and_the_rest_is_told(page):
+def test_rows_are_bounded_and_the_rest_is_reported(page):
     assert re.search(r'<h3 id="rewinds">Rewinds <span class="count">18</span>', page)
     assert "13 more of 18 are not shown" in page
     assert page.count("<tr>") < 100

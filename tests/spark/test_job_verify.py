@@ -39,7 +39,7 @@ def test_what_brokers_wrote(spark, scenario):
     assert all(each.is_equal for each in found)
 
 
-def test_damage_and_differences_are_told():
+def test_damage_and_differences_are_reported():
     same = verify.Digest(1, 2, 3)
     assert verify.Compared(0, 5, same, same).is_equal
     assert not verify.Compared(0, 5, same, verify.Digest(1, 2, 4)).is_equal
@@ -47,7 +47,7 @@ def test_damage_and_differences_are_told():
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(8)])
-def test_a_tail_that_is_missing_is_told(spark, tmp_path, tail):
+def test_a_tail_that_is_missing_is_reported(spark, tmp_path, tail):
     register(spark)
     log = RandomLog(tmp_path / "old", 2, 4, records=10)
     end = surveys(log.path)[0].end

@@ -340,7 +340,7 @@ def test_a_start_that_fails_leaves_nothing_open(spark: SparkSession, altered: Ca
     # The fixture waits until no process is left.
 
 
-def test_spark_finds_it_without_being_told(log: Path) -> None:
+def test_spark_finds_it_without_a_hint(log: Path) -> None:
     program = (
         "from pyspark.sql import SparkSession\n"
         "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"

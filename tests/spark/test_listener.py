@@ -115,7 +115,7 @@ def test_the_end_offsets_of_every_source_are_committed(listen, target):
     assert (listener.failures, listener.last_error, listener.pending, listener.commits) == ((), None, {}, 1)
 
 
-def test_what_is_no_position_is_left_out_and_told_once(listen, target, caplog):
+def test_what_is_no_position_is_left_out_and_reported_once(listen, target, caplog):
     listener = listen(at=(cluster := Answers(kafka_only=True)))
     delta = ("DeltaSource[x]", '{"reservoirVersion":5}')
     with caplog.at_level(logging.WARNING, "offsetlog.spark"):
@@ -278,7 +278,7 @@ def test_one_group_that_fails_does_not_keep_others_back(listen, target):
     assert target.offsets("g-a") == {("orders", 0): 1}
 
 
-def test_what_is_refused_for_good_is_dropped_and_told(listen, target):
+def test_what_is_refused_for_good_is_dropped_and_reported(listen, target):
     target.refusing[ORDERS[1]] = errors.ClusterError("no such topic", code="UNKNOWN_TOPIC_OR_PART")
     listener = listen()
     listener.onQueryProgress(progress(0, orders(1, 2, 3)))
@@ -524,7 +524,7 @@ def test_a_path_that_is_not_held_is_locked_for_its_commits_only(listen, tmp_path
     assert starting_offsets(tmp_path / "one", "g") == '{"orders":{"0":3}}'
 
 
-def test_a_store_that_was_closed_is_told(listen, tmp_path):
+def test_a_store_that_was_closed_is_reported(listen, tmp_path):
     store = offsetlog.open(tmp_path / "one", partitions=2)
     listener = listen(at=store)
     store.close()

@@ -50,7 +50,7 @@ def store(tmp_path):
         *[(text, "nothing", {}) for text in (None, "", "-", "None", "null")],
     ],
 )
-def test_each_shape_is_told_by_its_text(text, shape, found):
+def test_each_shape_is_known_by_its_text(text, shape, found):
     assert read_source_offset(text, "here") == SourceOffset(
         shape, {TopicPartition(*key): n for key, n in found.items()}
     )

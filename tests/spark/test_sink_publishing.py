@@ -216,7 +216,7 @@ def test_a_staged_file_that_changed_is_refused(tmp_path):
     content = bytearray(Path(staged.path).read_bytes())
     content[len(content) // 2] ^= 1
     Path(staged.path).write_bytes(content)
-    with pytest.raises(errors.CorruptionError, match="not what its task wrote") as refused:
+    with pytest.raises(errors.CorruptionError, match="not as its task wrote it") as refused:
         epoch_writer(tmp_path, "q", 0).commit(messages)
     assert refused.value.path == staged.path
     Path(staged.path).unlink()
@@ -304,7 +304,7 @@ def test_the_name_of_another_stream_is_refused(tmp_path):
     with pytest.raises(errors.StateError, match="another checkpoint"):
         named.commit(stream_messages(tmp_path, "daily", 0, "id-2"), 0)
     named.commit(stream_messages(tmp_path, "daily", 1, "id-1"), 1)
-    with offsetlog.open(tmp_path) as store:  # what somebody wrote there by hand names no stream
+    with offsetlog.open(tmp_path) as store:  # a position written there by hand names no stream
         store.commit(epochs.FINISHED, {TopicPartition("daily", 0): offsetlog.OffsetAndMetadata(2, "by hand")})
     assert named.publish(stream_messages(tmp_path, "daily", 1, "id-2"), 1).skipped
 

@@ -119,7 +119,7 @@ def test_a_wrong_column_is_refused(spark, tmp_path):
         wrong.save(str(tmp_path))
 
 
-def test_a_store_that_is_open_is_told(spark, tmp_path):
+def test_a_store_that_is_open_is_reported(spark, tmp_path):
     writing = rows_of(spark, 5).write.format("offsetlog").mode("append").option("lockTimeoutSeconds", "0.2")
     with (
         offsetlog.open(tmp_path),

@@ -225,13 +225,13 @@ def test_a_stream_asks_as_it_starts(whole, tmp_path, fault: Callable[[Path], Non
         stream_of(log).latestOffset({"__consumer_offsets": {"0": 0, "1": 0}})
     reader = stream_of(log, failOnDataLoss="false")
     reader.latestOffset(reader.initialOffset())
-    assert "reads what is there" in caplog.text
+    assert "reads the rest" in caplog.text
     assert "nothing is read" not in caplog.text
     caplog.clear()
     reader = stream_of(log, mode="permissive")
     start = reader.initialOffset()
     end = reader.latestOffset(start)
-    assert "reads what is there" in caplog.text
+    assert "reads the rest" in caplog.text
     problems = problems_between(reader, start, end)
     assert problems
     # They are of the first batch, however often it is planned, and not of each.
@@ -250,7 +250,7 @@ def test_a_stream_of_nothing_new_says_what_is_missing(whole, tmp_path, caplog):
 
 
 def test_a_loss_of_no_log_partition_is_none_of_the_first(whole, tmp_path, monkeypatch):
-    loss = errors.PossibleLossError("what the directory says of itself cannot be read", path=whole["closed"])
+    loss = errors.PossibleLossError("the witnesses of the directory cannot be read", path=whole["closed"])
     monkeypatch.setattr(completeness, "find_losses", lambda *_: [loss])
     reader = stream_of(whole["closed"], mode="permissive")
     start = reader.initialOffset()

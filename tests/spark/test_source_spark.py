@@ -85,7 +85,7 @@ def test_filters_that_spark_pushes_down(source: SparkSession) -> None:
         source.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_what_is_wrong_is_told_by_spark(source: SparkSession, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_by_spark(source: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="'veiw' is not known"):
         load(source, tmp_path, veiw="records")
     with pytest.raises(PySparkException, match=r"no partition of __consumer_offsets in it; the driver plans.* \("):
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_told_by_spark(source: SparkSession, tmp_path: Path) ->
         ({"view": "offsets"}, "ConfigError: view='offsets' is for a batch; a stream has commits, records"),
     ],
 )
-def test_what_is_wrong_with_a_stream_is_told_last(
+def test_what_is_wrong_with_a_stream_is_reported_last(
     source: SparkSession, tmp_path: Path, given: dict[str, str], told: str
 ) -> None:
     reading = source.readStream.format("offsetlog").options(**given).load(str(tmp_path))
@@ -144,7 +144,7 @@ def test_what_executors_import_loads_no_store() -> None:
 
 
 @pytest.mark.ci  # a session of its own; wheel-test runs it, too
-def test_spark_finds_it_without_being_told() -> None:
+def test_spark_finds_it_without_a_hint() -> None:
     log = BY_NAME["kafka-4.3.0/txn"].log
     told = run(
         "from pyspark.sql import SparkSession\n"

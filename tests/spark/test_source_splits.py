@@ -328,7 +328,7 @@ def cutoff_offset_of(path: Path, stamp: int) -> int:
     return offset
 
 
-def test_what_ended_behind_a_moment_is_open_at_it(log: Path) -> None:
+def test_what_ended_after_a_moment_is_open_at_it(log: Path) -> None:
     ended = [row for row in rows_of(log) if row["outcome"] == "committed"]
     row = max(ended, key=lambda each: each["marker_offset"] - each["log_offset"])
     cut = row["marker_offset"]
@@ -591,7 +591,7 @@ def test_outcomes_of_kafkas_transactions_do_not_depend_on_splits(scenario) -> No
         assert rows_of(scenario.log, splitBytes=size) == whole
 
 
-def test_a_partition_without_a_segment_and_a_start_behind_the_end_hold_nothing(tmp_path: Path):
+def test_a_partition_without_a_segment_and_a_start_after_the_end_hold_nothing(tmp_path: Path):
     path = tmp_path / "data"
     with opened(path) as store:
         store.commit("a", {KEYS[0]: 1})

@@ -100,7 +100,7 @@ def churn(store: OffsetStore, times: int, number: int = 0) -> None:
         store.commit("churn", {TopicPartition("t", number): step})
 
 
-def test_what_was_cleaned_before_it_was_read_is_told(path: Path):
+def test_what_was_cleaned_before_it_was_read_is_reported(path: Path):
     with opened(path, partitions=1) as store:
         churn(store, 300)
         store.compact()
@@ -120,7 +120,7 @@ def test_what_was_cleaned_before_it_was_read_is_told(path: Path):
         assert 0 < len(rows_between(lossy, end, later)) < 300
 
 
-def test_what_is_cleaned_between_plan_and_task_is_told_by_the_task(path: Path):
+def test_what_is_cleaned_between_plan_and_task_is_reported_by_the_task(path: Path):
     with opened(path, partitions=1) as store:
         reader = reader_of(path, view="records")
         churn(store, 1)
@@ -132,7 +132,7 @@ def test_what_is_cleaned_between_plan_and_task_is_told_by_the_task(path: Path):
             read_all(reader, splits)
 
 
-def test_a_log_that_went_or_was_cut_is_told(path: Path, tmp_path: Path):
+def test_a_log_that_went_or_was_cut_is_reported(path: Path, tmp_path: Path):
     with opened(path, partitions=2) as store:
         churn(store, 50)
         store.commit("other", {TopicPartition("t", 0): 1})
@@ -229,7 +229,7 @@ def churned(path: Path) -> int:
     return int(max(sizes, key=lambda name: sizes[name]).rpartition("-")[2])
 
 
-def test_a_segment_that_goes_before_its_task_is_told_as_asked(path: Path):
+def test_a_segment_that_goes_before_its_task_is_reported_as_asked(path: Path):
     with opened(path, partitions=1) as store:
         reader = reader_of(path, view="records", splitBytes=500)
         churn(store, 1)
@@ -271,7 +271,7 @@ def test_a_damaged_header_opens_no_transaction(path: Path, producer_id: int):
 
 
 @pytest.mark.parametrize("mode", ["failfast", "permissive"])
-def test_a_damaged_end_of_a_transaction_is_told_and_not_waited_for(path: Path, mode: str):
+def test_a_damaged_end_of_a_transaction_is_reported_and_not_waited_for(path: Path, mode: str):
     key = TopicPartition("t", 0)
     with opened(path, partitions=1) as store:
         with store.transaction("g", 77) as transaction:

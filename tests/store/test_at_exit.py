@@ -69,7 +69,7 @@ def test_with_a_snapshot_due(path):
         assert store.recoveries()[0]["snapshot"] == 2000
 
 
-def test_it_is_told_as_of_any_forgotten_store(path):
+def test_it_is_reported_as_of_any_forgotten_store(path):
     ended = run(path, "store = opened()", "-W", "always")
     assert ended.returncode == 0
     assert "ResourceWarning: the store in" in ended.stderr

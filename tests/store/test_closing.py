@@ -222,7 +222,7 @@ def test_a_ticket_that_a_child_awaits(path):
         asyncio.run(wait())
 
 
-def test_the_closer_is_told_once(filled, monkeypatch):
+def test_the_closer_gets_it_once(filled, monkeypatch):
     ends = []
     end = StoreCloser._stop_and_close
     monkeypatch.setattr(StoreCloser, "_stop_and_close", lambda closer, core: (ends.append(core), end(closer, core)))

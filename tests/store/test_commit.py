@@ -417,7 +417,7 @@ class _Unnamed(tuple):
         raise RuntimeError("no name")
 
 
-def test_an_error_is_told_though_its_key_cannot_be(store):
+def test_an_error_is_reported_though_its_key_cannot_be(store):
     with pytest.raises(errors.OffsetError):
         store.commit("g", _Unreadable({TopicPartition("t", 0): -1}))
     for offset in (-1, (-1, "")):

@@ -194,7 +194,7 @@ def test_a_disk_without_room_for_a_step_is_used_to_the_end(tmp_path):
         assert store.verify() == []
 
 
-def test_a_full_disk_makes_no_directory_and_is_told(tmp_path):
+def test_a_full_disk_makes_no_directory_and_is_reported(tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     fs = FaultFileSystem(root)

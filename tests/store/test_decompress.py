@@ -97,7 +97,7 @@ def test_an_unknown_codec(codec):
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-def test_what_interrupts_a_callback_is_raised_behind_it(monkeypatch, interrupt):
+def test_what_interrupts_a_callback_is_raised_after_it(monkeypatch, interrupt):
     def interrupted(*_):
         raise interrupt
 

@@ -58,7 +58,7 @@ def offsets(found) -> dict[int, int]:
 # -------------------------------------------------------------------------------------------------------------- history
 
 
-def test_every_record_of_a_position_is_told_oldest_first(single):
+def test_every_record_of_a_position_is_reported_oldest_first(single):
     single.commit("g", {KEYS[0]: 1, KEYS[1]: 10})
     single.commit("g", {KEYS[0]: OffsetAndMetadata(2, "why", 7)})
     single.commit("other", {KEYS[0]: 99})
@@ -118,7 +118,7 @@ def test_a_transaction_of_another_position_says_nothing(single):
     assert len(single.history("g", "t", 0)) == 1
 
 
-def test_nothing_is_told_where_nothing_was(single, path):
+def test_nothing_is_reported_where_nothing_was(single, path):
     assert single.history("g", "t", 0).entries == ()
     single.commit("g", {KEYS[0]: 1})
     assert single.history("g", "t", 1).entries == ()
@@ -389,7 +389,7 @@ def test_nobody_knows_on_which_side_of_a_time_was_what_is_gone(single):
     assert single.fetch("g", at=2) == {}
 
 
-def test_below_what_is_missing_everything_can_be_told(single):
+def test_below_what_is_missing_everything_is_known(single):
     single.commit("g", {KEYS[5]: 7, KEYS[4]: 8})  # nothing supersedes them, so that they stay
     fill(single)
     single.compact()

@@ -94,7 +94,7 @@ def test_a_group_waits_for_its_own_log_partition(eight, gate):
         assert store.verify() == []
 
 
-def test_whoever_waits_is_told_when_the_store_is_closed(eight, gate):
+def test_whoever_waits_gets_an_error_when_the_store_is_closed(eight, gate):
     store = offsetlog.open(eight, wait=False)
     group = group_of(store, 4)
     told: list[BaseException] = []
@@ -145,7 +145,7 @@ def test_one_that_cannot_be_loaded_says_so(eight, monkeypatch):
     store.close()
 
 
-def test_damage_is_told_when_loading_is_over(eight):
+def test_damage_is_reported_when_loading_is_over(eight):
     [log] = (eight / f"{TOPIC}-2").glob("*.log")
     content = bytearray(log.read_bytes())
     content[70] ^= 0xFF

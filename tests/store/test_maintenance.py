@@ -96,7 +96,7 @@ def test_an_idle_active_segment_is_closed_and_cleaned(path):
 
 @pytest.mark.ci  # half a minute of commits and of waiting
 def test_the_defaults_keep_their_promise(path):
-    # A log fed 100 times what is live in it, at most 60 seconds after the last commit, and nobody asked.
+    # A log fed 100 times the live bytes in it, at most 60 seconds after the last commit, and nobody asked.
     with offsetlog.open(path, 2, "process") as store:
         positions = [TopicPartition("orders", number) for number in range(100)]
         groups = [f"group-{number:03d}" for number in range(40)]
@@ -285,7 +285,7 @@ def test_a_closed_store_is_not_cleaned(path):
     assert not store.maintenance.status().running
 
 
-def test_progress_is_told(path):
+def test_progress_is_reported(path):
     with opened(path, MaintenanceConfig(enabled=False, cleaner_bytes_per_second=500_000)) as store:
         feed(store, 3000)
         seen = []
@@ -422,7 +422,7 @@ def snapshot_offset(store: OffsetStore) -> int:
     return file_offset(partition)
 
 
-def test_a_snapshot_is_written_where_much_is_behind_the_last_one(path):
+def test_a_snapshot_is_written_where_much_is_after_the_last_one(path):
     config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=1 << 30, snapshot_tail_bytes=20_000)
     with opened(path, config) as store:
         feed(store, 50)
@@ -579,7 +579,7 @@ def test_a_damaged_partition_is_cleaned_only_when_asked(path):
 # --------------------------------------------------------------------------------------------------- stuck transactions
 
 
-def test_a_stuck_transaction_is_told_and_can_be_ended(path, caplog):
+def test_a_stuck_transaction_is_reported_and_can_be_ended(path, caplog):
     config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=0, idle_roll_ms=10, stuck_transaction_ms=200)
     with opened(path, config) as store:
         pending = store.transaction(GROUP, 77)

@@ -36,7 +36,7 @@ def fail(*_, **__):
     raise errors.TooLargeError("a group is too large")
 
 
-def test_an_expiry_that_fails_is_told_and_keeps_nothing_from_being_cleaned(path, monkeypatch):
+def test_an_expiry_that_fails_is_reported_and_keeps_nothing_from_being_cleaned(path, monkeypatch):
     monkeypatch.setattr(Expirer, "expire_one", fail)
     with opened(path, **EXPIRING) as store:
         feed(store)
@@ -62,7 +62,7 @@ def test_a_cleaning_that_fails_keeps_nothing_from_expiring(path, monkeypatch):
         assert isinstance(store.maintenance.status().failures[0], errors.TooLargeError)
 
 
-def test_a_clock_that_is_refused_is_told(path, monkeypatch):
+def test_a_clock_that_is_refused_is_reported(path, monkeypatch):
     def refuse(*_, **__):
         raise errors.ClockError("the clock goes wrong", now=1, newest=2)
 

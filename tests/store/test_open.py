@@ -133,7 +133,7 @@ def test_a_wrong_durability_leaves_no_lock(path, durability):
         ({"partitions": "5"}, "partitions must be an int"),
     ],
 )
-def test_wrong_arguments_leave_nothing_behind(path, wrong, says):
+def test_wrong_arguments_leave_nothing(path, wrong, says):
     for read_only in (False, True):
         with pytest.raises(errors.InvalidArgumentError, match=says):
             offsetlog.open(path, read_only=read_only, **wrong)
@@ -162,7 +162,7 @@ def test_the_lock_is_held_against_this_process(path):
     offsetlog.open(path).close()
 
 
-def test_who_holds_the_lock_is_told_where_the_system_tells(path):
+def test_who_holds_the_lock_is_reported_where_the_system_tells(path):
     offsetlog.open(path).close()
     code = """
         import fcntl, sys
@@ -616,7 +616,7 @@ def damaged(path):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_damage_is_told_when_the_store_is_opened(path, damaged, read_only):
+def test_damage_is_reported_when_the_store_is_opened(path, damaged, read_only):
     with pytest.warns(errors.CorruptionWarning) as told:
         store = offsetlog.open(path, read_only=read_only)
     assert len(told) == 1

@@ -127,7 +127,7 @@ def test_what_is_young_is_not_cleaned(lag, uncleanable):
     assert measure(facts, config, NOW).uncleanable == uncleanable
 
 
-def test_young_segments_behind_the_first_young_one_do_not_matter():
+def test_young_segments_after_the_first_young_one_do_not_matter():
     facts = aged((9 * HOUR, 0), (8 * HOUR, 8 * HOUR), (HOUR, 0))
     config = MaintenanceConfig(min_compaction_lag_ms=HOUR)
     assert measure(facts, config, NOW).uncleanable == 0
@@ -217,7 +217,7 @@ def test_little_is_not_worth_the_while(dirty, action):
 @pytest.mark.parametrize("live_records", [1_000, 10_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("fed", [100, 37, 3])
 def test_a_log_that_rests_is_small(live_records, fed):
-    # The promise of the defaults: at most three times what is live, and one segment.
+    # The promise of the defaults: at most three times the live bytes, and one segment.
     record, per_segment = 120, 873_000
     total = fed * live_records
     bases = [*range(0, total, per_segment)]
@@ -338,7 +338,7 @@ def test_how_much_can_be_written_before_a_snapshot_may_be_due():
     ("left", "grown", "elapsed_ms", "again_ms"),
     [
         (REPLAYED, 0, 1000, 2000),
-        (REPLAYED, -5, 1000, 2000),     # what was cut, or got a snapshot
+        (REPLAYED, -5, 1000, 2000),     # it was cut, or got a snapshot
         (0, 0, 1000, 2000),
         (1000, 1, 1000, 2000),
         (1000, 1000, 500, 500),         # as long again

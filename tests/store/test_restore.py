@@ -324,7 +324,7 @@ def test_undelete_some_and_of_a_moment(single):
     assert offsets(single.fetch("g")) == {0: 1, 1: 2}
 
 
-def test_what_was_cleaned_away_is_told_as_lost(single):
+def test_what_was_cleaned_away_is_reported_as_lost(single):
     single.commit("g", {KEYS[0]: 1, KEYS[1]: 2})
     single.delete("g", [KEYS[0]])
     fill(single, 200, "h")

@@ -388,7 +388,7 @@ def test_never_holds_also_where_a_record_says_when(store: OffsetStore) -> None:
     assert store.expire(retention_ms=2**62).positions_expired == 1
 
 
-def test_an_open_store_checks_by_itself_where_it_is_told_to(path: Path) -> None:
+def test_an_open_store_checks_by_itself_where_asked(path: Path) -> None:
     config = MaintenanceConfig(retention_ms=DAY, retention={"kept*": None}, retention_check_interval_ms=20)
     with offsetlog.open(path, 2, "process", maintenance=config) as store:
         for group in ("old", "kept", "kept too"):
@@ -448,7 +448,7 @@ def test_what_the_settings_say(store: OffsetStore) -> None:
 # ------------------------------------------------------------------------------------------------------------- reports
 
 
-def test_what_will_expire_is_told(store: OffsetStore) -> None:
+def test_what_will_expire_is_reported(store: OffsetStore) -> None:
     committed(store, "soon", 6 * DAY, ("t", 0), ("t", 1))
     committed(store, "late", 0)
     # Long runs come here an hour after the clock was read for NOW.

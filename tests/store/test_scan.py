@@ -214,7 +214,7 @@ def test_a_walk_begins_anywhere_and_knows_how_transactions_ended(segment: Path):
             check_record(row, each)
 
 
-def test_what_ends_at_a_horizon_or_behind_is_open(segment: Path):
+def test_what_ends_at_a_horizon_or_after_is_open(segment: Path):
     marks = boundaries(segment)
     ends = sorted({row["marker_offset"] for row in reference(segment) if row["marker_offset"] is not None})
     for horizon in (0, ends[0], ends[0] + 1, ends[len(ends) // 2], ends[-1], ends[-1] + 1):
@@ -262,7 +262,7 @@ def test_batches_stay_as_they_were_while_others_are_read(segment: Path):
 
 
 @pytest.mark.parametrize("view", ["commits", "records"])
-def test_damage_is_told_with_its_place_and_gone_behind(segment: Path, view: str):
+def test_damage_is_reported_with_its_place_and_skipped(segment: Path, view: str):
     marks = boundaries(segment)
     position = marks[40][0]
     whole = read_all(segment, "records", ["position", "kind"])
@@ -302,7 +302,7 @@ def test_a_tail_that_is_cut_ends_a_walk_with_its_place(segment: Path):
     assert scan.batch_at(segment, marks[3][0] + 1) is None
 
 
-def test_a_skim_ends_where_it_is_told(segment: Path):
+def test_a_skim_ends_where_asked(segment: Path):
     whole = scan.skim(segment, check_crc=True)
     assert whole.damage is None
     assert (whole.position, whole.batches) == (segment.stat().st_size, len(boundaries(segment)))

@@ -48,7 +48,7 @@ def test_an_exception_aborts(store):
     assert offsets(store) == {0: 3}
 
 
-def test_trap_14_a_plain_commit_behind_a_pending_one_wins(store):
+def test_trap_14_a_plain_commit_after_a_pending_one_wins(store):
     with store.transaction("g", 4000, 2) as transaction:
         transaction.commit({KEYS[0]: 50})
         store.commit("g", {KEYS[0]: 60})
@@ -84,7 +84,7 @@ def test_what_is_refused(store):
     assert offsets(store) == {0: 1}
 
 
-def test_open_transactions_are_told(path):
+def test_open_transactions_are_reported(path):
     with offsetlog.open(path, partitions=1, durability="process") as store:
         assert store.transactions() == []
         before = time.time() * 1000 - 1000

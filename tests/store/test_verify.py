@@ -238,7 +238,7 @@ def test_pending_values_and_group_records_are_named(small, path):
     assert small.verify() == []
 
 
-def test_metadata_and_times_are_told(small, path):
+def test_metadata_and_times_are_reported(small, path):
     small.commit("g", {TopicPartition("t", 3): offsetlog.OffsetAndMetadata(5, "what", 7, 1_700_000_000_000)})
     tamper(path / SEGMENT, b"what", b"that")
     (key,) = only_digest(small.verify()).keys
@@ -256,7 +256,7 @@ def test_metadata_and_times_are_told(small, path):
     assert row["replay"] == {**row["live"], "metadata": "that"}
 
 
-def test_a_group_record_is_told_by_its_key():
+def test_a_group_record_is_known_by_its_key():
     sides = ({"bytes": 4, "xxh3_128": "aa", "log_offset": 3, "timestamp": 5}, None)
     key = KeyDifference("group record", None, "g", None, None, b"\x00\x02\x00\x01g", ("replay", "cleaned"), sides)
     assert str(key) == "record 0002000167 of group 'g': replay bytes 4 log offset 3, cleaned has none"
@@ -350,7 +350,7 @@ def commit_at_random(store: OffsetStore, seed: int, stop: threading.Event) -> No
                 if chosen.random() < 0.5:
                     transaction.abort()
         if chosen.random() < 0.02:
-            store.flush()  # what was rolled is held open until then
+            store.flush()  # rolled segments are held open until then
             stop.wait(0.01)  # a log that grows faster than it is read is never read to its end
 
 
@@ -566,7 +566,7 @@ def test_a_cleaner_that_loses_a_record_is_found(small, path, monkeypatch):
 
     monkeypatch.setattr(replays, "replay_cleaned", losing)
     finding = only_digest(small.verify())
-    assert finding.reason.startswith("replaying what the cleaner would leave of them and replaying its files")
+    assert finding.reason.startswith("replaying the cleaner's result from them and replaying its files")
     assert [(key.partition, key.ways, key.sides[0]) for key in finding.keys] == [
         (9, ("cleaned", "replay"), None),
         (11, ("cleaned", "replay"), None),

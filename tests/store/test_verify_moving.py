@@ -121,7 +121,7 @@ def replace(path: Path) -> None:
     other.replace(path)
 
 
-def test_damage_is_told_though_other_segments_are_replaced(damaged, path, monkeypatch):
+def test_damage_is_reported_though_other_segments_are_replaced(damaged, path, monkeypatch):
     replaced = []
 
     def clean(_: Path) -> None:

@@ -28,7 +28,7 @@ class Broker:
                 if each is not None:
                     each.close()
             except OSError:
-                continue  # what was not sent cannot be sent any more
+                continue  # an unsent line cannot be sent any more
         self.socket = self.lines = None
 
     def ask(self, **request: object) -> dict[str, object]:

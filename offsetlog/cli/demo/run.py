@@ -1,4 +1,4 @@
-"""What the demo does, step by step."""
+"""The steps of the demo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from offsetlog.errors import StorageError
 HELP = """See it work on real input, in a temporary directory, in half a minute.
 
 Opens a copy of a log directory that a Kafka 4.3.0 broker wrote and shows what it holds; commits to it in every way,
-with rates; closes, opens and verifies it, and tells what an entry costs in memory and on disk. Nothing is left behind.
+with rates; closes, opens and verifies it, and prints the cost of an entry in memory and on disk. It leaves no files.
 
 \b
 Examples:
@@ -41,7 +41,7 @@ PARTITIONS = 8
 TOPICS_PER_GROUP = 10
 PARTITIONS_PER_TOPIC = 100
 PER_GROUP = TOPICS_PER_GROUP * PARTITIONS_PER_TOPIC
-#: What one offset takes on the disk, roughly, in all steps together.
+#: The bytes of one offset on the disk, roughly, in all steps together.
 DISK_BYTES_PER_ENTRY = 400
 #: How long the commits that wait for the disk may take.
 DISK_SECONDS = 2.0
@@ -71,7 +71,7 @@ class _Demo:
         self.told(step, count, "offsets", seconds)
 
     def print_steps(self) -> None:
-        """Prints what was told since the last call: how long each step took, and what that is a second."""
+        """Prints the steps since the last call: how long each step took, and what that is a second."""
         for step, count, what, seconds, more in self.steps:
             rate = count / seconds if seconds > 0 else 0.0
             label = f"{step}, {more['entries']:,} entries" if "entries" in more else step
@@ -211,7 +211,7 @@ def _commit(demo: _Demo) -> str:
     demo.output.title("Commits to it")
     with offsetlog.open(demo.path, partitions=PARTITIONS) as store:
         with progress("committing", 2 * demo.entries, in_bytes=False) as advance:
-            # Told at the end, so that a bar is not torn by lines.
+            # Printed at the end, so that no line tears a bar.
             _commit_columns(demo, store, advance)
             _commit_single(demo, store, advance)
             _commit_hundreds(demo, store, advance)
@@ -266,7 +266,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
 
 
 def _all_expected(demo: _Demo) -> Iterator[tuple[tuple[str, str, int], int]]:
-    # What no later commit changed is as the columns had it.
+    # Positions without a later commit are as the columns had them.
     for group in range(_group_count(demo.entries)):
         for topic in range(TOPICS_PER_GROUP):
             names = _names(group, topic)
@@ -309,7 +309,7 @@ def _directory(keep: bool) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
     try:
         if keep:
-            # Told first: later there may be nobody who listens.
+            # Printed first: later nobody may read it.
             complain(f"the directory is {os.fspath(path / LOG)}")
         yield path
     finally:

@@ -1,4 +1,4 @@
-"""`offsetlog spark audit`: what was committed, how often, by whom, and what looks wrong."""
+"""`offsetlog spark audit`: commits, how often they were made and by whom, and suspicious ones."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _none(coverage: Coverage, name: str) -> str:
 
 
 def _check_report(report: Path, overwrite: bool) -> None:
-    # An audit may take long: what keeps its report from being written is told before.
+    # An audit may take long: an obstacle to its report is named before.
     if report.is_dir():
         raise ConfigError("it is a directory, and the report is one file", path=report)
     if report.exists() and not overwrite:
@@ -123,7 +123,7 @@ def command(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML.", show_default=False)
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="Of each table of the page.")] = 50,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="Rows of each table on the page.")] = 50,
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,

@@ -1,4 +1,4 @@
-"""`offsetlog spark compact-report`: what a clean would free."""
+"""`offsetlog spark compact-report`: the bytes that a clean would free."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from offsetlog.spark.jobs.places import check_paths
 HELP = """Tell what of a log is alive, what is dead, and what a clean would free.
 
 By log partition, or with --groups by group. A broker's cleaner leaves the active segment alone, and so does this
-report, unless --roll is given: then it tells what `offsetlog compact` would free, which closes that segment first. Of a
-log with an open transaction nothing from its beginning on is cleaned. Nothing is freed where everything that is dead
+report, unless --roll is given: then it reports what `offsetlog compact` would free, which closes that segment first. In
+a log with an open transaction nothing from its beginning on is cleaned. Nothing is freed where everything that is dead
 lies in one of these. A few bytes less than nothing are freed where batches that stay get the time of their deletion.
 A log of which something is missing is refused without --permissive.
 

@@ -1,4 +1,4 @@
-"""`offsetlog spark diff`: what is not the same in two directories, or in one at two moments."""
+"""`offsetlog spark diff`: the differences between two directories, or two moments of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`offsetlog spark lag`: how far groups are behind."""
+"""`offsetlog spark lag`: the lag of groups."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from offsetlog.spark.jobs.places import check_paths
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HELP = """Print how far every group is behind the ends of the logs that it reads.
+HELP = """Print how far every group lags the ends of the logs that it reads.
 
 The ends come from one of: --ends, samples as Parquet, .csv or .json with topic, partition, log_end_offset and, where
 known, log_start_offset and timestamp (ms, or a time); --bootstrap, a cluster, asked now; --logs, log directories of
-brokers, whose newest segments tell. With --at or --every lag is told over time, from samples that carry a timestamp.
+brokers, whose newest segments show them. With --at or --every lag is printed over time, from samples that carry a
+timestamp.
 
 Printed are sums by group and topic; --output writes each partition, as Parquet. A position beyond the end of its log
-counts as lag 0, and is told; so is one below its start, and one whose end nobody knows.
+counts as lag 0, and is reported; so is one below its start, and one whose end nobody knows.
 A log of which something is missing is refused without --permissive.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
@@ -157,7 +158,7 @@ def command(
         if output_directory is not None:
             tables = {"lag": table}
             write_marked(spark, tables, output_directory, path=path, problems=problems, overwrite=overwrite)
-            # What was written is not computed again.
+            # The written rows are not computed again.
             table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
         order = ["time", "group", "topic"] if is_over_time else ["group", "topic"]
         rows = (_row(row.asDict()) for row in job.by_topic(table).orderBy(*order).toLocalIterator())

@@ -22,8 +22,8 @@ HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9)
 
 They are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines, or CSV
 with a heading, of group, topic, partition and offset, or of path and value. A position that TARGET has is never moved
-back, unless with --overwrite; and then only after a question, off a terminal only with --yes. What cannot be a position
-is refused and told, with its line in the dump.
+back, unless with --overwrite; and then only after a question, off a terminal only with --yes. A row that cannot be a
+position is refused and reported, with its line in the dump.
 
 Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, or going back was, or with --permissive
 something is missing in TARGET, 2 refused, or could not be read or written.
@@ -77,7 +77,7 @@ def command(
         else:
             rows = migrate.from_dump(spark, str(dump))
             if group:
-                # What names no group at all may be of one of them.
+                # A row without a group may be of one of them.
                 rows = rows.where(fn.col("group").isin(group) | fn.col("group").isNull())
         done = migrate.run(
             spark,

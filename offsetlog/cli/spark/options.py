@@ -25,7 +25,7 @@ Master = Annotated[
 DriverMemory = Annotated[
     str | None,
     typer.Option(
-        "--driver-memory", metavar="SIZE", help="Of Spark's JVM, as 1g.", show_default=False
+        "--driver-memory", metavar="SIZE", help="Memory of Spark's JVM, as 1g.", show_default=False
     ),
 ]
 Settings = Annotated[

@@ -20,8 +20,8 @@ HELP = """Rewrite a log directory to another number of partitions of the offsets
 
 PATH is only read. TARGET is a new directory, complete when the command ends and absent when it fails. Every record goes
 to the partition of its group, and keeps its order, its time and its transaction; that nothing is lost is proved by the
-digest. Stop the broker before: what it writes meanwhile is not in TARGET. What cannot be moved without loss is refused
-and named: damage, a log of which something is missing, a group with records in two partitions, two
+digest. Stop the broker before: records it writes meanwhile are not in TARGET. Records that cannot be moved without loss
+are refused and named: damage, a log of which something is missing, a group with records in two partitions, two
 different open transactions of one producer.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
@@ -58,7 +58,7 @@ def command(
     """Rewrites the directory; returns the exit code."""
     if keep not in ("history", "state"):
         raise InvalidArgumentError(f"--keep is history or state, not {keep!r}")
-    # What is wrong is told before a Spark has started.
+    # Errors are reported before a Spark has started.
     with checked_on_driver(master):
         check_rewrite(path, target)
     with spark_for("repartition", master, driver_memory, settings) as spark:

@@ -43,7 +43,7 @@ def command(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The new table.", show_default=False)],
     at: Annotated[str | None, typer.Option("--at", help="The time; now by default.", show_default=False)] = None,
     table_format: Annotated[
-        str, typer.Option("--table-format", metavar="parquet|delta|iceberg", help="What it is written as.")
+        str, typer.Option("--table-format", metavar="parquet|delta|iceberg", help="The format of the table.")
     ] = "parquet",
     overwrite: Overwrite = False,
     permissive: Permissive = False,

@@ -23,7 +23,7 @@ class KafkaClient:
 
     Raises:
         OSError: nobody answers there.
-        CorruptionError, UnsupportedVersionError: what answers is no broker, or not one for us.
+        CorruptionError, UnsupportedVersionError: the peer is no broker, or not one for us.
     """
 
     def __init__(self, host: str, port: int, timeout: float) -> None:

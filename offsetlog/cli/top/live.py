@@ -49,7 +49,7 @@ class Observer:
 
         Raises:
             OSError: nobody answers.
-            CorruptionError, UnsupportedVersionError: what answers is not to be understood.
+            CorruptionError, UnsupportedVersionError: the answer cannot be understood.
             ConfigError: a package is missing.
         """
         samples = self._samples()

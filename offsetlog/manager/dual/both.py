@@ -285,7 +285,7 @@ class Both:
         Raises:
             DifferenceError: they are gone in ZooKeeper, and not, or not surely, in the log.
         """
-        # The queue first: what it brings to ZooKeeper meanwhile is among these or found there.
+        # The queue first: offsets that it brings to ZooKeeper meanwhile are among these or found there.
         known = [*self._queue.keys(group), *self._differences.keys(group), *self._log.fetch(group)]
         with suppress(CorruptionError):  # only a sweep finds what else is there
             known += self._zookeeper.fetch(group)

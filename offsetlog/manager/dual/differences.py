@@ -145,7 +145,7 @@ class Differences:
 
         Args:
             group: the consumer group.
-            offsets: what the log took.
+            offsets: those that the log took.
             is_failure: whether it is counted; not where it was before, or where the log may not have it either.
         """
         with self._lock:

@@ -16,7 +16,7 @@ class Transitions:
 
     A leader that gives a partition up waits for the log as well as for what is on its way to ZooKeeper: a write that
     arrives there after the next leader has written would take its position back.  It also waits for work that has begun
-    and has sent nothing yet: what that read before could come to ZooKeeper once this process leads again.
+    and has sent nothing yet: its older reading could come to ZooKeeper once this process leads again.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Transitions:
         Args:
             log: the change of the log.
             zookeeper: that of ZooKeeper.
-            begun: what has begun before them, and ends by itself, well or badly.
+            begun: work that has begun before them, and ends by itself, well or badly.
         """
         with self._lock:
             before = self._last.get(log.partition)

@@ -197,7 +197,7 @@ class DualManager(BaseOffsetManager):
         waits: bool = False,
     ) -> Transition:
         with self._running():
-            # The log first: what it refuses comes to ZooKeeper by no way.
+            # The log first: offsets that it refuses never come to ZooKeeper.
             of_log, of_zookeeper = change_log(partition, epoch), change_zookeeper(partition, epoch)
 
         def is_of(group: str) -> bool:

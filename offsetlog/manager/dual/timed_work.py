@@ -60,7 +60,7 @@ class TimedWork(Work[T]):
 
     def overdue(self) -> OffsetLogError:
         """Returns the error of work that was not begun in time."""
-        text = f"what was asked for before it, and touches the same positions, took longer than {self.seconds:g} s"
+        text = f"earlier calls for the same positions took longer than {self.seconds:g} s"
         return CommitTimeoutError(f"{text}; nothing was written, and nothing will be; try again")
 
 

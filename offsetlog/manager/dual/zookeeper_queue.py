@@ -13,7 +13,7 @@ none from the log:
   comes, and costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first
   that is answered ends the outage, and the rest follow, one group at a time.
 
-A rewind or a delete holds its positions (`held`): what waits is withdrawn, what is on its way is waited for, and no
+A rewind or a delete holds its positions (`held`): waiting ones are withdrawn, those on their way are waited for, and no
 commit brings them meanwhile, since their turns are taken.  So no forward commit arrives after it and undoes it.  If it
 fails and the log was not written, they are late again: ZooKeeper may have gone back, and gets what the log has.
 
@@ -69,7 +69,7 @@ class Write(Completion[None]):
 
     Attributes:
         group: the consumer group.
-        offsets: what is written; while it waits, newer commits take out their positions.
+        offsets: those written; while they wait, newer commits take out their positions.
         keys: the positions that it keeps from other writes while it is on its way.
         landed: answered once it is on its way no more.
         waiting: commits that wait for the same positions.
@@ -283,7 +283,7 @@ class ZooKeeperQueue:
                 self._note_success(write)
                 answered = [write, *write.waiting]
             elif isinstance(failure, UnknownOutcomeError) and not (was_late or self._is_away or write.is_dropped):
-                # Made or not: what is late finds out, and its commit waits for that.
+                # Made or not: the late work finds out, and its commit waits for that.
                 self._differences.note_lagging(write.group, write.offsets, is_failure=False)
                 answered = self._keep_late(write.group, write.offsets, [write])
             else:
@@ -429,7 +429,7 @@ class ZooKeeperQueue:
                 if free := [key for key in late.keys if key not in flying]:
                     break
             else:
-                # In one step with the look: what ends on its way from now on begins again.
+                # In one step with the look: work that ends on its way from now on begins again.
                 self._is_sending_late = False
                 if self._is_away:
                     self._order_probe()

@@ -1,4 +1,4 @@
-"""Commits and fetches: what was committed comes back, all or none of it."""
+"""Commits and fetches: a commit comes back, all or none of it."""
 
 from __future__ import annotations
 

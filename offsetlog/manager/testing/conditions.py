@@ -1,4 +1,4 @@
-"""Conditional commits: what holds now decides, and a refusal writes nothing."""
+"""Conditional commits: the present values decide, and a refusal writes nothing."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def refused(
 
     Args:
         kinds: the errors.
-        case: what a failure names, where a test has several.
+        case: the name of the case in a failure, where a test has several.
     """
     try:
         with pytest.raises(kinds) as caught:

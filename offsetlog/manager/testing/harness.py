@@ -17,7 +17,7 @@ class ManagerHarness:
 
     Attributes:
         name: stands in the names of the tests.
-        capabilities: what the managers must say that they can do.
+        capabilities: those that the managers must declare.
         patience: seconds after which an answer that does not come fails a test.
     """
 

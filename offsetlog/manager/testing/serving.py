@@ -16,7 +16,7 @@ class Caller:
     """A call on a thread of its own.
 
     Args:
-        call: what the thread does.
+        call: the work of the thread.
         patience: seconds until an answer that does not come fails the test.
     """
 

@@ -1,4 +1,4 @@
-"""Watches: what takes effect, once and in log order, from a place that can be stored."""
+"""Watches: changes, once and in log order, from a place that can be stored."""
 
 from __future__ import annotations
 

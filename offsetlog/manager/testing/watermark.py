@@ -1,4 +1,4 @@
-"""W: what is above it is not there yet, and whoever waits for it is answered once."""
+"""W: records above it are not there yet, and each caller that waits is answered once."""
 
 from __future__ import annotations
 

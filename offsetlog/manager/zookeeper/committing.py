@@ -28,8 +28,8 @@ class Commit:
 
     Attributes:
         group: the consumer group.
-        offsets: what is committed.
-        expected: what must be committed now.
+        offsets: those to commit.
+        expected: the offsets that must be committed now.
         monotonic: whether none may go back.
     """
 

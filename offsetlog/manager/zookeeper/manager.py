@@ -82,7 +82,7 @@ class ZooKeeperManager(BaseOffsetManager):
     their answers, or lost their connection.
 
     Args:
-        settings: what it is made with.
+        settings: of the manager.
         clock: the time of day in ms, by which positions expire.
     """
 

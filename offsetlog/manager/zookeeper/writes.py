@@ -31,7 +31,7 @@ def writes(
 
     Args:
         group: the consumer group.
-        offsets: what is committed.
+        offsets: those to commit.
         there: which of its nodes, and of those above them, are there; the others are made.
         versions: those that nodes must still have.
     """

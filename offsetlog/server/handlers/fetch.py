@@ -212,7 +212,7 @@ class _Fetch:
             self._finish()
 
     def _has_enough(self) -> bool:
-        # As Kafka counts: what is there, and not only the whole batches that fit the limits.
+        # As Kafka counts: all bytes there, and not only the whole batches that fit the limits.
         size = 0
         for _, places in self._places:
             for place in places:

@@ -1,4 +1,4 @@
-"""How much of what was committed an audit could see: what a cleaner left, for how long, and what is missing."""
+"""The share of the commits that an audit could see: records that a cleaner left, their span, and losses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Coverage:
         span_ms: from the first commit to the last, or to the time until which stalls last if that is later, in ms; None
             where no commit has a time.
         stall_ms: how long a stall is at least.
-        incomplete: what is missing or damaged.
+        incomplete: losses and damage.
     """
 
     log_offsets: int
@@ -128,10 +128,10 @@ class Coverage:
 
         Args:
             table: its name.
-            said: what it says of a log that is whole.
+            said: its sentence about a log that is whole.
         """
         if table in OF_TIME and not self.is_long_enough:
             return "Unknown: the log spans less than --stall."
         if self.is_whole:
             return said
-        return "None among the records that are left; what was cleaned away or is missing may have held some."
+        return "None among the records that are left; cleaned or missing records may have held some."

@@ -81,7 +81,7 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
 
     Args:
         audit: the tables.
-        options: what the audit was asked for, as the page prints it.
+        options: those of the audit, as the page prints them.
         rows: of each table.
     """
     orders = _orders()
@@ -164,7 +164,7 @@ _SPAN = [_time("first_at", "first"), _time("last_at", "last")]
 
 @dataclass(frozen=True)
 class Section:
-    """A table of the page: what it is called, what it tells, and its columns."""
+    """A table of the page: its title, its explanation, and its columns."""
 
     table: str
     title: str
@@ -259,7 +259,7 @@ FINDINGS = [
     Section(
         "transactions",
         "Transactions that did not commit",
-        "Open ones come first: what they wrote counts only when they end, and nothing behind their beginning is "
+        "Open ones come first: their records count only when they end, and nothing after their beginning is "
         "cleaned.",
         [
             Column("outcome", "outcome"),
@@ -456,7 +456,7 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
     """Returns the page.
 
     Args:
-        findings: what it shows.
+        findings: the tables that it shows.
         title: of the page.
         path: of what was audited.
     """

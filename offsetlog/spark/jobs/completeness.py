@@ -110,7 +110,7 @@ def write_marked(
         tables: by name.
         directory: where; an address that Spark can write to.
         path: the log that they were made of.
-        problems: what is missing or damaged in it.
+        problems: its losses and damage.
         overwrite: replaces tables that are there.
 
     Raises:

@@ -76,7 +76,7 @@ def run(
         after_at: likewise.
         group: only this group.
         permissive: goes on where something is missing or damaged; `problems` says what is.
-        reported: what `problems` returned; anything else that is missing or damaged is an error then.
+        reported: the result of `problems`; anything else that is missing or damaged is an error then.
     """
     other = before if after is None else after
     first, second = (

@@ -52,7 +52,7 @@ def _choose(condition: Column, yes: Column | int, no: Column | int) -> Column:
 
 
 def pending(commits: DataFrame) -> DataFrame:
-    """Returns the rows of the view "commits" that open transactions hold: what their COMMIT would bring.
+    """Returns the rows of the view "commits" that open transactions hold: their COMMIT would bring them into effect.
 
     They are the latest value of each producer and position; a tombstone erases the values before it, in whatever
     transaction it is itself.

@@ -296,7 +296,7 @@ def run(
         times: at these, in ms since 1970.
         step_ms: or at the multiples of this, from the first sample of an end to the last.
         permissive: goes on where something is missing or damaged; `problems` says what is.
-        reported: what `problems` returned; anything else that is missing or damaged is an error then.
+        reported: the result of `problems`; anything else that is missing or damaged is an error then.
 
     Raises:
         InvalidArgumentError: lag over time is asked for, and no sample carries a time; a time lies in the future, by

@@ -50,7 +50,7 @@ class Migration:
         examples: some of these, each with group, topic, partition, offset as they stood and a reason; of a dump the
             file and the line as well.
         dry_run: whether nothing was written.
-        incomplete: what is missing or damaged in the directory; only with `permissive`.
+        incomplete: losses and damage in the directory; only with `permissive`.
     """
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -243,7 +243,7 @@ def run(
 
     Args:
         spark: the session.
-        rows: what is to be committed.
+        rows: those to commit.
         target: a log directory on this machine; it is made where there is none.
         partitions: of a new directory (4), or of one of Kafka's, which does not say it.
         overwrite: whether positions are moved back, too.

@@ -91,7 +91,7 @@ def check_apart(target: AnyPath, *logs: AnyPath) -> None:
     for log in logs:
         old = Location.of(log).parts
         if new[: len(old)] == old or old[: len(new)] == new:
-            raise InvalidArgumentError(f"what is written must lie apart from the log {os.fspath(log)}", path=target)
+            raise InvalidArgumentError(f"the output must lie apart from the log {os.fspath(log)}", path=target)
 
 
 def check_new(target: AnyPath, way_on: str = "") -> None:

@@ -95,7 +95,7 @@ class Repartition:
         markers: of transactions, each once in every new partition that has records of the transaction.
         renamed: transactions that got another producer id, since they would have met another of the same producer.
         digest: of the state, equal before and after.
-        incomplete: what is missing or damaged in the source; only with `permissive`.
+        incomplete: losses and damage in the source; only with `permissive`.
     """
 
     target: str
@@ -203,7 +203,7 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
         numbers: of the partitions.
     """
     findings: list[Finding] = []
-    # Before the logs are read: what a writer at work notes later is of what it wrote later.
+    # Before the logs are read: later notes of a writer at work are about its later writes.
     beside = DirectoryCheck(directory.path, directory.fs, findings.append)
     rows = [(number,) for number in sorted(numbers)]
     if not rows:

@@ -82,7 +82,7 @@ def session_for(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
-            # A task that fails in this process fails the job: what it raised is reported once, and not by every thread.
+            # A task that fails in this process fails the job: its error is reported once, and not by every thread.
             "spark.log.level": "FATAL",
             "spark.python.daemon.module": WORKER_DAEMON,
             # On two cores 200 tasks are only overhead; large shuffles raise it by --conf.
@@ -225,7 +225,7 @@ def write_tables(tables: Mapping[str, DataFrame], directory: str, *, overwrite: 
         overwrite: replaces what is there; else that is refused by Spark.
 
     Raises:
-        ConfigError: what would be replaced is no table; nothing was written.
+        ConfigError: the place to replace holds no table; nothing was written.
     """
     if overwrite:
         for name in tables:

@@ -53,7 +53,7 @@ class Snapshot:
         rows: how many positions.
         positions: the digest of all of them (docs/digest.md, logical), read back from the table, 32 digits.
         log_partitions: the same by log partition.
-        incomplete: what is missing or damaged in the log, and so in the table; only with `permissive`.
+        incomplete: losses and damage in the log, and so in the table; only with `permissive`.
         doubts: the witnesses of the log that are missing or damaged: less can be known to be missing.
     """
 
@@ -103,7 +103,7 @@ def _arranged(offsets: DataFrame) -> DataFrame:
 
 
 def _write_parquet(offsets: DataFrame, target: str, mode: str) -> None:
-    # All of it is replaced, whatever the session says: what is left of another log partition would be taken for ours.
+    # All of it is replaced, whatever the session says: leftovers of another log partition would be taken for ours.
     writer = offsets.write.mode(mode).partitionBy("log_partition").option("partitionOverwriteMode", "static")
     writer.parquet(target)
 

@@ -36,8 +36,8 @@ class Compared:
         end: the log offset after the last record.
         spark: computed from the views.
         engine: computed by a replay of the files.
-        damages: what the engine could not read.
-        findings: what the witnesses in the directory say that is not in the log.
+        damages: the places that the engine could not read.
+        findings: claims of the witnesses in the directory that the log does not meet.
     """
 
     log_partition: int

@@ -81,7 +81,7 @@ class PlanOnExecutor:
     """A function for one task of Spark: it plans a read where the log is seen.
 
     Attributes:
-        read: what is asked for.
+        read: the options of the read.
     """
 
     read: ReadOptions
@@ -103,7 +103,7 @@ class Planned:
 
     Attributes:
         tasks: its tasks, or what planning ended with.
-        doubts: what is wrong with the witnesses of the log, for whoever asked.
+        doubts: the faults of the witnesses of the log, for callers that asked.
     """
 
     tasks: list[Task] | OffsetLogError

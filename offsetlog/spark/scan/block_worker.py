@@ -1,7 +1,7 @@
 """The process that reads tasks for the JVM reader: `python -m offsetlog.spark.scan.block_worker SOCKET`.
 
 The reader in `offsetlog/spark/jvm` starts it on an executor, and sends it one task after the other.  It has no rule of
-its own: what it reads and refuses is what the Python source reads and refuses, by the same functions.
+its own: it reads and refuses the same as the Python source, by the same functions.
 
 The protocol; numbers have 32 bits, in the order of the machine:
 
@@ -10,7 +10,7 @@ The protocol; numbers have 32 bits, in the order of the machine:
 * A request: its size, how many strings it has, and each of them after its size: the columns as Spark's JSON, a
   pickled `plan.Task`, and what the query's filters leave of single columns, names and values in turn: a text, or
   numbers with commas between them.
-* An answer, for each block and at the end: what it is (BLOCK, END, FAILURE), how many rows, how many buffers, how many
+* An answer, for each block and at the end: its kind (BLOCK, END, FAILURE), how many rows, how many buffers, how many
   bytes, and in which slot these are, or -1 where they follow.  A failure is followed by a traceback.
 * The JVM sends one byte for each slot that is free again.
 

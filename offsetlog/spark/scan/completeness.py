@@ -21,7 +21,7 @@ from offsetlog.spark.scan.files import PartitionListing, list_partitions
 from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions, bound_of, moment_of
 from offsetlog.spark.scan.plan import Source
 
-#: Beside a writer files and witnesses may be of two moments: what is no loss has passed at the next look.
+#: Beside a writer files and witnesses may be of two moments: anything but a loss has passed at the next look.
 LOOKS = 3
 _PAUSE_SECONDS = 0.02
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def find_losses(
     As errors that were not raised, each with its `log_partition`.  A segment that is read by itself has no witness.
 
     Args:
-        source: what is read.
+        source: the one that is read.
         read: the options.
         doubts: gets the missing and damaged witnesses, which show nothing to be absent; None logs them as warnings.
 
@@ -75,7 +75,7 @@ def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
     first = losses[0]
     more = f", and {len(losses) - 1} more like it" if len(losses) > 1 else ""
     return type(first)(
-        f"{first.message}{more}; nothing is read, and {way_out} reads what is there",
+        f"{first.message}{more}; nothing is read; {way_out} reads the rest",
         path=first.path,
         log_partition=first.log_partition,
         lost_from=first.lost_from,
@@ -122,7 +122,7 @@ def _look(
     try:
         witnesses = Completeness(above, source.files.native)
     except StorageError as failure:
-        return [PossibleLossError(f"what the directory says of itself cannot be read: {failure}", path=above)]
+        return [PossibleLossError(f"the witnesses of the directory cannot be read: {failure}", path=above)]
     listings = listings or list_partitions(source.files, source.path)
     found: list[CorruptionError] = []
     # Nobody says that a broker's checkpoints must be beside a partition that is read by itself.

@@ -45,7 +45,7 @@ class Entry:
         path: on its file system.
         is_file: whether it is one.
         size: bytes.
-        identity: what changes when another file takes its place: inode (0 where there is none), modification in ns.
+        identity: changes when another file takes its place: inode (0 where there is none), modification in ns.
     """
 
     path: str
@@ -125,7 +125,7 @@ class Files:
 
     Attributes:
         arrow: pyarrow's file system, None for local files.
-        uri: what it was found by, for messages; empty where it was not.
+        uri: that by which it was found, for messages; else empty.
         left_behind: swaps that nobody was at work on for some time: they are not waited for again.
     """
 
@@ -300,7 +300,7 @@ def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
 
 
 def is_replaced(files: Files, segment: Segment) -> bool:
-    """Tells whether another file is now where a segment was listed: what was read there may be of either.
+    """Tells whether another file is now where a segment was listed: bytes read there may be of either.
 
     Raises:
         MissingFileError, StorageError: as `Files.entry`.

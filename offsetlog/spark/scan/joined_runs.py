@@ -111,7 +111,7 @@ def replay_joined(
     Args:
         files: where it is.
         listing: its segments.
-        until: what stands at or above this log offset does not count.
+        until: records at or above this log offset do not count.
         threads: how many runs are read at a time, at most RUNS_MAX.
         begin: makes the replay of a run: whether it is another than the first, what stops it, where its memory counts.
         bytes_max: how much memory the states of all runs may take together.

@@ -1,4 +1,4 @@
-"""Where the oldest transaction that is open in a partition began: what a stream of committed records waits for."""
+"""Where the oldest transaction that is open in a partition began, for which a stream of committed records waits."""
 
 from __future__ import annotations
 

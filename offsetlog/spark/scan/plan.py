@@ -93,7 +93,7 @@ class Split:
         before: the segment before the first span's, None where that is the first.
         bucket: of `buckets`.
         buckets: into how many shares the keys are divided.
-        segments: what was listed, where a bucket is read.
+        segments: the listed ones, where a bucket is read.
         threads: how many runs of the log are read at a time, where the state is read.
         is_single_file: whether a segment is read by itself.
     """
@@ -122,8 +122,8 @@ class Task(InputPartition):
 
     Attributes:
         splits: the pieces.
-        problems: what the driver found, as (log partition, text): a row each, with mode=permissive.
-        read: what is asked for, where the reader does not travel beside its tasks: the JVM reader has only these.
+        problems: findings of the driver, as (log partition, text): a row each, with mode=permissive.
+        read: the options, where the reader does not travel beside its tasks: the JVM reader has only these.
     """
 
     splits: tuple[Split, ...]
@@ -197,7 +197,7 @@ def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -
     """Refuses log offsets of log partitions that are not there: a wrong digit would read everything, or the present.
 
     Args:
-        source: what is read.
+        source: the one that is read.
         read: the options.
         lost: log partitions that are missing, which are reported otherwise.
 

@@ -13,7 +13,7 @@ from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempt
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import Span, Split
 
-#: Rows of a batch: what Spark takes fastest.
+#: Rows of a batch: the number that Spark takes fastest.
 ROWS = 65_536
 
 #: A pyarrow.RecordBatch, or what could not be read.

@@ -75,7 +75,7 @@ def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
 
 @dataclass(slots=True)
 class ReplayedBucket:
-    """A bucket of one partition, replayed: what `listing.group_rows` makes rows of."""
+    """A bucket of one partition, replayed; `listing.group_rows` makes rows of it."""
 
     number: int
     place: str
@@ -198,7 +198,7 @@ class BucketReader:
                 # The halves of a share; nothing of it was yielded yet.
                 shares += [(2 * number + 1, 2 * count), (2 * number, 2 * count)]
                 continue
-            # Shares are about as large as each other: what was too many runs for this one is for the next.
+            # Shares are about equally large: a number of runs too large for this one is so for the next.
             threads = self._runs
             yield state
             del state
@@ -371,7 +371,7 @@ class BucketReader:
         yield from self._tell(problems)
 
     def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
-        """Reads until nothing was cleaned meanwhile: what moved may be in none of the files that were read."""
+        """Reads until nothing was cleaned meanwhile: moved records may be in none of the files that were read."""
         for left in attempts():
             problems: list[OffsetLogError] = []
             listing = self._whole_listing(problems)

@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader):
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
         """Returns where the log ended when the last batch was planned, whatever its limit; None before the first.
 
-        Spark 4.2 and later show it as `latestOffset` in a query's progress: what it is ahead of `endOffset` waits.
+        Spark 4.2 and later show it as `latestOffset` in a query's progress: records between `endOffset` and it wait.
         They ask directly after `latestOffset`, so that nothing is looked at again.
         """
         return None if self._newest is None else _offset(self._newest, {})
@@ -433,7 +433,7 @@ def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionLi
 
 def _read_without(losses: Sequence[CorruptionError]) -> str:
     more = f" (and {len(losses) - 1} more like it)" if len(losses) > 1 else ""
-    return f"{losses[0]}{more}; the stream reads what is there"
+    return f"{losses[0]}{more}; the stream reads the rest"
 
 
 def _length(split: Split, begun: int) -> int:

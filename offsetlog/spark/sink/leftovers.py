@@ -2,7 +2,7 @@
 
 A file deleted here is never read again: a reader of staged files finds out first, with the store's lock,
 whether its epoch is finished.  Yet a publisher may outlive its driver, and be at work while the next run of the query
-stages the same epoch: what is younger than the run that is done is left alone, and goes with the next epoch.
+stages the same epoch: files younger than the run that is done are left alone, and go with the next epoch.
 """
 
 from __future__ import annotations

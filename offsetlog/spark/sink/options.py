@@ -69,7 +69,7 @@ class SinkOptions:
         query_id: the name that a query's epochs are remembered under; None: a stream's own id, or nothing remembered.
         epoch: of a batch write that may be tried again; None for a plain one, and for streams.
         partitions: log partitions of a store that is not there yet.
-        durability: what the commits survive.
+        durability: the failure that the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that somebody else has open.
         keep_open_seconds: how long the store rests, open, after a write before it is closed; by default not at all
             after a batch without an epoch, since nothing says that another follows.

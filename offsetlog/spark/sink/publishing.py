@@ -1,4 +1,4 @@
-"""Publishing on the driver: what the tasks staged becomes commits, once, and each group of it as a whole.
+"""Publishing on the driver: staged rows become commits, once, and each group of them as a whole.
 
 All rows of one log partition, and the position that says the epoch is in it, are one transaction of the store.  While
 the files are read, piece by piece, a transaction is open in every log partition that has rows; then they end, one after
@@ -37,7 +37,7 @@ _log = logging.getLogger("offsetlog.spark.sink")
 
 _WAIT_SECONDS_MAX = 1.0
 
-#: Nothing is done unasked, between two epochs: what is due is done after a publication.
+#: Nothing is done between two epochs: due work is done after a publication.
 MAINTENANCE = MaintenanceConfig(enabled=False)
 
 
@@ -71,12 +71,12 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         options: of the write.
         messages: of its tasks.
         name: of the job or query with its epoch, for the report.
-        epoch: what the store remembers it by, None for a plain write.
+        epoch: the store's name for it, None for a plain write.
 
     Raises:
         InvalidArgumentError: rows were refused and the mode is failfast; nothing was committed.
         LockedError: somebody else has had the store open for as long as the write may wait.
-        CorruptionError, MissingFileError: a staged file is not what its task wrote; nothing was committed.
+        CorruptionError, MissingFileError: a staged file is not as its task wrote it; nothing was committed.
         StateError: the query's name is another stream's.
         StorageError, CapacityError: some log partitions may have the write and others not; each group is whole.  Tried
             again, an epoch goes on with the others.
@@ -175,7 +175,7 @@ def _check_file(file_system: arrow_fs.FileSystem, staged: StagedFile) -> None:
             path=staged.path,
         ) from failure
     if found != (staged.size, staged.checksum):
-        raise CorruptionError("a staged file is not what its task wrote; nothing was committed", path=staged.path)
+        raise CorruptionError("a staged file is not as its task wrote it; nothing was committed", path=staged.path)
 
 
 def _report(options: SinkOptions, refusals: Refusals, name: str, rows: int) -> Path | None:

@@ -85,7 +85,7 @@ def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **optio
         df: columns as of any write.
         batch_id: as `foreachBatch` says.
         path: the store's directory.
-        query_id: what the store remembers the query by; of one checkpoint only.
+        query_id: the store's name for the query; of one checkpoint only.
         options: the other options of a write.
     """
     given = {**options, "queryId": query_id, "epoch": str(batch_id)}

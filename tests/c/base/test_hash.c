@@ -127,7 +127,7 @@ OL_TEST(trap_16_units_of_metadata) {
     OL_CHECK(valid);
 }
 
-OL_TEST(malformed_utf8_is_told) {
+OL_TEST(malformed_utf8_is_reported) {
     static const char *const bad[] = {"\x80", "\xc0\x80", "\xc3", "\xed\xa0\x80", "\xe2\x82", "\xf0\x9f\x98", "\xf5\x80\x80\x80",
                                       "\xf4\x90\x80\x80", "\xe0\x9f\xbf", "12345678\xff", "a\xf0\x8f\xbf\xbf"};
     for (size_t k = 0; k < COUNT_OF(bad); k++) {

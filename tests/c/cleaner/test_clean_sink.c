@@ -115,7 +115,7 @@ static void check_state(const told *to, ol_partition *partition) {
 
 /* ------------------------------------------------------------------------------------------------ tests */
 
-OL_TEST(what_is_told_is_what_a_clean_leaves) {
+OL_TEST(what_is_reported_is_what_a_clean_leaves) {
     for (int turn = 0; turn < 6; turn++) {
         ol_partition *partition = small_partition(true);
         for (int again = 0; again < 3; again++) {
@@ -162,7 +162,7 @@ OL_TEST(nothing_is_changed) {
     remove_fixture();
 }
 
-OL_TEST(the_active_segment_is_told_up_to_an_open_transaction) {
+OL_TEST(the_active_segment_is_reported_up_to_an_open_transaction) {
     for (int open = 0; open < 2; open++) {
         ol_partition *partition = small_partition(true);
         work(partition, 60, open ? 30 : -1);
@@ -188,7 +188,7 @@ OL_TEST(the_active_segment_is_told_up_to_an_open_transaction) {
     remove_fixture();
 }
 
-OL_TEST(a_read_only_log_can_be_told) {
+OL_TEST(a_read_only_log_can_be_reported) {
     ol_partition *partition = small_partition(true);
     work(partition, 2000, 30);
     close_partition(partition);
@@ -203,7 +203,7 @@ OL_TEST(a_read_only_log_can_be_told) {
     remove_fixture();
 }
 
-OL_TEST(a_log_that_somebody_else_appends_to_is_told_as_far_as_it_was_loaded) {
+OL_TEST(a_log_that_somebody_else_appends_to_is_reported_as_far_as_it_was_loaded) {
     ol_partition *writer = small_partition(true);
     work(writer, 100, -1);
     ol_partition *reader = read_only_partition(false);

@@ -428,7 +428,7 @@ static ol_clean_options meddled_options(world *w, meanwhile *during) {
     return options;
 }
 
-OL_TEST(a_run_stops_when_it_is_told) {
+OL_TEST(a_run_stops_on_request) {
     world *w = meddled_world();
     meanwhile during = {.stop = true};
     ol_clean_options options = meddled_options(w, &during);

@@ -213,7 +213,7 @@ OL_TEST(bounds_of_log_offsets_and_buckets_part_the_records) {
     remove_fixture();
 }
 
-OL_TEST(batches_are_told_by_their_headers) {
+OL_TEST(batches_are_known_by_their_headers) {
     static log_file file;
     ol_record_block rows;
     ol_file_scan scan;

@@ -120,7 +120,7 @@ OL_TEST(a_batch_without_records_is_its_header) {
     ol_batch batch;
     ol_error error;
     ol_batch_fields_init(&fields, 9, GOLDEN_TIME);
-    fields.last_offset_delta = 4;       /* what compaction leaves of five records */
+    fields.last_offset_delta = 4;       /* as compaction leaves it of five records */
     ol_batch_seal(bytes, bytes + sizeof bytes, &fields);
     OL_CHECK_OK(ol_batch_parse(bytes, sizeof bytes, &batch, &error), &error);
     OL_CHECK_OK(ol_batch_check_crc(&batch, &error), &error);

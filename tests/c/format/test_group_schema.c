@@ -221,7 +221,7 @@ OL_TEST(damaged_vectors_are_walked_safely) {
     }
 }
 
-OL_TEST(unknown_tags_are_told_and_bytes_behind_are_not) {
+OL_TEST(unknown_tags_are_reported_and_bytes_after_are_not) {
     size_t size, used, written;
     ol_error error;
     schema_json j;

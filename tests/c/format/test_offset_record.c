@@ -96,7 +96,7 @@ OL_TEST(values_of_every_version) {
     }
 }
 
-OL_TEST(a_value_cut_at_every_length_is_corrupt_and_bytes_behind_it_are_not) {
+OL_TEST(a_value_cut_at_every_length_is_corrupt_and_bytes_after_it_are_not) {
     for (size_t k = 0; k < COUNT_OF(values); k++) {
         size_t size;
         uint8_t *bytes = ol_test_unhex(values[k].hex, &size);
@@ -210,7 +210,7 @@ OL_TEST(trap_09_unknown_key_type) {
     OL_CHECK_INT(key_status("000100086d792d67726f7570"), OL_CORRUPT);
 }
 
-OL_TEST(cut_keys_and_bytes_behind_a_key) {
+OL_TEST(cut_keys_and_bytes_after_a_key) {
     const char *hex = "000100086d792d67726f757000066f726465727300000003";
     size_t size;
     uint8_t *bytes = ol_test_unhex(hex, &size);

@@ -201,7 +201,7 @@ static void check_changed(front_fixture *fixture, asking each) {
         (void)take_answer(fixture, &header, &pool);
         ol_value_pool_free(&pool);
     }
-    check_answered(fixture, each);      /* what was admitted still is */
+    check_answered(fixture, each);      /* admissions still hold */
 }
 
 OL_TEST(a_changed_frame_is_answered_whole_or_declined) {

@@ -106,7 +106,7 @@ OL_TEST(equal_states_have_no_difference) {
     ol_state_destroy(&right);
 }
 
-OL_TEST(a_value_of_each_field_is_told) {
+OL_TEST(a_value_of_each_field_is_reported) {
     static const uint8_t id[16] = {1}, other_id[16] = {1, 2};
     ol_position_value changed[] = {value_at(7, 9), value_at(7, 9), value_at(7, 9), value_at(7, 9), value_at(7, 9), value_at(7, 9),
                                    value_at(7, 9), value_at(8, 9)};
@@ -138,7 +138,7 @@ OL_TEST(a_value_of_each_field_is_told) {
         OL_CHECK(ol_slice_equal(at->right.value.metadata, changed[i].metadata));
         OL_CHECK((at->right.value.topic_id != NULL) == (changed[i].topic_id != NULL));
         if (at->right.value.topic_id != NULL) OL_CHECK(memcmp(at->right.value.topic_id, changed[i].topic_id, 16) == 0);
-        ol_state_destroy(&left);        /* what was found owns its bytes */
+        ol_state_destroy(&left);        /* the differences own their bytes */
         ol_state_destroy(&right);
         OL_CHECK(ol_slice_equal(at->left.value.metadata, text("m")));
         ol_differences_free(&found);
@@ -164,7 +164,7 @@ OL_TEST(where_a_record_stands_counts_only_physically) {
     ol_state_destroy(&right);
 }
 
-OL_TEST(what_is_pending_is_told_by_producer) {
+OL_TEST(what_is_pending_is_reported_by_producer) {
     ol_state left = new_state(), right = new_state();
     fill(&left, 0);
     fill(&right, 1);
@@ -204,7 +204,7 @@ OL_TEST(what_is_pending_below_a_plain_value_is_compared_too) {
     ol_state_destroy(&right);
 }
 
-OL_TEST(random_changes_are_told_and_nothing_else) {
+OL_TEST(random_changes_are_reported_and_nothing_else) {
     for (int run = 0; run < 60; run++) {
         ol_state left = new_state(), right = new_state();
         fill(&left, 0);

@@ -254,7 +254,7 @@ static void append(ol_partition *partition, int64_t base_offset, int32_t last_de
     OL_CHECK_OK(ol_log_append(ol_partition_log(partition), bytes, size, &error), &error);
 }
 
-OL_TEST(what_is_missing_is_told) {
+OL_TEST(what_is_missing_is_reported) {
     ol_partition_options options = fixture_options(fresh_directory());
     ol_partition *partition = open_partition(&options, false);
     append(partition, 0, 2, 3, 0);
@@ -299,7 +299,7 @@ static int meet_tombstone(void *context, const ol_record *record, const ol_key *
     return OL_OK;
 }
 
-OL_TEST(tombstones_are_told_with_what_they_take) {
+OL_TEST(tombstones_are_reported_with_what_they_take) {
     ol_partition_options options = fixture_options(fresh_directory());
     ol_partition *partition = open_partition(&options, true);
     ol_int64_map places = {0};
@@ -331,7 +331,7 @@ OL_TEST(tombstones_are_told_with_what_they_take) {
         OL_CHECK_INT(found.found[i].tombstone, expected[i].tombstone);
         OL_CHECK_INT(found.found[i].value, expected[i].value);
     }
-    OL_CHECK_INT(ol_table_count(past.state.table), 0);      /* what has no tombstone was not asked for */
+    OL_CHECK_INT(ol_table_count(past.state.table), 0);      /* a position without a tombstone was not asked for */
     ol_state_destroy(&past.state);
     ol_int64_map_free(&places);
     fixture_now = now;

@@ -295,7 +295,7 @@ OL_TEST(room_that_was_reserved_is_used_by_the_next_rolls) {
     place_remove(&p);
 }
 
-OL_TEST(a_failed_flush_fails_the_log_until_it_is_opened_anew) {
+OL_TEST(a_failed_flush_fails_the_log_until_it_is_opened_again) {
     place p;
     ol_error error;
     fixture_directory(p.root);

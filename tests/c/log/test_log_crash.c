@@ -19,7 +19,7 @@ typedef struct model {
     size_t tentative;           /* batches of `count` whose append did not return */
     int64_t acknowledged;       /* everything below was flushed */
     int64_t cutting;            /* a truncation to here did not return; -1 none */
-    int64_t recovery_point;     /* what the owner's checkpoint says */
+    int64_t recovery_point;     /* by the owner's checkpoint */
     size_t published;           /* batches that a killed process must leave */
     ol_log_mark mark;           /* a state was taken there, and is on disk */
     int64_t settled_bytes_min;

@@ -16,7 +16,7 @@ typedef struct place {
     ol_log_options options;
 } place;
 
-static place shared;                    /* what the hooks below see */
+static place shared;                    /* for the hooks below */
 
 static void open_place(int64_t extend_bytes) {
     ol_error error;
@@ -175,7 +175,7 @@ static int flush_range_failing(ol_file *file, void *data, int64_t from, int64_t 
     return status;
 }
 
-OL_TEST(an_error_that_the_background_was_told_of_is_not_flushed_over) {
+OL_TEST(an_error_that_the_background_was_notified_of_is_not_flushed_over) {
     open_place(64 << 10);
     shared.options.config.append = OL_APPEND_MAPPED;
     plain_flush_range = shared.fs->flush_range;

@@ -88,7 +88,7 @@ OL_TEST(what_is_appended_to_the_last_segment_is_in_it) {
     end(log, path, m);
 }
 
-OL_TEST(what_comes_behind_a_roll_is_not_in_it) {
+OL_TEST(what_comes_after_a_roll_is_not_in_it) {
     char path[OL_PATH_MAX];
     ol_log *log = open_log(path);
     model *m = new_model(), *later = new_model();

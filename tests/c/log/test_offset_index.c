@@ -297,7 +297,7 @@ OL_TEST(appends_go_on_when_the_disk_is_full) {
     end();
 }
 
-OL_TEST(missing_files_are_told_or_created) {
+OL_TEST(missing_files_are_reported_or_created) {
     begin();
     ol_index index;
     OL_CHECK_INT(ol_index_open(&index, fs, ol_test_path(directory, "a.index"), OL_INDEX_OFFSET, 0, 4096, OL_INDEX_READ, &error),

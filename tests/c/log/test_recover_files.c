@@ -330,7 +330,7 @@ OL_TEST(producers_transactions_and_epochs_are_found_again) {
     fixture_remove(p.root);
 }
 
-OL_TEST(an_epoch_checkpoint_that_is_not_understood_is_made_anew_from_the_log) {
+OL_TEST(an_epoch_checkpoint_that_is_not_understood_is_made_again_from_the_log) {
     static const char *const texts[] = {"1\n1\n7 0\n", "0\nnonsense\n", ""};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         place p;
@@ -402,7 +402,7 @@ OL_TEST(a_bad_partition_metadata_is_no_reason_not_to_read) {
     }
 }
 
-OL_TEST(a_log_that_ends_below_its_start_begins_anew_if_the_recovery_point_agrees) {
+OL_TEST(a_log_that_ends_below_its_start_begins_again_if_the_recovery_point_agrees) {
     place p;
     ol_log_recovery recovery;
     place_make(&p);

@@ -368,7 +368,7 @@ static int see_aborted(void *context, const ol_aborted_transaction *transaction)
     return OL_OK;
 }
 
-OL_TEST(aborted_transactions_are_told_from_closed_and_active_segments) {
+OL_TEST(aborted_transactions_are_reported_from_closed_and_active_segments) {
     scene s;
     ol_error error;
     scene_open(&s);

@@ -341,7 +341,7 @@ OL_TEST(the_producers_of_the_mark_give_the_transactions_that_lie_across_it) {
     leave_transactions(&p);
     damage(&p, EARLY);          /* which is not read */
     check_transactions(&p);
-    check_transactions(&p);     /* what the first open wrote is right as well */
+    check_transactions(&p);     /* the files that the first open wrote are right as well */
     fixture_remove(p.root);
 }
 

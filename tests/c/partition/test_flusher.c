@@ -191,7 +191,7 @@ OL_TEST(the_next_flush_is_due_when_as_much_waits_as_is_left) {
     ol_test_directory_remove(directory);
 }
 
-OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
+OL_TEST(a_flush_that_fails_is_reported_by_the_partition) {
     ol_flusher *flusher;
     ol_test_directory_make(directory);
     ol_fs *fs;

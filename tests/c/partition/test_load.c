@@ -141,7 +141,7 @@ OL_TEST(waiting_for_a_flush_of_a_read_only_log_does_not_end_its_reads) {
     remove_fixture();
 }
 
-OL_TEST(an_end_below_the_recovery_point_is_told_and_commits_go_on) {
+OL_TEST(an_end_below_the_recovery_point_is_reported_and_commits_go_on) {
     const char *directory = fresh_directory();
     uint8_t log[300];
     write_segment(directory, 0, log, put_position(log, 0, OL_KEY_OFFSET_COMMIT, false, 5));

@@ -1,7 +1,7 @@
 /* A workload is stopped at each of its file operations.  The possible states of the disk then, and that of a killed
  * process, are opened again and judged by the model:
  *
- *   - what was acknowledged as "disk" is there; as "process" too where only the process died;
+ *   - commits acknowledged as "disk" are there; as "process" too where only the process died;
  *   - everything else is whole or absent, in the order of the log: the state is the model's after some number of atoms;
  *   - nothing of an open or aborted transaction is seen, and no loss of unflushed bytes is taken for corruption, or reported;
  *   - a recovery that is stopped at any of its own operations is as good as none;
@@ -139,7 +139,7 @@ typedef struct crash_paths {
     char partition[256];
     char target[256];
     char target_partition[256];
-    char second[256];           /* what is left when the recovery of the target is stopped too */
+    char second[256];           /* the state when the recovery of the target is stopped too */
     char second_partition[256];
 } crash_paths;
 

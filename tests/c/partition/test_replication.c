@@ -333,7 +333,7 @@ OL_TEST(a_partition_is_loaded_once) {
     remove_fixture();
 }
 
-OL_TEST(a_commit_that_was_cut_off_is_never_told_to_be_durable) {
+OL_TEST(a_commit_that_was_cut_off_is_never_reported_as_durable) {
     ol_partition *partition = open_leader(fresh_directory(), 1);
     ol_commit_result lost = commit_one(partition, "g", "t", 0, 42);
     ol_error error;

@@ -352,7 +352,7 @@ OL_TEST(many_groups_each_by_its_own_rule) {
     finish(partition);
 }
 
-OL_TEST(it_stops_when_it_is_told_to) {
+OL_TEST(it_stops_on_request) {
     ol_partition *partition = open_fresh();
     commit_at(partition, "g", "t", 0, 1, -1);
     ol_retention_rules *rules = rules_of(DAY);

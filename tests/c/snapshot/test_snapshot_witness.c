@@ -199,7 +199,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     remove_fixture();
 }
 
-OL_TEST(a_log_that_was_written_anew_is_told_by_its_last_batch) {
+OL_TEST(a_log_that_was_written_again_is_known_by_its_last_batch) {
     check_replaced(50, "another batch stands at");
     check_replaced(20, "above the log end");
     check_replaced(35, NULL);

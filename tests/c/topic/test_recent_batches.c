@@ -192,7 +192,7 @@ OL_TEST(an_epoch_begins_at_0_and_ends_those_before_it) {
     begin(&s);
     check_is_new(send(&s, 3, 55, 5), 0);                /* nothing is known of the producer */
     OL_CHECK_INT(send(&s, 4, 60, 1).refusal, OL_PRODUCE_OUT_OF_ORDER_SEQUENCE);
-    check_is_duplicate(send(&s, 3, 55, 5), 0);          /* what was refused has changed nothing */
+    check_is_duplicate(send(&s, 3, 55, 5), 0);          /* the refused batch has changed nothing */
     check_is_new(send(&s, 4, 0, 5), 5);
     OL_CHECK_INT(send(&s, 3, 55, 5).refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);
     OL_CHECK_INT(send(&s, 3, 60, 1).refusal, OL_PRODUCE_INVALID_PRODUCER_EPOCH);

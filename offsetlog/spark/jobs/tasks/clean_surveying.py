@@ -1,4 +1,4 @@
-"""The engine's own cleaner on one partition of a log, as a dry run: what it would free, by group."""
+"""The engine's own cleaner on one partition of a log, as a dry run: the bytes it would free, by group."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> Corrupt
     path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
     if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
         return None
-    return CorruptionError("a batch is not what was written, and whole ones follow it", path=path, position=position)
+    return CorruptionError("a batch is not as it was written, and whole ones follow it", path=path, position=position)
 
 
 def _damage(partition: Partition) -> Exception | None:

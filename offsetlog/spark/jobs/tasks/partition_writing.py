@@ -232,7 +232,7 @@ class PartitionWriter:
         """Ends the log, replays it, has the engine make what lies beside it, and returns what is in it.
 
         Raises:
-            CorruptionError: what was written cannot be read.
+            CorruptionError: the written files cannot be read.
             StorageError, CapacityError.
         """
         self._close_file()

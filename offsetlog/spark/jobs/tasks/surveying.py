@@ -26,7 +26,7 @@ class Survey:
         open: the open transactions: producer id, its epoch, and the groups that have positions in it.
         gaps: whether a log offset below the end has no record: it was cleaned, or the log was cut at its beginning.
         last_segment: the first log offset of the newest segment.
-        damages: what could not be read, in one line each.
+        damages: the unreadable places, in one line each.
     """
 
     number: int

@@ -18,7 +18,7 @@ from offsetlog.zookeeper.consumer_offsets import groups_in, read_offsets, text_o
 
 FORMAT = "offsetlog-zookeeper"
 
-#: All as text: what is no number is for the caller to refuse.  `moment` is that of the last change, in ms.
+#: All as text: the caller refuses texts that are no numbers.  `moment` is that of the last change, in ms.
 SCHEMA = pa.schema(
     [*((name, pa.string()) for name in ("group", "topic", "partition", "offset")), ("moment", pa.int64())]
 )

@@ -30,7 +30,7 @@ public final class LogTable implements SupportsRead, SupportsWrite {
     }
 
     @Override
-    @SuppressWarnings("deprecation") // what Spark 4.0 to 4.2 all have
+    @SuppressWarnings("deprecation") // Spark 4.0 to 4.2 all have it
     public StructType schema() {
         return schema;
     }

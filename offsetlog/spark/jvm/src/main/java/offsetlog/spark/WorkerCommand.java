@@ -39,7 +39,7 @@ record WorkerCommand(String python, Map<String, String> environment, List<String
         path.add(System.getenv("PYTHONPATH"));
         path.removeIf(each -> each == null || each.isEmpty());
         builder.environment().put("PYTHONPATH", String.join(File.pathSeparator, path));
-        // As Spark does for its own: what NumPy brings would start a thread for each core.
+        // As Spark does for its own: NumPy's libraries would start a thread for each core.
         builder.environment().putIfAbsent("OMP_NUM_THREADS", "1");
         builder.redirectInput(new File("/dev/null"));
         builder.redirectOutput(ProcessBuilder.Redirect.DISCARD);
