@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 from offsetlog._native.store_core import StoreCore
 from offsetlog.types import Committed, OffsetAndMetadata, PartitionKey
 
-#: What a commit survives when it returns: the end of the process, or the loss of power.
+#: A commit survives this when it returns: the end of the process, or the loss of power.
 Durability = Literal["process", "disk"]
 
 

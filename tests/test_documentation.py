@@ -49,6 +49,7 @@ NOT_RUN = {
     ("README.md", "text"): (1, "Spark on a broker's directory and a query without an end"),
     ("docs/architecture.md", "mermaid"): (2, "pictures; tests/rooms.py makes one, and the other has no code"),
     ("docs/architecture.md", "text"): (1, "made by tests/rooms.py, which compares it"),
+    ("docs/cli.md", "text"): (75, "help and pictures, which tests/cli/test_cli_page.py makes and compares"),
     ("docs/commands.md", "text"): (1, "a question at a terminal; tests/cli/test_cli_consent.py asks each"),
     ("docs/digest.md", ""): (8, "bytes; tests/c/table/test_digest.c has the vectors"),
     ("docs/format/batches.md", ""): (1, "a layout of bytes"),
@@ -77,8 +78,8 @@ INDENTED = {
     "docs/format/directory.md": (3, "contents of files"),
     "docs/format/index.md": (1, "forms of citations"),
     "docs/format/partitioning.md": (1, "a rule as pseudo-code; tests/c/base has its vectors"),
-    "docs/history.md": (3, "commands on data of the reader"),
-    "docs/kafka.md": (4, "commands on a broker; tests/kafka runs them"),
+    "docs/history.md": (4, "commands on data of the reader"),
+    "docs/kafka.md": (5, "commands on a broker; tests/kafka runs them"),
     "docs/library.md": (1, "the tree of exceptions; tests/test_errors.py"),
     "docs/maintenance.md": (1, "commands on data of the reader"),
     "docs/plugin.md": (2, "three processes; tests/manager/test_broker_example.py starts them"),
@@ -206,17 +207,15 @@ TYPED = [
     "docs/server.md",
     "docs/tutorial.md",
     "docs/verify.md",
-    "docs/how-to/aiokafka.md",
-    "docs/how-to/asyncio.md",
-    "docs/how-to/backup.md",
     "docs/how-to/broker-directory.md",
-    "docs/how-to/confluent-kafka.md",
     "docs/how-to/monitoring.md",
-    "docs/how-to/spark.md",
-    "docs/how-to/tail-files.md",
     "docs/how-to/upgrade.md",
 ]
-UNTYPED = ["docs/plugin.md", "docs/pytest.md"]
+UNTYPED = [
+    "docs/plugin.md",
+    "docs/pytest.md",
+    *(f"docs/how-to/{name}.md" for name in ("aiokafka", "asyncio", "backup", "confluent-kafka", "spark", "tail-files")),
+]
 
 
 def test_every_page_with_examples_is_known():

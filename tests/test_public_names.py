@@ -19,7 +19,7 @@ from offsetlog.maintenance.policy import Plan, StuckTransaction
 from offsetlog.maintenance.scheduler import Maintenance
 from offsetlog.maintenance.status import Decision, MaintenanceStatus
 
-#: What `offsetlog` exports, and what its calls return.
+#: The names that `offsetlog` exports, and the values that its calls return.
 PUBLIC: dict[str, Any] = {
     **{name: getattr(offsetlog, name) for name in offsetlog.__all__ if name not in ("errors", "__version__")},
     **{f"errors.{name}": value for name, value in vars(errors).items() if inspect.isclass(value)},

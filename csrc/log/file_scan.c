@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 
-/* What a piece holds is copied, summed and decoded while it is still in the cache of the core. */
+/* A piece is copied, summed and decoded while it is still in the cache of the core. */
 enum { SCAN_BUFFER_SIZE = 1 << 16, ENDING_BYTES = 64, UNREADABLE_STEP = 4096 };
 
 void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,

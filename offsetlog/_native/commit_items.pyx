@@ -73,7 +73,7 @@ cdef dict plain_keys(dict given):
 
 
 cdef object key_in_place(object key):
-    # What is neither a str nor a key was meant to be a topic.
+    # A value that is neither a str nor a key was meant to be a topic.
     plain = key if PyTuple_Check(key) else key_of(key)
     if plain is None:
         refuse_name(key, NAME_TOPIC)

@@ -58,7 +58,7 @@ FORMAT = 1
 _LOCK_PAUSE_SECONDS = 0.01
 _LOCK_PAUSE_SECONDS_MAX = 0.2
 
-# What says that a directory is one of logs, ours or a broker's, and what says nothing about it.
+# Signs of a directory of logs, ours or a broker's, and then names that are no sign of one.
 _SIGNS = frozenset({LOCK, CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
 _NO_SIGNS = frozenset({"lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
 

@@ -159,7 +159,7 @@ class _HeldStore:
                 opening.durability,
                 maintenance=opening.maintenance,
                 lock_seconds=lock_seconds,
-                create="anywhere",  # what tasks have staged lies there before the log does
+                create="anywhere",  # the files that tasks have staged lie there before the log does
             )
             self._opening = opening
             self._rests_until = None

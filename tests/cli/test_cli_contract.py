@@ -25,7 +25,7 @@ from offsetlog.cli.consent import ANSWER
 from offsetlog.cli.fields import FIELDS, TABLES, Kind
 from offsetlog.cli.help import example_lines
 from offsetlog.cli.layout import Column, Layout
-from offsetlog.cli.moments import parse_moment
+from offsetlog.moments import parse_moment
 from tests.cli.test_cli_read import DATA, call, on_terminal, unstyled
 
 FORMATS = ("tsv", "csv", "json")
@@ -57,7 +57,7 @@ def test_units_are_those_of_the_types():
 
 
 def test_every_command_that_prints_rows_has_its_table():
-    silent = {"serve", "top", "demo"}
+    silent = {"serve", "top", "demo", "completion"}
     assert {name.split()[0] for name in TABLES} - {"spark"} == set(COMMANDS) - silent
     jobs = {name.split()[1] for name in TABLES if name.startswith("spark ")}
     assert jobs == {name.replace("_", "-") for name in spark.COMMANDS}

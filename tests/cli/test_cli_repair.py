@@ -86,7 +86,7 @@ def test_on_a_terminal_it_asks(built: Path, answer: bytes):
     segments(built, 0)[1].unlink()
     before = content(built)
     code, shown = on_terminal("repair", built, "--accept-loss", answer=answer)
-    assert "ive up what is missing in 1 log partition of" in shown
+    assert "ive up the missing records in 1 log partition of" in shown
     assert code == (0 if answer == b"y\n" else 1)
     assert (content(built) == before) == (answer == b"n\n")
 

@@ -181,7 +181,7 @@ OL_TEST(many_at_a_time_are_the_rows_of_one_at_a_time) {
 
 static bool same_slice(ol_slice a, ol_slice b) { return a.size == b.size && a.data == b.data; }
 
-/* What is read as usual is what the decoders of any form read. */
+/* A record that is read as usual is read as the decoders of any form read it. */
 static void check_record(const uint8_t *record_at, const uint8_t *limit, const ol_usual_commit *commit,
                          const uint8_t *end) {
     ol_batch batch = {.data = record_at - OL_BATCH_AT_RECORDS, .magic = 2, .record_count = 1, .last_offset = INT32_MAX,
