@@ -180,8 +180,7 @@ pictures: pipeline
 # package installed there: the .pth files of a borrowed folder have no effect.  Only what packing can change is run.
 wheel-test: $(VENV)/.made
 	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)/run
-	@$(PY) setup.py -q sdist -d $(WHEEL)
-	@$(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w $(WHEEL) $(WHEEL)/*.tar.gz
+	@$(PY) -m build --no-isolation --outdir $(WHEEL) > $(WHEEL)/build.log 2>&1 || { cat $(WHEEL)/build.log >&2; exit 1; }
 	@$(PY) tests/wheel_contents.py $(WHEEL)/*.whl
 	@$(PY) -m venv $(WHEEL)/venv
 	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(WHEEL)/borrowed.pth
@@ -216,5 +215,5 @@ lock: $(VENV)/.made
 	@mv build/requirements-docs.lock requirements-docs.lock
 
 clean:
-	@rm -rf build dist *.egg-info offsetlog/_native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@rm -rf build dist *.egg-info offsetlog/_native/*.so offsetlog/_native/*.so.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

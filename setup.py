@@ -1,4 +1,4 @@
-"""Builds the extensions: csrc/ is compiled once into a static library that every extension is linked with.
+"""Builds the extensions, and the engine in csrc/ once: a shared library beside them that all of them are linked with.
 
 Everything that does not need a program is in pyproject.toml.  Environment variables:
 
@@ -16,6 +16,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ import sysconfig
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import Cython
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build import build as _build
@@ -36,27 +38,39 @@ SANITIZE = os.environ.get("OFFSETLOG_SANITIZE", "")
 SANITIZE_FLAGS = [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1", "-g"] if SANITIZE else []
 BUILD = Path("build/sanitize" if SANITIZE else "build")
 JOBS = int(os.environ.get("OFFSETLOG_JOBS", "2"))
+#: The engine's library, in the folder of the extensions.  It holds extensions too, so it is made for one Python.  No
+#: name of an extension ends so: importers and pkgutil pass it over.
+LIBRARY = f"liboffsetlog.so.{sysconfig.get_config_var('SOABI')}"
 TAG = f"{platform.machine()}-{sys.implementation.cache_tag}"
 
 # No -march: the baseline of the architecture, with what is faster chosen at run time (ol_crc32c).
-ENGINE_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE -UNDEBUG -Wall")
+# The linker hides what no extension calls (`exports`); calls within the library need no indirection.
+ENGINE_FLAGS = shlex.split(
+    "-std=gnu11 -O3 -g1 -fPIC -pthread -fno-semantic-interposition -D_GNU_SOURCE -UNDEBUG -Wall"
+)
 # CPython's own assertions stay off (its flags define NDEBUG): they would sit in every inlined macro of the hot path.
 # Ours are OL_ASSERT, which does not depend on NDEBUG.
 # -g1 after CPython's own -g: the full description of generated C is half of its compile time.  Newer compilers refuse
-# incompatible pointers: all do.
-EXTENSION_FLAGS = shlex.split("-std=gnu11 -g1 -fvisibility=hidden -D_GNU_SOURCE -Werror=incompatible-pointer-types")
+# incompatible pointers: all do.  -fno-plt: one jump instead of two into the engine.
+EXTENSION_FLAGS = shlex.split(
+    "-std=gnu11 -g1 -fPIC -fvisibility=hidden -fno-plt -D_GNU_SOURCE -Werror=incompatible-pointer-types"
+)
 #: Extensions that every single commit and fetch goes through.  They get -O3.  The others get -O2: most hot code is in
 #: csrc/, and generated C compiles an eighth longer with -O3.
 HOT = ["offsetlog._native.store_core", "offsetlog._native.front", "offsetlog._native.frame_stream"]
 USER_FLAGS = shlex.split(os.environ.get("CFLAGS", ""))
-#: Those are compiled again with the engine when they are linked: calls from one file into another are inlined, which
-#: saves a sixth of a commit's time.  The others are linked from the same objects as they are.
+#: The engine and the code of those are compiled again when the library is linked: calls from one file into another are
+#: inlined, which saves a sixth of a commit's time.
 LINK_TIME_FLAGS = ["-flto=auto", "-ffat-lto-objects"]
 
 #: Extensions that only tests import: built in place and for sanitized runs, never into a wheel.
 TEST_EXTENSIONS = {"faults.fault_fs": "tests/faults/fault_fs.pyx"}
 
+#: The module in which Cython keeps what it would repeat in every other extension: a third of their code.
+SHARED = "offsetlog._native.cython_shared"
 DIRECTIVES = {
+    # No object of an extension is pickled; those that can be define __reduce__.
+    "auto_pickle": False,
     "language_level": 3,
     "boundscheck": False,
     "wraparound": False,
@@ -133,36 +147,38 @@ def side_by_side(jobs: Iterable[Callable[[], object]]) -> None:
             job.result()
 
 
-def object_folder(name: str, command: list[str]) -> Path:
-    """The folder of the objects that `command` makes: objects of other flags are other objects."""
-    flags = hashlib.sha256(repr(command).encode()).hexdigest()[:12]
-    folder = BUILD / f"{name}-{platform.machine()}-{flags}"
+def folder_of(name: str, settings: object) -> Path:
+    """The folder of the files that a program makes with these settings: files of other settings are other files."""
+    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
+    folder = BUILD / f"{name}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def engine(for_tests: bool) -> tuple[list[Compilation], Path]:
-    """The compilations of csrc/, and the static library of their objects; csrc/testing only for tests."""
+def engine() -> list[Compilation]:
+    """The compilations of csrc/."""
     command = [*compiler_of_engine(), *ENGINE_FLAGS, *link_time_flags(), *SANITIZE_FLAGS, *USER_FLAGS, "-Icsrc"]
     if SANITIZE:
         command.append("-DOL_ENABLE_VERIFY")
-    folder = object_folder("engine", command)
-    sources = [path for path in sorted(Path("csrc").rglob("*.c")) if for_tests or path.parts[1] != "testing"]
-    # An archive names its members without folders, so the name of an object says the room, too.
-    objects = [folder / "-".join(source.with_suffix(".o").parts[1:]) for source in sources]
-    compilations = [Compilation(*pair, command) for pair in zip(sources, objects, strict=True)]
-    return compilations, folder / ("liboffsetlog_tests.a" if for_tests else "liboffsetlog.a")
+    folder = folder_of(f"engine-{platform.machine()}", command)
+    # The name of an object says the room, too.
+    return [
+        Compilation(source, folder / "-".join(source.with_suffix(".o").parts[1:]), command)
+        for source in sorted(Path("csrc").rglob("*.c"))
+    ]
 
 
-def archive(compilations: list[Compilation], library: Path) -> None:
-    """Makes the static library again where an object is newer or the list of objects has changed."""
-    objects = [compilation.target for compilation in compilations]
-    listing, names = library.with_suffix(".txt"), "\n".join(map(str, objects))
-    if not is_stale(library, objects) and listing.exists() and listing.read_text() == names:
-        return
-    library.unlink(missing_ok=True)
-    subprocess.run(["ar", "rcs", str(library), *map(str, objects)], check=True)
-    listing.write_text(names)
+def exports(objects: list[Path], target: Path) -> Path:
+    """Writes what the library shows to the linker: what `objects` ask of the engine, and the extensions it holds.
+
+    The linker drops or inlines everything else.  The file is written only when that list changes.
+    """
+    listed = subprocess.run(["nm", "-u", *map(str, objects)], check=True, capture_output=True, text=True).stdout
+    names = sorted({*re.findall(r"\bol_\w+", listed), *(f"PyInit_{name.rpartition('.')[2]}" for name in HOT)})
+    text = "{ global: " + " ".join(f"{name};" for name in names) + " local: *; };\n"
+    if not target.exists() or target.read_text() != text:
+        target.write_text(text)
+    return target
 
 
 class build(_build):  # noqa: N801  (setuptools names its commands so)
@@ -174,10 +190,10 @@ class build(_build):  # noqa: N801  (setuptools names its commands so)
 
 
 class build_ext(_build_ext):  # noqa: N801
-    """Compiles the engine and the extensions side by side, then links each extension with what it needs of the engine.
+    """Compiles the engine and the extensions side by side, then links the library and each extension with it.
 
-    An object is compiled again where its source or a header that it includes is newer; an extension is linked again
-    where its object or the engine is.
+    An object is compiled again where its source or a header that it includes is newer; what is linked is linked again
+    where one of its objects is.  A change in csrc/ links the library alone.
     """
 
     def finalize_options(self) -> None:
@@ -187,42 +203,82 @@ class build_ext(_build_ext):  # noqa: N801
         if self.inplace:
             # `pip install -e` and `build_ext --inplace` share one place, so that the second finds the first one's work.
             self.build_lib = str(BUILD / f"inplace-{TAG}")
+        #: Profilers and debuggers read the symbols of what is built in place; what is installed has none.
         self.for_tests = bool(self.inplace or SANITIZE)
         if not self.for_tests:
             self.extensions = [one for one in self.extensions if one.name not in TEST_EXTENSIONS]
 
+    @property
+    def library(self) -> Path:
+        return Path(self.build_lib, *SHARED.split(".")[:-1], LIBRARY)
+
+    def get_outputs(self) -> list[str]:
+        return [*super().get_outputs(), str(self.library)]
+
     def build_extensions(self) -> None:
-        compilations, library = engine(self.for_tests)
+        compilations = engine()
         # The level goes first: sanitizers and the user may set another.
         flags = [*EXTENSION_FLAGS, *SANITIZE_FLAGS, *USER_FLAGS]
         flags += [f"-I{folder}" for folder in [*self.include_dirs, "csrc"]]
         cool = [*self.compiler.compiler_so, "-O2", *flags]
         hot = [*self.compiler.compiler_so, "-O3", *flags, *link_time_flags()]
-        folder = object_folder("extensions", [*cool, *hot, *HOT])
+        folder = folder_of(f"extensions-{platform.machine()}", [*cool, *hot, *HOT])
         own = {
             name: Compilation(Path(sources[0]), folder / f"{name}.o", hot if name in HOT else cool)
             for name, sources in ((extension.name, extension.sources) for extension in self.extensions)
         }
+        # Only tests include csrc/testing.
+        testing = [one for one in compilations if self.for_tests and one.source.parts[1] == "testing"]
+        shipped = [one for one in compilations if one.source.parts[1] != "testing"]
         # The largest first, so that no core waits for the other at the end.
-        stale = [compilation for compilation in [*own.values(), *compilations] if compilation.is_stale()]
+        stale = [compilation for compilation in [*own.values(), *shipped, *testing] if compilation.is_stale()]
         stale.sort(key=lambda compilation: -compilation.source.stat().st_size)
         side_by_side(compilation.run for compilation in stale)
-        archive(compilations, library)
+        self.link_library([one.target for one in shipped], {name: one.target for name, one in own.items()}, folder)
         side_by_side(
-            functools.partial(self.link, extension, own[extension.name].target, library)
+            functools.partial(
+                self.link_extension,
+                extension.name,
+                own[extension.name].target,
+                [one.target for one in [*testing, *shipped]] if extension.name in TEST_EXTENSIONS else [],
+            )
             for extension in self.extensions
         )
 
-    def link(self, extension: Extension, compiled: Path, library: Path) -> None:
-        target = Path(self.get_ext_fullpath(extension.name))
+    def link_library(self, engine_objects: list[Path], extension_objects: dict[str, Path], folder: Path) -> None:
+        """Links the engine and the code of HOT, which it shows to the loader of extensions."""
+        outside = [path for name, path in extension_objects.items() if name not in {*HOT, *TEST_EXTENSIONS}]
+        script = exports(outside, folder / "exports.map")
+        inside = [*engine_objects, *(extension_objects[name] for name in HOT)]
+        level = ["-O3", LINK_TIME_FLAGS[0]] if link_time_flags() else []
+        options = ["-fno-semantic-interposition", f"-Wl,--version-script={script}", f"-Wl,-soname,{LIBRARY}"]
+        self.link(self.library, [*level, *options, *map(str, inside)], [*inside, script])
+
+    def link_extension(self, name: str, compiled: Path, engine_objects: list[Path]) -> None:
+        """Links one extension with the library, or a test's one with objects of the engine of its own.
+
+        Those in HOT have nothing of their own: dlsym finds PyInit_* in the library, which they only name.
+        """
+        target = Path(self.get_ext_fullpath(name))
+        inputs = [compiled, *engine_objects] if name not in HOT else []
         # Without -fno-lto the linker would do it for every extension, since the engine's objects allow it.
-        optimized = ["-O3", LINK_TIME_FLAGS[0]] if extension.name in HOT else ["-fno-lto"]
-        level = optimized if link_time_flags() else []
-        call = [*self.compiler.linker_so, *level, str(compiled), str(library), "-pthread", *SANITIZE_FLAGS[:1]]
+        options = ["-fno-lto"] if link_time_flags() else []
+        if engine_objects:
+            self.link(target, [*options, "-Wl,-Bsymbolic", *map(str, inputs)], inputs)
+            return
+        options += [f"-L{self.library.parent}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", f"-l:{LIBRARY}"]
+        self.link(target, [*map(str, inputs), *options], inputs)
+
+    def link(self, target: Path, arguments: list[str], inputs: list[Path]) -> None:
+        """Calls the linker where one of `inputs` is newer than `target`, or where it was made by another call."""
+        kept = [] if self.for_tests else ["-Wl,--strip-all"]
+        # Pages of their own for headers and constants would add 12 KB to each of the files.
+        call = [*self.compiler.linker_so, *arguments, *kept, "-Wl,-z,noseparate-code", "-Wl,-z,now", "-pthread"]
+        call += SANITIZE_FLAGS[:1]
         # Objects of other flags lie elsewhere and may be older than what was linked from these.
         record = BUILD / "links" / f"{hashlib.sha256(str(target).encode()).hexdigest()[:12]}.txt"
         linked = record.read_text() if record.exists() else ""
-        if linked == repr(call) and not is_stale(target, [compiled, library, Path("setup.py")]):
+        if linked == repr(call) and not is_stale(target, [*inputs, Path("setup.py")]):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         record.parent.mkdir(parents=True, exist_ok=True)
@@ -234,8 +290,9 @@ class build_ext(_build_ext):  # noqa: N801
     def copy_extensions_to_source(self) -> None:
         """Puts fresh extensions into the source tree by rename: a running process keeps the file it has mapped."""
         build_py = self.get_finalized_command("build_py")
-        for extension in self.extensions:
-            in_place, built = self._get_inplace_equivalent(build_py, extension)
+        pairs = [self._get_inplace_equivalent(build_py, extension) for extension in self.extensions]
+        beside = str(Path(*SHARED.split(".")[:-1], LIBRARY))
+        for in_place, built in [(beside, str(self.library)), *pairs]:
             if not is_stale(Path(in_place), [Path(built)]):
                 continue
             shutil.copyfile(built, in_place + ".partial")
@@ -261,9 +318,12 @@ def extensions() -> list[Extension]:
     found = [Extension(".".join(source.with_suffix("").parts), [str(source)]) for source in package]
     # A source distribution can be without the tests.
     found += [Extension(name, [source]) for name, source in TEST_EXTENSIONS.items() if Path(source).exists()]
-    return cythonize(
-        found, nthreads=JOBS, build_dir=str(BUILD / "cython"), compiler_directives=DIRECTIVES, quiet=True
-    )
+    # Cython writes the source of this one.
+    found.append(Extension(SHARED, [SHARED.replace(".", "/") + ".c"]))
+    settings = {"compiler_directives": DIRECTIVES, "shared_utility_qualified_name": SHARED}
+    # Cython looks at times only, and not at the settings with which it made a file.
+    folder = folder_of("cython", [Cython.__version__, settings])
+    return cythonize(found, nthreads=JOBS, build_dir=str(folder), quiet=True, **settings)
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ def main() -> int:
         from benchmarks.suite import run_suite
         from benchmarks.workload import REGISTRY, Options
     except ImportError as failure:
-        hint = "pip install 'offsetlog[benchmark,spark,zookeeper]', and build the extensions"
+        hint = "pip install '.[benchmark,spark,zookeeper]' in the source tree, and build the extensions"
         print(f"benchmarks: {failure}; {hint}", file=sys.stderr)
         return 2
     only = arguments.only or [""]

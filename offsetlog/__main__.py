@@ -6,6 +6,7 @@ import sys
 import warnings
 from importlib.util import find_spec
 
+#: click comes with typer.
 NEEDED = {"typer", "rich", "click"}
 
 
@@ -19,7 +20,9 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         name = (missing.name or "").partition(".")[0]
         if name in NEEDED:
-            return _refuse(f"the command line needs {name}, which is not installed: pip install 'offsetlog[cli]'")
+            from offsetlog.missing_library import missing_library
+
+            return _refuse(str(missing_library("the command line", "typer", "rich")))
         if name == "offsetlog":
             return _refuse(f"{missing.name} is not built: run `make build` in the source tree, or install the package")
         raise

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
+
 enum {
     HEAP_SIZE_FIRST = 256,
     HEAP_SIZE_MAX = 16 << 10,           /* above this an arena is a mapping of its own */

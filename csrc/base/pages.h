@@ -6,7 +6,15 @@
 #ifndef OL_BASE_PAGES_H
 #define OL_BASE_PAGES_H
 
+#include <sys/mman.h>
+
 #include "base/base.h"
+
+/* Faults pages in without a change of content.  Older headers lack the name, older kernels answer
+ * EINVAL. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* Zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;

@@ -41,15 +41,28 @@ static void set_path(ol_error *error, const char *path) {
     snprintf(error->path, sizeof error->path, "%s", path);
 }
 
+/* glibc's strerror_r returns the message and may leave the buffer alone; musl's fills the buffer and
+ * returns 0.  Unlike strerror, both are safe from any thread. */
+static inline const char *message_returned(const char *message, const char *buffer) {
+    (void)buffer;
+    return message;
+}
+
+static inline const char *message_written(int failure, const char *buffer) {
+    return failure == 0 ? buffer : "unknown error";
+}
+
+#define MESSAGE_OF(sys_errno, buffer) \
+    _Generic(strerror_r(sys_errno, buffer, sizeof buffer), char *: message_returned, int: message_written)( \
+        strerror_r(sys_errno, buffer, sizeof buffer), buffer)
+
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path) {
     int status = OL_IO;
     if (sys_errno == ENOSPC || sys_errno == EDQUOT) status = OL_DISK_FULL;
     if (sys_errno == ENOENT) status = OL_NO_SUCH_FILE;
     if (sys_errno == ENOMEM) status = OL_NO_MEMORY;
-    char text[128];
-    /* The GNU variant may return a pointer to a static string instead of filling the buffer. */
-    const char *message = strerror_r(sys_errno, text, sizeof text);
-    ol_fail(error, status, "%s: %s", operation, message);
+    char text[128] = "";
+    ol_fail(error, status, "%s: %s", operation, MESSAGE_OF(sys_errno, text));
     error->sys_errno = sys_errno;
     if (path != NULL) set_path(error, path);
     return status;

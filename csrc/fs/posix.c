@@ -17,13 +17,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/pages.h"
 #include "fs/fs.h"
-
-/* Faults in without a change of content.  Older headers lack the name, older kernels answer
- * EINVAL. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* The size of one write of zeros is also that of the folios that the page cache keeps them in,
  * where the file system has large ones.  A store through the mapping dirties a whole folio, and
@@ -116,7 +111,7 @@ static void unlink_lock(ol_file *file) {
     pthread_mutex_unlock(&locked_mutex);
 }
 
-static void posix_close(ol_file *file) {
+static void close_file(ol_file *file) {
     if (file == NULL) return;
     if (file->locked) {
         unlink_lock(file);
@@ -563,7 +558,7 @@ static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *err
         status = ol_fail_errno(error, errno, "fcntl F_OFD_SETLK", path);
     }
     pthread_mutex_unlock(&locked_mutex);
-    if (status != OL_OK) posix_close(result);
+    if (status != OL_OK) close_file(result);
     else *file = result;
     return status;
 }
@@ -571,7 +566,7 @@ static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *err
 ol_fs *ol_fs_posix(void) {
     static ol_fs fs = {
         .open = posix_open,
-        .close = posix_close,
+        .close = close_file,
         .size = posix_size,
         .read = posix_read,
         .write = posix_write,

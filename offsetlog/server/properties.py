@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import ConfigError
+from offsetlog.missing_library import missing_library
 from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind, check
 
 #: The size of a file; a larger one is none of properties.
@@ -444,9 +445,7 @@ def _entries(path: Path) -> list[tuple[str, Given]]:
     try:
         import javaproperties
     except ModuleNotFoundError:
-        raise ConfigError(
-            "--config needs the package javaproperties: pip install 'offsetlog[server]'"
-        ) from None
+        raise missing_library("--config", "javaproperties") from None
     line = 1
     entries = []
     try:

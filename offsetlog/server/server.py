@@ -24,6 +24,7 @@ from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import ClosedError, ConfigError, OffsetLogError
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings
+from offsetlog.missing_library import missing_library
 from offsetlog.protocol import Request
 from offsetlog.server.clock import Clock, LoopClock
 from offsetlog.server.connection import Connection
@@ -419,9 +420,7 @@ def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
     except ModuleNotFoundError as missing:
         if missing.name is None or not missing.name.startswith("prometheus_client"):
             raise
-        raise ConfigError(
-            "metrics need the package prometheus-client: pip install 'offsetlog[server]'"
-        ) from None
+        raise missing_library("--metrics", "prometheus_client") from None
     with _listening(host, port):
         return Monitoring(status, host, port)
 

@@ -33,6 +33,7 @@ from offsetlog.errors import (
     GroupError,
     OffsetLogError,
 )
+from offsetlog.missing_library import missing_library
 from offsetlog.one_position import Durability
 from offsetlog.spark import held_stores
 from offsetlog.spark.location import Location
@@ -190,7 +191,7 @@ class KafkaTarget(Target):
         try:
             import confluent_kafka.admin
         except ImportError as error:
-            raise ConfigError("a Kafka cluster needs confluent-kafka: pip install confluent-kafka") from error
+            raise missing_library("a Kafka cluster as the target", "confluent_kafka") from error
         if not any(settings.get(name) for name in ("bootstrap.servers", "metadata.broker.list")):
             raise ConfigError('the settings of a Kafka cluster lack "bootstrap.servers"')
         self._servers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")

@@ -25,6 +25,7 @@ from offsetlog.errors import (
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
+from offsetlog.missing_library import missing_library
 from offsetlog.zookeeper import acl as access
 from offsetlog.zookeeper.acl import OPEN, Acl
 from offsetlog.zookeeper.kazoo_errors import KazooErrors
@@ -174,9 +175,7 @@ def _kazoo() -> Any:
         import kazoo.protocol.states
         import kazoo.retry
     except ModuleNotFoundError:
-        raise ConfigError(
-            "ZooKeeper is reached through kazoo, which is not installed: pip install 'offsetlog[zookeeper]'"
-        ) from None
+        raise missing_library("a connection to ZooKeeper", "kazoo") from None
     return kazoo
 
 

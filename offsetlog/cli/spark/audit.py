@@ -24,6 +24,7 @@ from offsetlog.cli.spark.options import (
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.cli.text import time_text
 from offsetlog.errors import ConfigError
+from offsetlog.missing_library import missing_library
 from offsetlog.moments import duration_text, parse_duration, parse_time
 from offsetlog.spark.jobs.places import check_paths
 
@@ -99,7 +100,7 @@ def _check_report(report: Path, overwrite: bool) -> None:
     if not report.parent.is_dir():
         raise ConfigError("there is no such directory for the report", path=report.parent)
     if find_spec("matplotlib") is None:
-        raise ConfigError("the report needs matplotlib, which is not installed: pip install 'offsetlog[spark]'")
+        raise missing_library("the report", "matplotlib")
 
 
 def _write_report(audit: Audit, path: str, report: Path, options: dict[str, str], rows: int) -> None:

@@ -11,7 +11,7 @@ import typer
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, bytes_text
-from offsetlog.errors import ConfigError
+from offsetlog.missing_library import missing_library
 
 HELP = """Write an archive of offsetlog and what it depends on, for the executors of a cluster.
 
@@ -49,7 +49,7 @@ def command(
     except ModuleNotFoundError as missing:
         if missing.name != "packaging":
             raise
-        raise ConfigError("pack needs the package packaging: pip install 'offsetlog[spark]'") from None
+        raise missing_library("pack", "packaging") from None
     packed = pack(output, also or (), overwrite=overwrite)
     printed = Output(form)
     row = {**asdict(packed), "file": packed.path, "bytes": packed.size, "unpacked_bytes": packed.unpacked_size}

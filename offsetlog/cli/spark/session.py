@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from offsetlog import errors
 from offsetlog.cli.output import complain
 from offsetlog.cli.spark.options import parse_settings
-from offsetlog.errors import ConfigError, CorruptionError, MissingFileError, OffsetLogError
+from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
+from offsetlog.missing_library import missing_library
 from offsetlog.spark.scan.reach import not_on_driver
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def spark_for(
         from offsetlog.spark.jobs.session import session_for
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError("the jobs need PySpark, which is not installed: pip install 'offsetlog[spark]'") from None
+            raise missing_library("a job", "pyspark") from None
         raise
     was_there = Session.getActiveSession() is not None
     spark = session_for(job, master=master, driver_memory=driver_memory, settings=parsed)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import NamedTuple
 
-from offsetlog.errors import ConfigError, CorruptionError
+from offsetlog.errors import CorruptionError
+from offsetlog.missing_library import missing_library
 
 #: The size of one answer; a larger one is not read.
 ANSWER_BYTES_MAX = 64 << 20
@@ -50,9 +51,7 @@ def parse(text: str, at: float) -> Samples:
     try:
         from prometheus_client.parser import text_string_to_metric_families
     except ModuleNotFoundError:
-        raise ConfigError(
-            "--metrics needs the package prometheus-client: pip install 'offsetlog[server]'"
-        ) from None
+        raise missing_library("--metrics", "prometheus_client") from None
     values: dict[str, dict[Labels, float]] = {}
     try:
         for family in text_string_to_metric_families(text):

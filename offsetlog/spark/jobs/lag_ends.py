@@ -29,7 +29,6 @@ from offsetlog.directory.log_directory import (
 )
 from offsetlog.directory.segments import segment_base, segments_of
 from offsetlog.errors import (
-    ConfigError,
     CorruptionError,
     DataLossError,
     InvalidArgumentError,
@@ -38,6 +37,7 @@ from offsetlog.errors import (
     StorageError,
     TornTailError,
 )
+from offsetlog.missing_library import missing_library
 from offsetlog.spark.jobs.places import local_path
 
 SCHEMA = pa.schema(
@@ -135,7 +135,7 @@ def of_broker(
     try:
         from confluent_kafka import KafkaException, TopicPartition, admin
     except ModuleNotFoundError:
-        raise ConfigError("a cluster is asked through confluent-kafka, which is not installed") from None
+        raise missing_library("a question to a Kafka cluster", "confluent_kafka") from None
     # Its types are only half declared.
     kafka: Any = admin
     client = kafka.AdminClient({"log_level": 0, **config})

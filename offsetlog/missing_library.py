@@ -1,0 +1,46 @@
+"""Says which library a part of offsetlog lacks, and what to install: the only place that names packages.
+
+The message names the library and never an extra of offsetlog, since pip resolves `offsetlog[...]` only where a package
+index offers offsetlog, and whoever installed a wheel or a source tree may have none.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from offsetlog.errors import ConfigError
+
+#: The requirement of each library that is imported only by those who use it, by the name of its module; those of the
+#: extras in pyproject.toml.
+REQUIREMENTS = {
+    "typer": "typer>=0.12,<0.29",
+    "rich": "rich>=13",
+    "javaproperties": "javaproperties>=0.8",
+    "prometheus_client": "prometheus-client>=0.20",
+    "kazoo": "kazoo>=2.10",
+    "pyspark": "pyspark>=4.0",
+    "matplotlib": "matplotlib>=3.8",
+    "packaging": "packaging>=22",
+    "confluent_kafka": "confluent-kafka>=2.5",
+}
+
+
+def missing_library(user: str, *modules: str) -> ConfigError:
+    """Makes the error of a feature whose library is not installed.
+
+    Any thread may call it; it imports nothing that is named here.
+
+    Args:
+        user: the feature, which begins the sentence: "the command line".
+        modules: the modules of REQUIREMENTS that the feature imports.  The message names those that are not
+            installed, or all of them where each is installed and one of them lacks a library of its own.
+
+    Returns:
+        the error, for the caller to raise.
+    """
+    missing = [name for name in modules if find_spec(name) is None] or modules
+    requirements = [REQUIREMENTS[name] for name in missing]
+    names = " and ".join(requirement.partition(">")[0] for requirement in requirements)
+    verb = "is" if len(requirements) == 1 else "are"
+    wanted = " ".join(f"'{requirement}'" for requirement in requirements)
+    return ConfigError(f"{user} needs {names}, which {verb} not installed: pip install {wanted}")
