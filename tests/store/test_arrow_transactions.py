@@ -26,7 +26,7 @@ def admit_all(number: int) -> bool:
 def end(store: offsetlog.OffsetStore, *, commit: bool) -> None:
     core = store._open_core
     for found in store.transactions():
-        core.ready(found.partition).end_transaction(found.producer_id, found.producer_epoch, commit)
+        core.ready(found.log_partition).end_transaction(found.producer_id, found.producer_epoch, commit)
 
 
 @pytest.mark.parametrize("threads", [None, 3])
@@ -93,7 +93,7 @@ def test_a_failure_in_one_log_partition_leaves_what_the_others_wrote_in_their_tr
     core.ready(fenced).end_transaction(*open_transaction(store, fenced, epoch=5), True)
     with ThreadPoolExecutor(3) as pool, pytest.raises(errors.FencedError):
         write_in_transaction(core, batch(rows), PRODUCER, 2, admit_all, pool=pool)
-    assert {found.partition for found in store.transactions()} == set(numbers) - {fenced}
+    assert {found.log_partition for found in store.transactions()} == set(numbers) - {fenced}
     assert len(actual_state(store)) == 1
     end(store, commit=True)
     written = [row for row in rows if core.number_of(row[0]) != fenced]

@@ -52,7 +52,8 @@ def test_large_batches_stay_within_the_bound(large: str) -> None:
     with pytest.raises(errors.CapacityError, match=f"more than {MIB} bytes"):
         bounded.apply(large)
     assert bounded.memory < free.memory / 2
-    roomy = Replay(account=MemoryAccount(free.memory))
+    # Tables of the same entries differ a little in size, as their seeds do.
+    roomy = Replay(account=MemoryAccount(free.memory * 5 // 4))
     roomy.apply(large)
     assert roomy.digest() == free.digest()
 
