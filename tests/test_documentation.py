@@ -82,6 +82,7 @@ INDENTED = {
     "docs/kafka.md": (5, "commands on a broker; tests/kafka runs them"),
     "docs/library.md": (1, "the tree of exceptions; tests/test_errors.py"),
     "docs/maintenance.md": (1, "commands on data of the reader"),
+    "docs/packages.md": (1, "commands that build"),
     "docs/plugin.md": (2, "three processes; tests/manager/test_broker_example.py starts them"),
     "docs/repair.md": (3, "commands on data of the reader"),
     "docs/retention.md": (1, "commands on data of the reader"),

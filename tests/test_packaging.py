@@ -26,6 +26,7 @@ IN_WHEEL = {
     f"{FOLDER}/codec.abi.so": b"",
     f"{FOLDER}/codec.pyi": b"",
     "offsetlog/py.typed": b"",
+    "offsetlog-1.data/data/share/man/man1/offsetlog.1": b"",
     "offsetlog-1.dist-info/licenses/LICENSE": b"",
 }
 

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 PACKAGES = ("offsetlog", "pyspark_offsetlog")
 FORBIDDEN = {".c", ".h", ".pyx", ".pxd", ".o", ".a"}
 LIBRARY = "offsetlog/_native/liboffsetlog.so."
-#: Of extensions and library, unpacked.
+#: The size of extensions and library, unpacked.
 NATIVE_BYTES_MAX = 6_000_000
 #: The first of these stands in every object with debug information, the second in every one with all its symbols.
 SECTIONS_FOR_DEBUGGERS = (b".debug_info\0", b".symtab\0")

@@ -41,8 +41,8 @@ static void set_path(ol_error *error, const char *path) {
     snprintf(error->path, sizeof error->path, "%s", path);
 }
 
-/* glibc's strerror_r returns the message and may leave the buffer alone; musl's fills the buffer and
- * returns 0.  Unlike strerror, both are safe from any thread. */
+/* glibc's strerror_r returns the message and may leave the buffer alone; musl's fills the buffer
+ * and returns 0.  Unlike strerror, both are safe from any thread. */
 static inline const char *message_returned(const char *message, const char *buffer) {
     (void)buffer;
     return message;
@@ -52,9 +52,10 @@ static inline const char *message_written(int failure, const char *buffer) {
     return failure == 0 ? buffer : "unknown error";
 }
 
-#define MESSAGE_OF(sys_errno, buffer) \
-    _Generic(strerror_r(sys_errno, buffer, sizeof buffer), char *: message_returned, int: message_written)( \
-        strerror_r(sys_errno, buffer, sizeof buffer), buffer)
+#define MESSAGE_OF(sys_errno, buffer)                      \
+    _Generic(strerror_r(sys_errno, buffer, sizeof buffer), \
+        char *: message_returned,                          \
+        int: message_written)(strerror_r(sys_errno, buffer, sizeof buffer), buffer)
 
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path) {
     int status = OL_IO;
