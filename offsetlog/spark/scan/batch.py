@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.spark.scan.files import Files, resolve
+from offsetlog.spark.scan.memory import release_unused
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import (
     KEYED_BY_TASK,
@@ -137,17 +138,22 @@ def _tasks_for(
 
 def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> Iterator[Any]:
     """Yields the batches of a split, with exactly the columns of a pyarrow.Schema; raises as `BatchReader.read`."""
-    columns = [name for name in schema.names if name != PROBLEM]
-    found: Iterator[Found]
-    if read.view in KEYED_BY_TASK:
-        found = BucketReader(files, split, read, columns).found()
-    else:
-        found = RunReader(files, split, read, read.view, columns).found()
-    for each in found:
+    for each in _found_in(files, split, read, [name for name in schema.names if name != PROBLEM]):
         if isinstance(each, OffsetLogError):
             yield problem_batch(schema, split.number, problem_of(each))
         else:
             yield shaped(each, schema)
+
+
+def _found_in(files: Files, split: Split, read: ReadOptions, columns: list[str]) -> Iterator[Found]:
+    if read.view not in KEYED_BY_TASK:
+        yield from RunReader(files, split, read, read.view, columns).found()
+        return
+    try:
+        yield from BucketReader(files, split, read, columns).found()
+    finally:
+        # All records of a share of the keys were in memory; the next share begins without their pages.
+        release_unused()
 
 
 def _number_of(loss: CorruptionError) -> int:

@@ -1,0 +1,20 @@
+"""The memory of a worker between two tasks."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pyarrow as pa
+
+
+def release_unused() -> None:
+    """Gives the memory that nothing uses any more back to the system.  Safe from any thread.
+
+    A worker of Spark reads one share of the keys of a log after another.  The C library keeps the pages between the
+    allocations of each, so that the worker would grow with every share: by 20 to 80 MiB for a million records.
+    """
+    pa.default_memory_pool().release_unused()
+    # glibc has it; musl gives memory back by itself.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
