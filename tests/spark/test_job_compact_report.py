@@ -75,9 +75,9 @@ def test_a_clean_frees_what_was_announced(spark, tmp_path, roll, long_one, seed)
         reports = store.compact(roll=roll)
         after = record_rows(tmp_path)
     for found in reports:
-        row = told_rows[found.partition]
-        assert row.bytes == size[found.partition]
-        kept = sum(each["log_partition"] == found.partition for each in after)
+        row = told_rows[found.log_partition]
+        assert row.bytes == size[found.log_partition]
+        kept = sum(each["log_partition"] == found.log_partition for each in after)
         assert row.records_after == kept, row
         if found.cleaned:
             assert row.superseded == found.superseded
