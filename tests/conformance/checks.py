@@ -53,7 +53,7 @@ DUMP_FIELDS = {
     "magic",
     "codec",
     "crc",
-    "leader_epoch",
+    "partition_leader_epoch",
     "producer_id",
     "producer_epoch",
     "base_sequence",
@@ -79,7 +79,7 @@ BATCH_FIELDS = (
     "base_sequence",
     "producer_id",
     "producer_epoch",
-    "leader_epoch",
+    "partition_leader_epoch",
     "transactional",
     "control",
 )

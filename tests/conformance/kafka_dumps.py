@@ -56,7 +56,7 @@ class DumpedBatch:
     base_sequence: int | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
-    leader_epoch: int | None = None
+    partition_leader_epoch: int | None = None
     transactional: bool | None = None
     control: bool | None = None
     delete_horizon: int | None = None
@@ -131,7 +131,7 @@ _OLD_RECORD = re.compile(
 _BATCH = re.compile(
     r"baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+)"
     r" lastSequence: -?\d+ producerId: (?P<producer_id>-?\d+) producerEpoch: (?P<producer_epoch>-?\d+)"
-    r" partitionLeaderEpoch: (?P<leader_epoch>-?\d+) isTransactional: (?P<transactional>true|false)"
+    r" partitionLeaderEpoch: (?P<partition_leader_epoch>-?\d+) isTransactional: (?P<transactional>true|false)"
     r" isControl: (?P<control>true|false)(?: deleteHorizonMs: OptionalLong(?P<horizon>\.empty|\[-?\d+\]))?"
     r" position: (?P<position>\d+) " + _TIME + r" size: (?P<size>\d+) magic: 2 compresscodec: (?P<codec>\w+)"
     r" crc: (?P<crc>\d+) isvalid: true$"
@@ -233,7 +233,7 @@ def _batch(partition: int, segment: str, found: re.Match[str]) -> DumpedBatch:
         int(found["sequence"]),
         int(found["producer_id"]),
         int(found["producer_epoch"]),
-        int(found["leader_epoch"]),
+        int(found["partition_leader_epoch"]),
         found["transactional"] == "true",
         found["control"] == "true",
         int(horizon[1:-1]) if horizon and horizon[0] == "[" else None,

@@ -345,7 +345,7 @@ def _dump_row(entry: LogRecord) -> dict[str, Any]:
         "magic": batch.magic,
         "codec": batch.codec,
         "crc": batch.crc,
-        "leader_epoch": batch.leader_epoch,
+        "partition_leader_epoch": batch.leader_epoch,
         "producer_id": batch.producer_id,
         "producer_epoch": batch.producer_epoch,
         "base_sequence": batch.base_sequence,

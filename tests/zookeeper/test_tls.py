@@ -102,14 +102,14 @@ def test_a_manager_and_a_broker_go_through_tls(properties):
 
 
 def test_a_server_that_is_not_believed_is_not_spoken_to(properties, signed):
-    given = {**properties, "zookeeper.connection.timeout.ms": 500}
+    given = {**properties, "zookeeper.connection.timeout.ms": 3000}
     given["zookeeper.ssl.truststore.location"] = signed["another authority"]
     with pytest.raises(errors.ZooKeeperUnavailableError, match=r"the last connection failed: .*CERTIFICATE_VERIFY"):
         create(given).start()
 
 
 def test_a_server_must_have_the_name_by_which_it_is_reached(properties):
-    given = {**properties, "zookeeper.connection.timeout.ms": 500}
+    given = {**properties, "zookeeper.connection.timeout.ms": 3000}
     given["zookeeper.connect"] = properties["zookeeper.connect"].replace("127.0.0.1", "localhost")
     with pytest.raises(errors.ZooKeeperUnavailableError, match=r"certificate is not valid for 'localhost'"):
         create(given).start()
@@ -120,7 +120,7 @@ def test_a_server_must_have_the_name_by_which_it_is_reached(properties):
 
 @pytest.mark.parametrize("other", [None, "another client"])
 def test_a_client_that_the_server_does_not_believe_has_no_session(properties, signed, other):
-    given = {**properties, "zookeeper.connection.timeout.ms": 500}
+    given = {**properties, "zookeeper.connection.timeout.ms": 3000}
     del given["zookeeper.ssl.keystore.location"]
     if other is not None:
         given["zookeeper.ssl.keystore.location"] = signed[other]
