@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -70,6 +71,38 @@ def test_no_document_installs_the_package_by_a_name_that_no_index_offers():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     asking = re.compile(r"pip install[^`\n]*'offsetlog\[")
     assert [page.name for page in pages if asking.search(page.read_text())] == []
+
+
+class Imports(ast.NodeVisitor):
+    """The libraries that a module imports when it runs."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" not in ast.unparse(node.test):
+            self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found |= {name.name.partition(".")[0] for name in node.names}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.level == 0:
+            self.found.add(str(node.module).partition(".")[0])
+
+
+@pytest.mark.source_tree
+def test_the_package_imports_only_what_its_distribution_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *extras["cli"], *extras["server"], *extras["zookeeper"], *extras["spark"]]
+    libraries = {re.split(r"[<>=\[]", text)[0].replace("-", "_") for text in asked}
+    imports = Imports()
+    for path in (ROOT / "offsetlog").rglob("*.py"):
+        imports.visit(ast.parse(path.read_text()))
+    # click comes with typer, py4j with pyspark; pytest loads its plugins; who asks a cluster installs its client.
+    others = {"offsetlog", "click", "py4j", "pytest", "confluent_kafka"}
+    assert imports.found - sys.stdlib_module_names - libraries - others == set()
 
 
 def properties_of_a_server(path: Path) -> None:

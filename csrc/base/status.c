@@ -52,10 +52,10 @@ static inline const char *message_written(int failure, const char *buffer) {
     return failure == 0 ? buffer : "unknown error";
 }
 
-#define MESSAGE_OF(sys_errno, buffer)                      \
-    _Generic(strerror_r(sys_errno, buffer, sizeof buffer), \
-        char *: message_returned,                          \
-        int: message_written)(strerror_r(sys_errno, buffer, sizeof buffer), buffer)
+#define STRERROR(number, buffer) strerror_r(number, buffer, sizeof buffer)
+#define MESSAGE_OF(number, buffer) \
+    _Generic(STRERROR(number, buffer), char *: message_returned, int: message_written)( \
+        STRERROR(number, buffer), buffer)
 
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path) {
     int status = OL_IO;

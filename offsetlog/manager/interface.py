@@ -14,8 +14,6 @@ import enum
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from typing_extensions import Buffer
-
 from offsetlog.types import (
     EpochEnd,
     FileRange,
@@ -29,6 +27,7 @@ from offsetlog.types import (
 
 if TYPE_CHECKING:
     import pyarrow
+    from typing_extensions import Buffer
 
 #: The moment at which a commit is answered: in the page cache, flushed by this process, or below the high watermark.
 Durability = Literal["process", "disk", "replicas"]
