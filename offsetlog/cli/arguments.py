@@ -29,6 +29,14 @@ GroupName = Annotated[
     str,
     typer.Argument(metavar="GROUP", help="The consumer group.", show_default=False, autocompletion=propose_groups),
 ]
+OnlyGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Only this group; --group=-x for a name that begins with a dash.",
+        autocompletion=propose_groups,
+    ),
+]
 Wide = Annotated[
     bool, typer.Option("--wide", help="On a terminal: every field, in one line for each row, however long.")
 ]

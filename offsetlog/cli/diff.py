@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import offsetlog
-from offsetlog.cli.arguments import OutputFormat, StorePath, Wide, propose_groups
+from offsetlog.cli.arguments import OnlyGroup, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import COLUMNS, change_rows
 from offsetlog.cli.group_facts import complain_unknown, is_known
 from offsetlog.cli.help import MomentsCommand
@@ -48,14 +48,7 @@ def command(
     path: StorePath,
     before: Annotated[str, typer.Argument(metavar="A", help="The first moment.", show_default=False)],
     after: Annotated[str, typer.Argument(metavar="B", help="The second one.")] = "now",
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            help="Only this group; --group=-x for a name that begins with a dash.",
-            autocompletion=propose_groups,
-        ),
-    ] = None,
+    group: OnlyGroup = None,
     partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,

@@ -11,7 +11,7 @@ import typer
 
 import offsetlog
 from offsetlog._native.files import format_uuid
-from offsetlog.cli.arguments import LogPath, OutputFormat, Wide, propose_groups
+from offsetlog.cli.arguments import LogPath, OnlyGroup, OutputFormat, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.group_facts import complain_unknown, is_known
 from offsetlog.cli.output import Format, Output, complain
@@ -62,14 +62,7 @@ def _moment(at: str | None) -> datetime | None:
 
 def command(
     path: LogPath,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            help="Only this group; --group=-x for a name that begins with a dash.",
-            autocompletion=propose_groups,
-        ),
-    ] = None,
+    group: OnlyGroup = None,
     topics: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Only this topic, or partition; can be repeated."),

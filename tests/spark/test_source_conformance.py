@@ -54,7 +54,7 @@ def dumped(records: list[Row], batches: list[Row]) -> list[Row]:
 
 def dumped_row(record: Row | None, batch: Row) -> Row:
     row = {name: batch[name] for name in checks.DUMP_FIELDS if name in batch}
-    row["batch_size"] = batch["size"]
+    row["batch_size"], row["partition_leader_epoch"] = batch["size"], batch["leader_epoch"]
     row |= {"log_offset": None, "timestamp": None, "headers": [], "kind": "empty", "key": None, "value": None}
     if record is None:
         return row
