@@ -3,7 +3,7 @@
 A moment is a time, how long ago, or a log offset:
 
     2026-03-01T02:30  2026-03-01  2026-03-01T02:30+01:00  2026-03-01T02:30Z    UTC where no zone is named
-    1772332200000                                                              ms since 1970, 12 digits or more
+    1772332200000                                                              ms since 1970, 13 digits or more
     2h ago  -2h  1.5d ago                                                      before now, by this machine's clock
     offset:12345                                                               a log offset
     now
@@ -23,8 +23,8 @@ _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
-#: Fewer digits are no time: a log offset was meant, or a date without its dashes.
-_EPOCH_MS = re.compile(r"\d{12,19}", re.ASCII)
+#: From September 2001 on. Fewer digits are no time: a log offset was meant, or a date without its dashes.
+_EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
 _DIGITS = re.compile(r"[+-]?\d+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

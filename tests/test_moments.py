@@ -23,7 +23,7 @@ RIGHT: dict[str, datetime | timedelta | int | None] = {
     "2026-03-01": datetime(2026, 3, 1, tzinfo=UTC),
     "  2026-03-01  ": datetime(2026, 3, 1, tzinfo=UTC),
     "1772332200000": datetime(2026, 3, 1, 2, 30, tzinfo=UTC),
-    "177233220000": datetime(1975, 8, 14, 7, 27, tzinfo=UTC),
+    "1000000000000": datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC),
     "2h ago": HOURS_2,
     "-2h": HOURS_2,
     "- 2h": HOURS_2,
@@ -58,7 +58,7 @@ WRONG = [
     "99999999999w ago",
 ]
 #: Short numbers: Spark's option has always taken them for ms, nobody else guesses what they are.
-SHORT = ["12", "20260301", "17723322000"]
+SHORT = ["12", "20260301", "17723322000", "202603010230"]
 
 
 def by_parser(text: str) -> datetime | int | None:
@@ -118,7 +118,7 @@ def test_anything_else_is_refused_everywhere(read, text):
 
 @pytest.mark.parametrize("text", SHORT)
 def test_a_short_number_is_a_time_for_spark_alone(text):
-    for read in (by_parser, by_library):
+    for read in (by_parser, by_library, by_command_of_a_job):
         with pytest.raises(InvalidArgumentError, match="ms since 1970"):
             read(text)
     assert by_option(text) == by_job(text) == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(text))

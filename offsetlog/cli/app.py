@@ -6,6 +6,7 @@ failure is one line on the standard error, never a traceback.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -41,8 +42,8 @@ Examples:
 
 Exit codes: 0 done; 1 problems found, refused, or there is no such group; 2 could not be read or wrong usage.
 
-Where the output is no terminal, rows are lines of every field, separated by tabs, with raw numbers, as with --format
-tsv; commands that destroy ask nothing, and need --yes.
+Where the output is no terminal, rows are lines of every field, separated by tabs, with plain numbers and times in UTC,
+as with --format tsv; commands that destroy ask nothing, and need --yes.
 """
 
 #: In the order in which they are listed; each is a module of this package, imported when it is asked for.
@@ -163,6 +164,7 @@ def exit_code_of(failure: BaseException) -> int:
 #: The words of typer about wrong usage, and those that a user reads instead.
 _WORDS = [
     (re.compile(r"\S+ is not a valid int(eger)?( range)?\b"), "it must be a whole number"),
+    (re.compile(r"\S+ is not a valid float( range)?\b"), "it must be a number"),
     (re.compile(r"\S+ is not in the range x>=(\S+)"), r"it must be at least \1"),
     (re.compile(r"\S+ is not in the range x<=(\S+)"), r"it must be at most \1"),
     (re.compile(r"\S+ is not in the range (\S+)<=x<=(\S+)"), r"it must be from \1 to \2"),
@@ -187,7 +189,7 @@ _CALLS = {
 def _in_words(usage: str) -> str:
     for pattern, words in _WORDS:
         usage = pattern.sub(words, usage)
-    return usage
+    return " ".join(usage.split())
 
 
 def _storage_text(failure: errors.StorageError) -> str:
@@ -234,7 +236,9 @@ def run(arguments: list[str]) -> int:
     prepare(sys.stdout)
     prepare(sys.stderr)
     if shell := os.environ.get(completion.VARIABLE):
-        return completion.complete(shell, arguments, [*COMMANDS, SPARK])
+        with contextlib.suppress(Exception):  # a fault within a key press proposes nothing
+            return completion.complete(shell, arguments, [*COMMANDS, SPARK])
+        return FAILED
     complaints, library = _Complaints(logging.WARNING), logging.getLogger("offsetlog")
     library.addHandler(complaints)
     try:
@@ -242,6 +246,12 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (BrokenPipeError, PipeClosedError):
+        _forget_output()
+        return PIPE_CLOSED
+    except SystemExit as ended:
+        # The parser of arguments ends the process itself where nobody reads its help.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
         _forget_output()
         return PIPE_CLOSED
     except Exception as failure:

@@ -22,7 +22,11 @@ StorePath = Annotated[Path, typer.Argument(metavar="PATH", help="A log directory
 def propose_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     """Returns the groups of the log at the argument `path` that begin so, for the completion of a shell."""
     path = ctx.params.get("path")
-    return [] if path is None else [name for name in group_names(Path(path)) if name.startswith(incomplete)]
+    if path is None:
+        return []
+    # The shell hands the words over as they are typed; a name with a dash in front would be an option.
+    names = group_names(Path(path).expanduser())
+    return [name for name in names if name.startswith(incomplete) and name and not name.startswith("-")]
 
 
 GroupName = Annotated[
@@ -54,6 +58,6 @@ OutputFormat = Annotated[
     typer.Option(
         "--format",
         help="How to print rows: text (a table; TSV where the output is no terminal), or for programs tsv, csv "
-        "(with a heading) or json (an object a line). Only the table leaves fields out.",
+        "(with a heading; times in UTC) or json (an object a line; times in ms). Only the table leaves fields out.",
     ),
 ]

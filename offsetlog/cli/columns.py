@@ -1,7 +1,8 @@
 """Columns of the tables in `fields`: how a value of each type is written on a terminal, and in TSV and CSV.
 
 JSON has the value itself.  TSV and CSV have the same numbers, a time as UTC with a Z, true and false, JSON for lists
-and objects, and nothing where there is no value.
+and objects, and nothing where there is no value.  A text stands in CSV as it is, quoted; in TSV, which has no quotes,
+backslashes and control characters are escaped, so that it can be read back.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ def utc_text(timestamp_ms: int | None) -> str:
     return f"{text}Z" if ":" in text else text
 
 
-def _cell(value: Any) -> str:
-    kind = type(value)
-    if kind is int:
-        return str(value)
-    if kind is str:
-        return escape(value)
+def _csv_cell(value: Any) -> str:
     if value is None:
         return ""
-    return escape(value) if isinstance(value, str) else json_text(value)
+    return value if isinstance(value, str) else json_text(value)
+
+
+def _tsv_cell(value: Any) -> str:
+    text = _csv_cell(value)
+    # Of what is no text, JSON has escaped the control characters.
+    return escape(text.replace("\\", "\\\\")) if isinstance(value, str) else text
 
 
 def _time_cell(timestamp_ms: int | None) -> str:
@@ -78,7 +80,8 @@ def _column_of(name: str, rank: int) -> Column:
     return Column(
         name,
         show,
-        _time_cell if field.kind is Kind.TIME else _cell,
+        _time_cell if field.kind is Kind.TIME else _tsv_cell,
+        _time_cell if field.kind is Kind.TIME else _csv_cell,
         right=field.kind in NUMBERS or field.kind is Kind.LIST,
         rank=rank,
         # A sentence may end a line between two words; a name may not.

@@ -19,6 +19,8 @@ HELP = """Commit offsets of a group: all of them, or none.
 
 PATH must not be open in a broker or another program: its lock is taken. A topic ends at the last colon.
 
+Exit codes: 0 done, 1 refused by --expected or --monotonic, or because the log is damaged, 2 could not be done.
+
 \b
 Examples:
   offsetlog commit data billing orders:0=42 orders:1=7                     makes data, if need be

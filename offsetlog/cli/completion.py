@@ -22,6 +22,8 @@ from offsetlog.errors import OffsetLogError
 
 HELP = """Print the script that completes commands, options, paths and groups in a shell.
 
+Exit codes: 0 done, 2 there is no script for that shell.
+
 \b
 Examples:
   source <(offsetlog completion bash)                          in this shell; a line of ~/.bashrc for all

@@ -25,8 +25,11 @@ kind "empty". Bytes that cannot be read are skipped, and reported on standard er
 
 With --formatter the lines are those of Kafka's console consumer with its own formatters: "offsets" and "groups" of
 __consumer_offsets, "transactions" of __transaction_state, in the form of the Kafka that --kafka names; "old" is
-"offsets" as 0.8.2 printed it. From 3.9 on a line is one JSON object. Other records are skipped. On a terminal control
+"offsets" as 0.8.2 printed it. From 3.9 on a line is one JSON object; 3.9 itself prints no line
+ends between them. Other records are skipped. On a terminal control
 characters are escaped, elsewhere they are printed as they are, as Kafka does.
+
+Exit codes: 0 done, 1 something is damaged or cannot be decoded, 2 could not be read.
 
 \b
 Examples:
@@ -91,7 +94,7 @@ def _print_lines(path: Path, reported: _Reported, lines: Lines, output: Output) 
         for record in records:
             text = lines.of(record)
             if text is not None:
-                output.line(escape(text) if output.is_terminal else text)
+                output.verbatim(escape(text) if output.is_terminal else text)
 
 
 def command(
@@ -106,7 +109,8 @@ def command(
         typer.Option(
             "--kafka",
             metavar="VERSION",
-            help="The version whose formatter is meant, from 0.8.2 on, as 0.10 or 2.8; the newest by default.",
+            help="The version whose formatter is meant, from 0.8.2 on, as 0.10 (its last release) or 2.8; the newest "
+            "by default.",
         ),
     ] = None,
 ) -> int:

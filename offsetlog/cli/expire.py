@@ -175,7 +175,8 @@ def command(
             for note in getattr(failure, "__notes__", ()):
                 complain(note)
             raise
-    output.result(columns("expire"), {**report._asdict(), "elapsed_ms": round(report.seconds * 1000)})
+    result = {**report._asdict(), "log_partitions": report.partitions, "elapsed_ms": round(report.seconds * 1000)}
+    output.result(columns("expire"), result)
     nothing = not report.positions_expired and not report.groups_removed
     output.line("nothing has expired" if nothing else f"deleted {_what(report)}")
     return 0

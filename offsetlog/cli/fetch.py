@@ -12,6 +12,7 @@ from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.group_facts import complain_unknown, is_known
+from offsetlog.cli.moments import MOMENTS
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.stores import PartitionCount
@@ -19,12 +20,11 @@ from offsetlog.cli.text import name_text
 from offsetlog.moments import parse_moment
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-HELP = """Print the committed offsets of one group, as the store answers them.
+HELP = f"""Print the committed offsets of one group, as the store answers them.
 
 PATH is only read. Without topics all offsets of the group are printed.
 
---at prints what was committed at a moment: a time as 2026-03-01T02:30 (UTC), how long ago as -2h, or a log offset as
-offset:12345.
+--at prints what was committed at a moment. {MOMENTS} `now` is a moment, too.
 
 Exit codes: 0 done, 1 there is no such group, something asked for is not committed, or
 damage was found, 2 could not be read.

@@ -219,12 +219,11 @@ FIELDS: dict[str, Field] = {
     "positions_expired": _count("offsets", "how many expired"),
     "positions_pending": _count("offsets", "how many would have, but for an open transaction"),
     # ------------------------------------------------------------------------------------------------------- counts
-    "partitions": _count("partitions", "how many partitions"),
+    "partitions": _count("partitions", "how many partitions of the topic"),
     "log_partitions": _count("partitions", "how many partitions of the offsets topic"),
     "batches": _count("batches", "how many batches"),
     "records": _count("records", "how many records"),
     "offsets": _count("offsets", "how many committed offsets"),
-    "positions": _count("offsets", "how many committed offsets"),
     "groups": _count("groups", "how many groups"),
     # ------------------------------------------------------------------------------------------- cleaning, snapshots
     "bytes": _bytes("the size of the log or of the file"),
@@ -348,7 +347,7 @@ TABLES: dict[str, tuple[Use, ...]] = {
         ),
         "verify --ways": "log_partition way end digest note",
         "verify summary": (
-            "kind sound problems notes partitions batches records offsets groups digest digest_physical ways"
+            "kind sound problems notes log_partitions batches records offsets groups digest digest_physical ways"
         ),
         "commit": "group committed_offsets log_partition log_offset durability",
         "fetch": "group:2" + _POSITION.removeprefix("group"),
@@ -366,7 +365,7 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "log_partition:2 log_offset:2 last_log_offset:2"
         ),
         "expire": (
-            "timestamp dry_run partitions groups groups_never groups_held groups_removed positions_expired "
+            "timestamp dry_run log_partitions groups groups_never groups_held groups_removed positions_expired "
             "positions_pending elapsed_ms"
         ),
         "expire --dry-run": (
@@ -393,13 +392,13 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "kind log_partitions cleaned_partitions failed_partitions bytes_before bytes_after segments_before "
             "segments_after records_read records_kept quarantined stuck_transactions"
         ),
-        "snapshot": "log_partition log_offset positions bytes read_from:1 written:1 elapsed_ms:2",
+        "snapshot": "log_partition log_offset offsets bytes read_from:1 written:1 elapsed_ms:2",
         "repair": "kind log_partition lost_from lost_below keys file:1 position:2 reason",
         "repair --accept-loss": "report copies",
         "migrate": "group topic partition current offset action",
         "migrate summary": "dry_run groups committed kept dropped refused examples consumers incomplete",
         "spark audit": (
-            "kind coverage groups positions log_partitions commits deletes without_effect aborted_records open_records "
+            "kind coverage log_partitions offsets groups commits deletes without_effect aborted_records open_records "
             "bytes first_timestamp last_timestamp findings"
         ),
         "spark lag": "group topic partitions lag most:1 beyond_end lost_partitions without_end",

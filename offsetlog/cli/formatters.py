@@ -326,7 +326,8 @@ class Lines:
 
         Args:
             formatter: which records are printed.
-            kafka: the version whose form is meant, as 0.10 or 2.8.2; None for the newest, and for `old` 0.8.2.
+            kafka: the version whose form is meant, as 0.10 (its last release) or 2.8.2; None for the newest, and for
+                `old` 0.8.2.
 
         Raises:
             InvalidArgumentError: it is no version, or that version has no such formatter.
@@ -369,7 +370,13 @@ def _offsets_form(version: Version) -> Form:
     return _offsets_0_9 if version >= (0, 9) else _offsets_0_8_2
 
 
+#: Above every number in a version of Kafka.
+_LAST = 1000
+
+
 def _parse_version(text: str) -> Version:
     if not re.fullmatch(r"\d{1,3}(\.\d{1,3}){0,3}", text.strip()):
         raise InvalidArgumentError(f"{text!r} is no version of Kafka; one is written 0.10, 2.8.2 or 4.3")
-    return tuple(int(part) for part in text.strip().split("."))
+    parts = [int(part) for part in text.strip().split(".")]
+    # 0.10 is the last release of 0.10, and 2 the last of 2.
+    return tuple(parts + [_LAST] * (3 - len(parts)))

@@ -15,6 +15,8 @@ transaction; `groups()` of the library leaves out groups with only the last. A g
 named is not listed; a running broker lists it until it cleans up. The log holds no other state than Stable (with
 members) and Empty.
 
+Exit codes: 0 done, 1 damage was found, 2 could not be read.
+
 \b
 Examples:
   offsetlog groups /var/kafka-logs

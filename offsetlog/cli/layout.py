@@ -1,7 +1,8 @@
 """How rows stand on a terminal: in columns as far as they have room, and never with a name broken in two.
 
-A row has one line with as many columns as fit, the most important first.  Where not even those of rank 0 fit, these
-stand in several lines for each row; a column that is wider than the terminal has a line of its own, with its name.
+A row has one line with as many columns as fit, the most important first.  One long value takes no room from the others:
+where its column has none for it, it stands below its row, with its name.  Where not even the columns of rank 0 fit,
+these stand in several lines for each row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ Row = dict[str, Any]
 
 GAP = "  "
 INDENT = "    "
+#: A longer value, in cells, may stand below its row.
+LONG = 40
 
 
 def cell_len(text: str) -> int:
@@ -33,7 +36,8 @@ class Column:
     Attributes:
         name: the field of the row, and the heading.
         show: how a value becomes text on a terminal.
-        cell: how it becomes text in TSV and CSV.
+        tsv_cell: how it becomes text in TSV.
+        csv_cell: how it becomes text in CSV.
         right: whether numbers stand right, on a terminal.
         rank: 0 where a terminal always shows it; columns of rank 2, and then of 1, go first when there is no room.
         parts: how a value becomes pieces between which a line may end, where it is too long for one; they are what
@@ -42,10 +46,29 @@ class Column:
 
     name: str
     show: Callable[[Any], str] = plain
-    cell: Callable[[Any], str] = plain
+    tsv_cell: Callable[[Any], str] = plain
+    csv_cell: Callable[[Any], str] = plain
     right: bool = False
     rank: int = 0
     parts: Callable[[Any], list[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """The widths of a column's values.
+
+    Attributes:
+        usual: of the values that always stand in the column, and of its name; 0 where all values are long.
+        longest: of all.
+    """
+
+    usual: int
+    longest: int
+
+    @classmethod
+    def of(cls, name: str, values: list[int]) -> _Widths:
+        own, short = cell_len(name), [value for value in values if value <= LONG]
+        return cls(max(own, *short, 0) if short or not values else 0, max(own, *values, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +89,22 @@ class Layout:
     def of(cls, columns: Sequence[Column], rows: list[Row], width: int | None) -> Layout:
         """Chooses the layout for these rows; later ones may be wider, which moves the columns after them."""
         widths = {
-            column.name: max(cell_len(column.name), *(cell_len(column.show(row.get(column.name))) for row in rows))
+            column.name: _Widths.of(column.name, [cell_len(column.show(row.get(column.name))) for row in rows])
             for column in columns
         }
-
         if width is None:
-            return cls([[(column, widths[column.name]) for column in columns]], [], None)
+            return cls([[(column, widths[column.name].longest) for column in columns]], [], None)
         # The most important columns that fit, so that a wider terminal never shows less.
         units = _units(columns)
         least = sum(max(column.rank for column in unit) == 0 for unit in units)
         for count in range(len(units), least - 1, -1):
-            shown = {column.name for unit in units[:count] for column in unit}
-            chosen = [column for column in columns if column.name in shown]
-            hidden = [column.name for column in columns if column.name not in shown]
-            if count == 0 or _width_of(widths[column.name] for column in chosen) <= width:
-                return cls([[(column, widths[column.name]) for column in chosen]], hidden, width)
-        return cls(_split(chosen, widths, width), hidden, width)
+            chosen, hidden = _chosen(columns, units[:count])
+            room = width - _width_of(widths[column.name].usual for column in chosen)
+            if room >= 0:
+                important = [column for unit in units[:count] for column in unit]
+                return cls(_in_one_line(chosen, important, widths, room), hidden, width)
+        chosen, hidden = _chosen(columns, units[:least])
+        return cls(_split(chosen, {name: each.usual for name, each in widths.items()}, width), hidden, width)
 
     def heading(self) -> list[str]:
         """Returns the lines above the table."""
@@ -99,13 +122,21 @@ class Layout:
 
     def _padded(self, cell: Callable[[Column], str], row: Row | None = None) -> list[str]:
         lines: list[str] = []
+        below: list[Column] = []
         for number, line in enumerate(self.lines_of):
-            indent = INDENT if number else ""
             if line[0][1] is None:
-                lines += self._alone(line[0][0], row, indent)
+                below.append(line[0][0])
                 continue
-            cells = [_pad(cell(column), width or 0, right=column.right) for column, width in line]
-            lines.append((indent + GAP.join(cells)).rstrip())
+            cells = []
+            for column, width in line:
+                text = cell(column)
+                if self.width is not None and cell_len(text) > max(width or 0, LONG):
+                    below.append(column)
+                    text = ""
+                cells.append(_pad(text, width or 0, right=column.right))
+            lines.append(((INDENT if number else "") + GAP.join(cells)).rstrip())
+        for column in below:
+            lines += self._alone(column, row, INDENT if lines else "")
         return lines
 
     def _alone(self, column: Column, row: Row | None, indent: str) -> list[str]:
@@ -133,27 +164,55 @@ def _units(columns: Sequence[Column]) -> list[list[Column]]:
     return sorted(units.values(), key=lambda unit: max(column.rank for column in unit))
 
 
+def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[Column], list[str]]:
+    """Returns the columns of some units in their order, and the names of the others."""
+    shown = {column.name for unit in units for column in unit}
+    return (
+        [column for column in columns if column.name in shown],
+        [column.name for column in columns if column.name not in shown],
+    )
+
+
+def _in_one_line(
+    columns: list[Column], important: list[Column], widths: dict[str, _Widths], room: int
+) -> list[list[tuple[Column, int | None]]]:
+    """Returns the columns in one line; the most important that need the room get it for their long values."""
+    given: dict[str, int] = {}
+    for column in important:
+        usual, longest = widths[column.name].usual, widths[column.name].longest
+        more = longest - usual + (0 if usual else len(GAP))
+        if more <= room:
+            room -= more
+            usual = longest
+        given[column.name] = usual
+    alone: list[list[tuple[Column, int | None]]] = [[(column, None)] for column in columns if not given[column.name]]
+    line: list[tuple[Column, int | None]] = [
+        (column, given[column.name]) for column in columns if given[column.name]
+    ]
+    return [line, *alone] if line else alone
+
+
 def _split(columns: list[Column], widths: dict[str, int], width: int) -> list[list[tuple[Column, int | None]]]:
     """Returns the columns in lines of at most `width`; one that is wider than that has a line of its own."""
     lines: list[list[tuple[Column, int | None]]] = []
+    alone: list[list[tuple[Column, int | None]]] = []
     room = 0
     for column in columns:
         wanted = widths[column.name]
-        if wanted > width - len(INDENT):
-            lines.append([(column, None)])
-            room = 0
+        if wanted == 0 or wanted > width - len(INDENT):
+            alone.append([(column, None)])
         elif lines and len(GAP) + wanted <= room:
             lines[-1].append((column, wanted))
             room -= len(GAP) + wanted
         else:
             lines.append([(column, wanted)])
             room = width - wanted - (len(INDENT) if len(lines) > 1 else 0)
-    return lines
+    return [*lines, *alone]
 
 
 def _width_of(widths: Iterable[int]) -> int:
-    each = list(widths)
-    return sum(each) + len(GAP) * (len(each) - 1)
+    each = [width for width in widths if width]
+    return sum(each) + len(GAP) * max(0, len(each) - 1)
 
 
 def _pad(text: str, width: int, *, right: bool) -> str:
@@ -175,8 +234,9 @@ def wrap(parts: list[str], width: int) -> list[str]:
 class Cells:
     """The cells of TSV and CSV, row by row; a cell that does not change from one row to the next is made once."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self._columns = [(number, column.name, column.cell) for number, column in enumerate(columns)]
+    def __init__(self, columns: Sequence[Column], *, csv: bool) -> None:
+        cells = [(column.name, column.csv_cell if csv else column.tsv_cell) for column in columns]
+        self._columns = [(number, *each) for number, each in enumerate(cells)]
         self._values: list[Any] = [object()] * len(columns)
         self._texts = [""] * len(columns)
 

@@ -13,13 +13,14 @@ import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import LogPath, OnlyGroup, OutputFormat, Wide
 from offsetlog.cli.columns import columns
-from offsetlog.cli.group_facts import complain_unknown, is_known
+from offsetlog.cli.group_facts import complain_unknown
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.states import read_states
 from offsetlog.cli.stores import open_readable
 from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import group_rows, offset_rows
+from offsetlog.directory.reading import PartitionState
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.moments import parse_moment
 from offsetlog.types import TopicPartition
@@ -30,7 +31,9 @@ PATH is only read: it may belong to a running broker.  Uncommitted transactions 
 
 --at prints what was committed at a time, as 2026-03-01T02:30 (UTC) or '2h ago'; PATH is a log directory then. For a log
 offset there is `offsetlog fetch --at`, since each log partition has its own.
-Exit codes: 0 done, 1 there is no such group, or damage was found, 2 could not be read.
+
+Exit codes: 0 done, 1 there is no such group, a topic that was asked for is not there, or damage was found, 2 could not
+be read.
 
 \b
 Examples:
@@ -75,36 +78,40 @@ def command(
 ) -> int:
     """Prints the committed offsets; returns the exit code."""
     selection = {parse_selection(text): text for text in topics or []}
-    unseen = set(selection)
+    wanted = set(selection)
+    unseen = wanted.copy()
     moment = _moment(at)
 
     def selected(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for row in rows:
             key = TopicPartition(row["topic"], row["partition"])
-            if is_selected(key, set(selection)):
+            if is_selected(key, wanted):
                 unseen.difference_update((key, key.topic))
                 yield row
 
     def show(rows: Iterable[dict[str, Any]]) -> int:
-        return Output(form).rows(columns("offsets"), selected(rows), "no committed offsets", wide=wide)
+        chosen = selected(rows) if selection else rows
+        return Output(form).rows(columns("offsets"), chosen, "no committed offsets", wide=wide)
 
     if moment is None:
         states = read_states(path)
-        shown, is_there = show(offset_rows(states.partitions, group)), True
-        if group is not None and not shown:
-            is_there = any(row["group"] == group for row in group_rows(states.partitions))
-        finish = states.complain
+        shown, finish = show(offset_rows(states.partitions, group)), states.complain
     else:
         with open_readable(path, None, by_partition=True) as store:
             shown, problems = show(_rows_at(store, moment, group)), store.problems()
-            is_there = group is None or bool(shown) or is_known(store, group)
         finish = functools.partial(int, bool(problems))
-    if group is not None and not is_there:
-        return max(complain_unknown(group, path), finish())
-    verb = "is" if moment is None else "was"
     if group is not None and not shown:
+        partitions = read_states(path).partitions if moment is not None else states.partitions
+        if not _has_group(partitions, group):
+            return max(complain_unknown(group, path), finish())
+    verb = "is" if moment is None else "was"
+    of_group = "" if group is None else f"group {name_text(group)}: "
+    for each in sorted(selection[each] for each in unseen):
+        complain(f"{of_group}no offset of {name_text(each)} {verb} committed")
+    if group is not None and not shown and not selection:
         complain(f"no offset of group {name_text(group)} {verb} committed")
-    else:
-        for each in sorted(selection[each] for each in unseen):
-            complain(f"no offset of {name_text(each)} {verb} committed")
-    return finish()
+    return max(finish(), 1 if unseen else 0)
+
+
+def _has_group(partitions: list[PartitionState], group: str) -> bool:
+    return any(row["group"] == group for row in group_rows(partitions))

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
-from offsetlog.cli.layout import GAP, Cells, Column, Layout, Row, wrap
+from offsetlog.cli.layout import GAP, Cells, Column, Layout, Row, cell_len, wrap
 from offsetlog.cli.text import ascii_json_text, escape, json_text
 
 if TYPE_CHECKING:
@@ -42,6 +42,16 @@ def prepare(stream: IO[str]) -> None:
 
 def _is_unicode(stream: IO[str]) -> bool:
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
+
+
+class _Lines:
+    """Takes the lines of the writer of CSV, which quotes both characters of its line end, and ends them with one."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> int:
+        return self._stream.write(line[:-2] + "\n")
 
 
 class Output:
@@ -87,6 +97,10 @@ class Output:
             for piece in self.fitted(text):
                 print(piece, file=self.stream)
 
+    def verbatim(self, text: str) -> None:
+        """Prints a line as it is, however long: a terminal goes on in the next one, and copies it whole."""
+        self._write(text)
+
     def fitted(self, text: str, room: int = 0) -> list[str]:
         """Returns a line in lines that fit a terminal, which would break the words of a longer one.
 
@@ -95,7 +109,7 @@ class Output:
             room: cells that stay free in each line.
         """
         width = self.console.width - room if self.is_terminal else 0
-        if not self.is_terminal or len(text) <= width:
+        if not self.is_terminal or cell_len(text) <= width:
             return [text]
         indent = text[: len(text) - len(text.lstrip())]
         pieces = wrap(text.split(), width - len(indent) - len(GAP))
@@ -157,10 +171,10 @@ class Output:
         return self._table(columns, first, rest, wide=wide)
 
     def _separated(self, columns: Sequence[Column], rows: Iterator[Row]) -> int:
-        cells = Cells(columns)
+        cells = Cells(columns, csv=self.form is Format.CSV)
         names = [column.name for column in columns]
         if self.form is Format.CSV:
-            write = csv.writer(self.stream, lineterminator="\n").writerow
+            write = csv.writer(_Lines(self.stream)).writerow
             write(names)
             return self._each(rows, lambda row: write(cells.of(row)))
         self._write("\t".join(names))
@@ -190,7 +204,10 @@ class Output:
         """Prints names and values below each other; nothing in a format for programs."""
         width = max((len(name) for name, _ in facts), default=0)
         for name, value in facts:
-            self.line(f"{name.ljust(width)}  {value}")
+            first, *more = self.fitted(value, width + len(GAP))
+            self.line(f"{name.ljust(width)}{GAP}{first}")
+            for piece in more:
+                self.line(" " * (width + len(GAP)) + piece.lstrip())
 
 
 # ---------------------------------------------------------------------------------------------------- beside the output
@@ -199,7 +216,7 @@ class Output:
 def _fitted_to_stderr(line: str) -> list[str]:
     # A terminal would break the words of a longer line; everything else gets one line.
     width = shutil.get_terminal_size().columns
-    if len(line) <= width or not sys.stderr.isatty():
+    if not sys.stderr.isatty() or cell_len(line) <= width:
         return [line]
     pieces = wrap(line.split(" "), width - len(GAP))
     return [f"{GAP if number else ''}{piece}" for number, piece in enumerate(pieces)]

@@ -57,7 +57,7 @@ class Snapshots:
                     yield {
                         "log_partition": number,
                         "log_offset": report.offset,
-                        "positions": report.positions,
+                        "offsets": report.positions,
                         "bytes": report.size if report.written else None,
                         "read_from": report.since,
                         "written": report.written,

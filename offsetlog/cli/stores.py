@@ -14,7 +14,8 @@ from offsetlog.cli.output import complain, count_text
 from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
 from offsetlog.directory.checkpoint_record import NAME as RECORD
 from offsetlog.directory.log_directory import PROPERTIES, LogDirectory
-from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
+from offsetlog.errors import InvalidArgumentError, LockedError, MissingFileError, PartitionCountError
+from offsetlog.moments import parse_duration
 
 #: A command does what it was asked to, and nothing else: while a question waits for its answer nothing is cleaned,
 #: least of all by settings that are not those of the log's owner.
@@ -42,14 +43,28 @@ CheckedPartitionCount = Annotated[
     ),
 ]
 
+
+
+def _lock_seconds(text: str | float) -> float:
+    if isinstance(text, float):  # the default, which the parser of arguments hands over as well
+        return text
+    try:
+        seconds = parse_duration(text) / 1000
+    except InvalidArgumentError as failure:
+        raise typer.BadParameter(str(failure)) from None
+    if seconds > 86_400:
+        raise typer.BadParameter(f"{text!r} is too long; 24h at most")
+    return seconds
+
+
 LockTimeout = Annotated[
     float,
     typer.Option(
         "--lock-timeout",
-        metavar="SECONDS",
-        min=0,
-        max=86400,
-        help="Wait so long for another program that has the directory open for writing.",
+        metavar="TIME",
+        parser=_lock_seconds,
+        help="Wait so long, as 30s, for another program that has the directory open for writing.",
+        show_default=False,
     ),
 ]
 
@@ -95,7 +110,7 @@ def open_writable(
             create="anywhere",  # `check_log` has refused what was not insisted on
         )
     except LockedError as failure:
-        raise failure.advise(f"{LOCKED_ADVICE}; --lock-timeout SECONDS waits for it") from None
+        raise failure.advise(f"{LOCKED_ADVICE}; --lock-timeout TIME waits for it") from None
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise

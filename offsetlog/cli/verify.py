@@ -97,7 +97,7 @@ def print_summary(output: Output, found: Verification) -> None:
                 "sound": found.sound,
                 "problems": problems,
                 "notes": notes,
-                "partitions": found.partitions,
+                "log_partitions": found.partitions,
                 "batches": found.batches,
                 "records": found.records,
                 "offsets": found.positions,

@@ -6,13 +6,18 @@ import csv
 import io
 import itertools
 import json
+import os
+import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from depth import first_seed
 
 pytest.importorskip("typer")
 
@@ -24,7 +29,7 @@ from offsetlog.cli.columns import columns, utc_text
 from offsetlog.cli.consent import ANSWER
 from offsetlog.cli.fields import FIELDS, TABLES, Kind
 from offsetlog.cli.help import example_lines
-from offsetlog.cli.layout import Column, Layout
+from offsetlog.cli.layout import INDENT, LONG, Column, Layout
 from offsetlog.moments import parse_moment
 from tests.cli.test_cli_read import DATA, call, on_terminal, unstyled
 
@@ -127,11 +132,23 @@ def _prepared(name: str, data: Path) -> list[object]:
 
 
 def _table_of(form: str, out: str) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows, with the texts that were meant."""
     if form == "csv":
-        heading, *rows = csv.reader(io.StringIO(out))
+        heading, *rows = csv.reader(io.StringIO(out, newline=""))
     else:
-        heading, *rows = (line.split("\t") for line in out.splitlines())
+        heading, *lines = (line.split("\t") for line in out.split("\n")[:-1])
+        rows = [[_meant(*each) for each in zip(heading, line, strict=True)] for line in lines]
     return heading, rows
+
+
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|(.))", re.DOTALL)
+
+
+def _meant(name: str, cell: str) -> str:
+    if FIELDS[name].kind in (Kind.LIST, Kind.OBJECT):
+        return cell  # JSON has its own escapes
+    letters = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+    return _ESCAPED.sub(lambda found: letters[found[3]] if found[3] else chr(int(found[1] or found[2], 16)), cell)
 
 
 def test_a_time_as_it_is_printed_is_a_moment():
@@ -144,7 +161,7 @@ def _cell(name: str, value: Any) -> str:
     if FIELDS[name].kind is Kind.TIME:
         return utc_text(value)
     if isinstance(value, str):
-        return value.replace("\t", "\\t")
+        return value
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -221,6 +238,68 @@ def test_a_group_that_is_not_there_is_exit_code_1_and_one_line(data, capsys, nam
     code, out, err = call(capsys, *NAMING[name](data), "--format", form)
     assert (code, err) == (1, f"offsetlog: there is no group nobody in {data}\n")
     assert len(out.splitlines()) <= (form != "json")
+
+
+def test_a_group_of_a_broker_that_had_nothing_at_a_time_is_told_from_one_that_is_not_there(capsys):
+    """A broker's directory does not say how many log partitions there are, so that no group can be looked up in one."""
+    path = DATA / "groups" / "log"
+    group = json.loads(call(capsys, "offsets", path, "--format", "json")[1].splitlines()[0])["group"]
+    early = ["offsets", path, "--at", "2020-01-01", "--group"]
+    assert call(capsys, *early, group)[::2] == (0, f"offsetlog: no offset of group {group} was committed\n")
+    assert call(capsys, *early, "nobody")[::2] == (1, f"offsetlog: there is no group nobody in {path}\n")
+
+
+#: Texts that a careless form of one would take for another.
+HOSTILE = [
+    *("a\tb", "a\\tb", "a\\", "\\", "a\nb", "a\r\nb", "\r", '"', "a,b", '","', "'", " ", ""),
+    *("\x00", "\x1b[1m", "\u2028", "ж🦀", "[a", "{", "null"),
+]
+
+
+@pytest.mark.parametrize("form", ["tsv", "csv", "json"])
+def test_texts_of_any_kind_can_be_read_back(tmp_path, capsys, form):
+    path = tmp_path / "data"
+    with offsetlog.open(path, partitions=1) as store:
+        for number, text in enumerate(HOSTILE):
+            store.commit("g", {TopicPartition("orders", number): OffsetAndMetadata(number, text)})
+        store.commit("a\tb\\tc\r\n", {TopicPartition("orders", 99): 0})
+    out = call(capsys, "offsets", path, "--format", form)[1]
+    if form == "json":
+        found = [json.loads(line) for line in out.splitlines()]
+    else:
+        heading, rows = _table_of(form, out)
+        found = [dict(zip(heading, row, strict=True)) for row in rows]
+    assert {int(row["partition"]): row["metadata"] for row in found if row["group"] == "g"} == dict(enumerate(HOSTILE))
+    assert [row["group"] for row in found if int(row["partition"]) == 99] == ["a\tb\\tc\r\n"]
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"spark {each.replace('_', '-')}" for each in spark.COMMANDS)])
+def test_help_states_the_exit_codes_in_a_paragraph_of_their_own(capsys, name):
+    out = call(capsys, *name.split(), "--help")[1]
+    assert re.search(r"\n\n +Exit codes: 0 ", out), out
+
+
+def test_nobody_who_reads_the_help_is_a_closed_pipe():
+    for arguments in (["commit", "-h"], ["--help"], ["offsets", DATA / "groups" / "log"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [sys.executable, "-m", "offsetlog", *map(str, arguments)], stdout=writer, stderr=subprocess.PIPE, timeout=60
+        )
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_wrong_usage_is_one_line_without_the_words_of_the_parser(data, capsys):
+    for arguments in (["completion"], ["completion", "ksh"], ["top", "h:1", "--interval", "x"]):
+        code, _, err = call(capsys, *arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "\\n" not in err
+        assert "valid float" not in err
+    code, _, err = call(capsys, "commit", data, "g", "t:0=1", "--lock-timeout", "30")
+    assert code == 2
+    assert "30s" in err or "90s" in err
+    assert "24h at most" in call(capsys, "commit", data, "g", "t:0=1", "--lock-timeout", "2d")[2]
 
 
 def test_help_states_the_exit_code_of_an_unknown_group(capsys):
@@ -300,6 +379,46 @@ def test_a_list_of_log_partitions_that_is_none_is_refused(data, capsys, text):
 
 
 # ----------------------------------------------------------------------------------------------------------- terminals
+
+
+def random_table(rng: random.Random) -> tuple[tuple[Column, ...], list[dict[str, str]]]:
+    made = tuple(
+        Column(f"{'abcdefgh'[number]}{'x' * rng.randrange(12)}", rank=rng.randrange(3), right=rng.random() < 0.3)
+        for number in range(rng.randrange(1, 8))
+    )
+    longest = {column.name: rng.choice([1, 8, 30, 60]) for column in made}
+
+    def value(name: str) -> str:
+        size = rng.randrange(1, longest[name] + 1) if rng.random() < 0.9 else rng.randrange(41, 300)
+        return "".join(rng.choices("klmnopq", k=size))
+
+    return made, [{column.name: value(column.name) for column in made} for _ in range(rng.randrange(1, 7))]
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_one_long_value_takes_no_room_from_the_others(number):
+    seed = first_seed() * 1000 + number
+    print(f"OL_SEED={first_seed()}")
+    made, rows = random_table(random.Random(seed))
+    hidden = {column.name for column in made}
+    for width in range(10, 400, 3):
+        layout = Layout.of(made, rows, width)
+        assert set(layout.hidden) <= hidden, "a wider terminal shows less"
+        hidden = set(layout.hidden)
+        shown = [column.name for column in made if column.name not in hidden]
+        for row in rows:
+            lines = layout.lines(row)
+            assert all(any(row[name] in line for line in lines) for name in shown), "a value is broken or left out"
+            below = [line for line in lines if ": " in line]
+            assert all(len(line) <= width for line in lines if line not in below)
+            # Only a long value stands below, where a terminal has room for a column of another.
+            assert width < LONG + len(INDENT) or sum(len(row[name]) > LONG for name in shown) >= len(below)
+            if all(len(row[name]) <= LONG for name in shown) and width >= sum(len(column.name) + 42 for column in made):
+                assert len(lines) == 1
+        room = sum(max(len(column.name), *(len(row[column.name]) for row in rows)) + 2 for column in made) - 2
+        if width >= room:
+            assert not hidden
+            assert all(len(layout.lines(row)) == 1 for row in rows), "rows are split that fit"
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -29,7 +29,7 @@ def test_the_next_open_goes_on_from_it(data, capsys):
     code, out, err = call(capsys, "snapshot", data, "--format=json")
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out.splitlines()]
-    assert [(row["log_offset"], row["positions"], row["written"], row["read_from"]) for row in rows] == [
+    assert [(row["log_offset"], row["offsets"], row["written"], row["read_from"]) for row in rows] == [
         (100, 3, True, None)
     ] * 2
     assert len(list(data.rglob(FILE_NAME))) == 2

@@ -17,7 +17,7 @@ from test_cli_read import call, on_terminal
 from offsetlog._native.codec import java_hash, partition_for
 from offsetlog._native.encoding import encode_batch, encode_key, encode_value
 from offsetlog.cli import formatters
-from offsetlog.cli.formatters import Formatter, Lines
+from offsetlog.cli.formatters import _LAST, Formatter, Lines, _parse_version
 from offsetlog.errors import InvalidArgumentError
 
 FILES = {"offsets": "formatter-offsets.txt", "groups": "formatter-groups.txt"}
@@ -183,6 +183,25 @@ def test_control_characters_are_escaped_on_a_terminal_alone(tmp_path, capsys):
     assert call(capsys, "dump", folder, "--formatter", "offsets", "--kafka", "0.10")[1] == line
     shown = on_terminal("dump", folder, "--formatter", "offsets", "--kafka", "0.10")[1]
     assert shown.splitlines() == [r"[g\t,t,0]::[OffsetMetadata[5,a\x1b[31m\nb],CommitTime 7,ExpirationTime 9]"]
+
+
+def test_a_terminal_gets_each_line_whole(tmp_path):
+    """Copied from there, it is Kafka's line: no blank comes or goes, and none is broken."""
+    value = encode_value(1, 3, {"offset": 5, "leaderEpoch": 1, "metadata": f"a  b{' word' * 40}", "commitTimestamp": 7})
+    key = encode_key(1, {"group": "g  h", "topic": "t", "partition": 0})
+    folder = write_log(tmp_path / "__consumer_offsets-0", [(key, value)])
+    shown = on_terminal("dump", folder, "--formatter", "offsets", columns=60)[1]
+    assert json.loads(shown)["value"]["data"]["metadata"] == f"a  b{' word' * 40}"
+
+
+def test_a_version_without_its_last_number_is_the_last_of_its_release():
+    assert [_parse_version(text)[:3] for text in ("0.10", "2", "2.8", "2.8.1", "0.8.2.2")] == [
+        (0, 10, _LAST),
+        (2, _LAST, _LAST),
+        (2, 8, _LAST),
+        (2, 8, 1),
+        (0, 8, 2),
+    ]
 
 
 def test_a_record_that_is_newer_than_the_version_is_printed_in_its_form(tmp_path, capsys):

@@ -79,10 +79,15 @@ def test_topics_are_picked(data, capsys):
     assert short(rows(capsys, path, "--topic", "inv:oices:3")) == [("billing", "inv:oices", 3, 3)]
     assert short(rows(capsys, path, "--topic", "orders:1", "--at", then)) == [row for row in BEFORE if row[2] == 1]
     assert short(rows(capsys, path, "--topic", "orders", "--at", then)) == [row for row in BEFORE if row[1] == "orders"]
-    _, out, err = call(capsys, "offsets", path, "--topic", "orders:1", "--topic", "nothing", "--topic", "orders:9")
-    assert len(out.splitlines()) == 3
+    asked = ["--topic", "orders:1", "--topic", "nothing", "--topic", "orders:9"]
+    code, out, err = call(capsys, "offsets", path, *asked)
+    assert (code, len(out.splitlines())) == (1, 3)
     assert err.splitlines() == [f"offsetlog: no offset of {name} is committed" for name in ("nothing", "orders:9")]
     assert call(capsys, "offsets", path, "--topic", "orders:x")[0] == 2
+    # Of a group that has others, only what was asked for is not there.
+    code, _, err = call(capsys, "offsets", path, "--group", "billing", "--topic", "orders:9")
+    assert (code, err) == (1, "offsetlog: group billing: no offset of orders:9 is committed\n")
+    assert call(capsys, "offsets", path, "--group", "billing", "--topic", "orders:0")[::2] == (0, "")
 
 
 def test_what_cannot_be_asked(data, capsys):

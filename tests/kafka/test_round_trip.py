@@ -287,10 +287,12 @@ STOPPED_COMMIT = """
     from commit_stream import oversize_offsets
     from faults import FaultFileSystem
 
+    from offsetlog.opening import open_with
+
     path, partitions, group, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     fs = FaultFileSystem(path)
     config = offsetlog.StoreConfig(batch_bytes_max=2048)
-    store = offsetlog.open(path, partitions, config=config, fs=fs, background=False)
+    store = open_with(path, partitions, config=config, fs=fs, background=False)
     store.commit(group, oversize_offsets(10))
     store.commit_one(group, "orders", 0, 11)
     before = fs.operations

@@ -99,12 +99,12 @@ def test_a_wrong_timeout_is_refused(path, timeout, error):
 
 def test_commands_that_write_wait(path, capsys):
     with held(path) as holder:
-        code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "0.05")
+        code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "50ms")
         assert code == 2
         assert f"process {holder.pid}" in err
-        assert "--lock-timeout SECONDS waits" in err
+        assert "--lock-timeout TIME waits" in err
         threading.Timer(0.3, holder.stdin.close).start()
-        code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "60")
+        code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "60s")
         assert code == 0, err
     for command in ("compact", "snapshot", "delete", "restore", "undelete", "expire", "abort"):
         _, out, _ = call(capsys, command, "--help")

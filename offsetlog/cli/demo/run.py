@@ -29,6 +29,8 @@ HELP = """See it work on real input, in a temporary directory, in half a minute.
 Opens a copy of a log directory that a Kafka 4.3.0 broker wrote and shows what it holds; commits to it in every way,
 with rates; closes, opens and verifies it, and prints the cost of an entry in memory and on disk. It leaves no files.
 
+Exit codes: 0 all of it was right, 1 something was not, 2 it could not be done.
+
 \b
 Examples:
   offsetlog demo

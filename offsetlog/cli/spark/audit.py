@@ -68,6 +68,7 @@ def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: d
             "first_timestamp": totals["first_at"],
             "last_timestamp": totals["last_at"],
         }
+        renamed["offsets"] = totals["positions"]
         row = {"kind": "audit", "coverage": seen, **totals, **renamed, "findings": counts}
         output.result(columns("spark audit"), row)
         return

@@ -68,8 +68,7 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 def moment_option(text: str | None) -> str | None:
     """Returns what the option `at` is given for a moment as it is typed; None for now.
 
-    A whole number is a time in ms, and JSON names log offsets by log partition, as in the option
-    itself.
+    JSON names log offsets by log partition, as in the option itself.
 
     Raises:
         InvalidArgumentError: it is no moment.
@@ -77,8 +76,6 @@ def moment_option(text: str | None) -> str | None:
     if text is None:
         return None
     plain = text.strip()
-    if plain.isascii() and plain.isdecimal():
-        return plain
     if plain.startswith("{"):
         try:
             return json.dumps(json.loads(plain))
