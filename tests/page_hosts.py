@@ -73,7 +73,7 @@ def accident() -> Iterator[Play]:
 
         def shifted(page: str, **more: Any) -> Iterator[Printed]:
             for printed in play(page, replaced, **more):
-                yield printed._replace(actual=TIME.sub(lambda time_: later(time_[0], shift), printed.actual))
+                yield printed._replace(actual=shifted_text(printed.actual, shift))
 
         yield shifted
 
@@ -81,12 +81,22 @@ def accident() -> Iterator[Play]:
 #: When the accident of the page happened.
 ACCIDENT = datetime(2026, 3, 1, 2, 30, tzinfo=UTC)
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}")
+MILLISECONDS = re.compile(r"\b1\d{12}\b")
+#: The page is read some minutes later.
+AGE = re.compile(r"\b\d+ s ago\b")
 
 
 def later(text: str, shift: timedelta) -> str:
     """Returns a time, as commands print it, that much later."""
     moved = datetime.fromisoformat(text).replace(tzinfo=UTC) + shift
     return moved.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+
+
+def shifted_text(text: str, shift: timedelta) -> str:
+    """Returns an output as if the accident had been at ACCIDENT."""
+    text = TIME.sub(lambda found: later(found[0], shift), text)
+    text = MILLISECONDS.sub(lambda found: str(int(found[0]) + shift // timedelta(milliseconds=1)), text)
+    return AGE.sub("20 min ago", text)
 
 
 HOSTS: dict[str, Callable[[], contextlib.AbstractContextManager[Play]]] = {

@@ -18,7 +18,7 @@ BRACES = {".c", ".h", ".java"}
 PROSE = {".md"}
 SETTINGS = {".toml"}
 PARTS = ["csrc", "offsetlog", "tests", "benchmarks", "docs", "examples"]
-TOP = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "setup.py", "pyproject.toml"]
+TOP = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "setup.py", "pyproject.toml"]
 # Kafka's files and answers, whose words are Kafka's.
 DATA = TESTS / "data"
 # Names of code in prose: `what` is no word of a sentence.

@@ -20,7 +20,7 @@ import offsetlog
 from offsetlog import TopicPartition, errors
 from offsetlog.cli.app import application
 from tests.page_hosts import host_of
-from tests.pages import OUTPUT, ROOT, Block, blocks, fences, is_like, run
+from tests.pages import OUTPUT, ROOT, Block, blocks, digests_agree, fences, is_like, run
 
 pytestmark = pytest.mark.source_tree
 
@@ -131,11 +131,14 @@ def test_output_follows_what_prints_it():
 def test_the_blocks_of_a_page_run(page):
     session: dict[str, Any] = {}
     with host_of(page) as play:
+        shown = []
         for printed in play(page, session=session):
+            shown.append(printed)
             assert is_like(printed.expected, printed.actual), (
                 f"{printed.block.place} shows another output than this run made; if this one is right, "
                 f"python -m tests.pages --write {page} writes it:\n{printed.actual}"
             )
+        assert digests_agree(shown), f"python -m tests.pages --write {page} writes digests of one run"
         stores = [value for value in session.values() if isinstance(value, offsetlog.OffsetStore)]
         # Clients end before the server that they are connected with, and not within a later test.
         session.clear()

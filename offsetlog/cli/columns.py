@@ -35,7 +35,7 @@ def _csv_cell(value: Any) -> str:
 
 def _tsv_cell(value: Any) -> str:
     text = _csv_cell(value)
-    # Of what is no text, JSON has escaped the control characters.
+    # JSON has escaped the control characters of everything else.
     return escape(text.replace("\\", "\\\\")) if isinstance(value, str) else text
 
 

@@ -84,7 +84,7 @@ def test_topics_are_picked(data, capsys):
     assert (code, len(out.splitlines())) == (1, 3)
     assert err.splitlines() == [f"offsetlog: no offset of {name} is committed" for name in ("nothing", "orders:9")]
     assert call(capsys, "offsets", path, "--topic", "orders:x")[0] == 2
-    # Of a group that has others, only what was asked for is not there.
+    # The group has others: only the topic that was asked for is not there.
     code, _, err = call(capsys, "offsets", path, "--group", "billing", "--topic", "orders:9")
     assert (code, err) == (1, "offsetlog: group billing: no offset of orders:9 is committed\n")
     assert call(capsys, "offsets", path, "--group", "billing", "--topic", "orders:0")[::2] == (0, "")

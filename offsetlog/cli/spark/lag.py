@@ -26,7 +26,7 @@ from offsetlog.spark.jobs.places import check_paths
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HELP = """Print how far every group lags the ends of the logs that it reads.
+HELP = """Print how far every group lags behind the ends of the logs that it reads.
 
 The ends come from one of: --ends, samples as Parquet, .csv or .json with topic, partition, log_end_offset and, where
 known, log_start_offset and timestamp (ms, or a time); --bootstrap, a cluster, asked now; --logs, log directories of
