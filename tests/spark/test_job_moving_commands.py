@@ -110,7 +110,7 @@ def test_what_is_wrong_with_a_path_is_reported_before_spark_starts(tmp_path, mon
 
 def test_moments():
     assert moment_option(None) is moment_option("now") is None
-    assert moment_option("1700000000000") == "1700000000000"
+    assert moment_option("1700000000000") == "2023-11-14T22:13:20+00:00"  # milliseconds
     assert moment_option('{"0": 5}') == '{"0": 5}'
     assert moment_option("2026-03-01T02:30") == "2026-03-01T02:30:00+00:00"
     assert moment_option("offset:12") == "offset:12"
