@@ -1,7 +1,8 @@
 """docs/cli.md, whose second half is made here: the help of each command, and pictures of it at 80 and 120 columns.
 
 `python -m tests.cli.captures --write` writes the page; a test refuses one that is not what the commands print.  The
-data and the clock are fixed.
+data and the clock are fixed.  The pictures of Spark's jobs take minutes: they stay as they are in the page, unless
+`--spark` is given as well.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import offsetlog
 import offsetlog.migration.migration
 import offsetlog.verify
@@ -30,6 +34,7 @@ from offsetlog.cli.app import COMMANDS, application, run
 from offsetlog.cli.fields import FIELDS, TABLES, Field
 from offsetlog.lifecycle import partition_opener
 from offsetlog.lifecycle.partition_opener import ReplicaOptions
+from tests.cli.live_captures import server, steady
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 #: The line of the page below which everything is written by this program.
@@ -40,12 +45,12 @@ BEGIN = 1_772_330_400_000
 HOUR = 3_600_000
 NOW = BEGIN + 50 * HOUR
 
-#: The calls that are shown, by command; a command without one needs a server, a cluster or time.
+#: The calls that are shown, by command.  Calls joined by "&&" run one after the other.
 CALLS: dict[str, list[str]] = {
-    "offsets": ["offsets data"],
+    "offsets": ["offsets data", "offsets data --at 2026-03-01T02:30 --topic orders"],
     "groups": ["groups data"],
     "transactions": ["transactions data"],
-    "dump": ["dump data/__consumer_offsets-1"],
+    "dump": ["dump data/__consumer_offsets-1", "dump data/__consumer_offsets-1 --formatter offsets"],
     "verify": ["verify data", "verify data --ways"],
     "commit": ["commit data billing orders:3=17"],
     "fetch": ["fetch data billing"],
@@ -56,10 +61,38 @@ CALLS: dict[str, list[str]] = {
     "undelete": ["undelete data", "undelete data billing --dry-run"],
     "expire": ["expire data --retention 7d --within 6d"],
     "abort": ["abort data 11 --dry-run"],
-    "compact": ["compact data", "compact data --dry-run"],
+    "compact": ["abort data 11 --yes && compact data", "compact data --dry-run"],
     "snapshot": ["snapshot data"],
     "repair": ["repair damaged"],
     "migrate": ["migrate --from data --to copy --dry-run"],
+    "serve": ["serve data --listen 127.0.0.1:0 --metrics 127.0.0.1:0"],
+    "top": ["top SERVER --metrics METRICS --once"],
+    "demo": ["demo --entries 20000"],
+    "completion": ["completion bash"],
+}
+#: The addresses in the pictures of a server, which listens on free ports.
+SERVER, METRICS = "127.0.0.1:9092", "127.0.0.1:9093"
+#: The ends of logs for `spark lag`.
+ENDS = [
+    {"topic": topic, "partition": number, "log_start_offset": 0, "log_end_offset": end, "timestamp": NOW}
+    for topic, number, end in (("orders", 0, 4400), ("orders", 1, 4301), ("clicks", 0, 95_000), ("letters", 0, 7))
+]
+#: Offsets of old consumers for `spark migrate`.
+ZOOKEEPER = "".join(
+    f'{{"group": "legacy", "topic": "orders", "partition": {number}, "offset": {offset}}}\n'
+    for number, offset in ((0, 310), (1, 288), (2, -1))
+)
+#: The jobs of Spark.
+JOBS = {
+    "spark audit": "spark audit data --stall 1h",
+    "spark lag": "spark lag data --ends ends.parquet",
+    "spark compact-report": "spark compact-report data",
+    "spark repartition": "spark repartition data copy --partitions 4",
+    "spark snapshot": "spark snapshot data positions",
+    "spark diff": "spark diff data --at 2026-03-01T02:30",
+    "spark verify": "spark verify data",
+    "spark migrate": "spark migrate target --dump zookeeper.jsonl --dry-run",
+    "spark pack": "spark pack environment.tar.gz",
 }
 
 
@@ -127,10 +160,6 @@ def captured(arguments: list[str], width: int) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def _block(call: str, text: str) -> str:
-    return f"```text\n$ offsetlog {call}\n{text}\n```\n"
-
-
 def _pictures(name: str, source: Path, clock: ManualClock) -> Iterator[str]:
     for call in CALLS.get(name, []):
         for width in WIDTHS:
@@ -139,11 +168,54 @@ def _pictures(name: str, source: Path, clock: ManualClock) -> Iterator[str]:
                     shutil.copytree(source, copy)
                 shutil.rmtree("damaged/__consumer_offsets-1")
                 clock.milliseconds = NOW
+                if name in ("serve", "top", "demo"):
+                    shown = _live(name, call, width)
+                else:
+                    with fixed_clock(clock):
+                        shown = "".join(_shown(each, width) for each in call.split(" && "))
+            yield f"\n{width} columns:\n\n```text\n{shown}```\n"
+
+
+def _shown(call: str, width: int) -> str:
+    return f"$ offsetlog {call}\n{captured(call.split(), width)}\n"
+
+
+def _live(name: str, call: str, width: int) -> str:
+    if name == "demo":
+        return steady(_shown(call, width))
+    with server("data") as (printed, address, metrics):
+        text = f"$ offsetlog {CALLS['serve'][0]}\n{printed}"
+        if name == "top":
+            text = _shown(call.replace("SERVER", address).replace("METRICS", metrics), width)
+    return steady(text.replace(address, SERVER).replace(metrics, METRICS))
+
+
+def job_pictures(source: Path, clock: ManualClock) -> Iterator[tuple[str, str]]:
+    """Runs each job of Spark at each width; yields the job's name and its pictures."""
+    for name, call in JOBS.items():
+        pictures = []
+        for width in WIDTHS:
+            with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+                shutil.copytree(source, "data")
+                clock.milliseconds = NOW
+                pq.write_table(pa.Table.from_pylist(ENDS), "ends.parquet")
+                Path("zookeeper.jsonl").write_text(ZOOKEEPER, encoding="utf-8")
                 with fixed_clock(clock):
-                    if name == "compact":  # an open transaction would keep the log as it is
-                        captured(["abort", "data", "11", "--yes"], width)
-                    text = captured(call.split(), width)
-            yield f"\n{width} columns:\n\n{_block(call, text)}"
+                    shown = _shown(call, width).replace(os.path.realpath(directory), "/var/lib/offsetlog")
+            pictures.append(f"\n{width} columns:\n\n```text\n{shown}```\n")
+        yield name, "".join(pictures)
+
+
+def pictures_of(section: str) -> str:
+    """Returns the pictures of a section of the page: everything from the first width on."""
+    found = re.search(rf"\n{WIDTHS[0]} columns:\n", section)
+    return section[found.start() :] if found else ""
+
+
+def sections(text: str) -> dict[str, str]:
+    """Returns the sections of the commands in the page, by name."""
+    parts = re.split(r"\n### (.+)\n", text)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def _unit(field: Field) -> str:
@@ -160,12 +232,18 @@ def _tables(name: str) -> Iterator[str]:
 
 
 def _help(name: str) -> str:
-    return _block(f"{name} -h", captured([*name.split(), "-h"], 80))
+    return f"```text\n{_shown(f'{name} -h', 80)}```\n"
 
 
-def generated() -> str:
-    """Returns everything of the page below MARK."""
+def generated(written: str, *, jobs: bool = False) -> str:
+    """Returns everything of the page below MARK.
+
+    Args:
+        written: the page as it is; it has the pictures of Spark's jobs.
+        jobs: whether these are made, too.
+    """
     clock = ManualClock(BEGIN)
+    old = sections(written)
     names = [*COMMANDS, *(f"spark {each.replace('_', '-')}" for each in spark.COMMANDS)]
     parts = ["\n## Fields\n\nA name means the same in every command.\n\n"]
     parts.append("| field | type, unit | meaning |\n|---|---|---|\n")
@@ -176,24 +254,28 @@ def generated() -> str:
             make_data(source, clock)
         parts.append("\n## Commands\n\n")
         parts.append(_help("").replace("$ offsetlog  -h", "$ offsetlog -h"))
+        ran = dict(job_pictures(source, clock)) if jobs else {}
         for name in names:
             parts.append(f"\n### {name}\n\n{_help(name)}")
             parts += _tables(name)
             parts += _pictures(name, source, clock)
+            if name in JOBS:
+                parts.append(ran.get(name) or pictures_of(old.get(name, "")).rstrip("\n") + "\n")
     return "".join(parts)
 
 
-def page() -> str:
+def page(*, jobs: bool = False) -> str:
     """Returns the page as it should be: the text above MARK, and what the commands print."""
-    before, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
-    return before + (mark or MARK) + generated()
+    written = PAGE.read_text(encoding="utf-8")
+    before, mark, after = written.partition(MARK)
+    return before + (mark or MARK) + generated(after, jobs=jobs)
 
 
 def main() -> None:
     """Writes the page."""
-    if sys.argv[1:] != ["--write"]:
-        sys.exit("give --write: it writes docs/cli.md")
-    PAGE.write_text(page(), encoding="utf-8")
+    if sys.argv[1:] not in (["--write"], ["--write", "--spark"]):
+        sys.exit("give --write: it writes docs/cli.md; --spark runs Spark's jobs as well")
+    PAGE.write_text(page(jobs="--spark" in sys.argv), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -208,8 +208,32 @@ def test_every_format_has_the_same_values(data, capsys, name, monkeypatch):
     piped = call(capsys, *arguments)[1]
     if name != "verify":
         assert _table_of("tsv", piped) == tsv
-        shown = unstyled(on_terminal(*arguments, "--wide", columns=80)[1])
-        assert any(line.split() == tsv[0] for line in re.split(r"[\r\n]", shown))
+        lines = re.split(r"[\r\n]+", unstyled(on_terminal(*arguments, "--wide", columns=80)[1]))
+        heading = next(number for number, line in enumerate(lines) if line.split() == tsv[0])
+        shown = [re.split(" {2,}", line.strip()) for line in lines[heading + 2 : heading + 2 + len(rows)]]
+        if name != "dump":  # a row of it has other fields, by the type of its record
+            assert shown == [[_shown(field, value) for field, value in row.items()] for row in rows]
+
+
+def _shown(name: str, value: Any) -> str:
+    """A value of JSON as docs/cli.md says that a table shows it."""
+    field = FIELDS[name]
+    if value is None or value == "" or value == field.unknown or value == []:
+        return "-"
+    if field.kind is Kind.TIME:
+        return "-" if value == -1 else utc_text(value)
+    if field.kind is Kind.BOOLEAN:
+        return "yes" if value else "no"
+    if field.kind is Kind.RATIO:
+        return f"{100 * value:.0f}%"
+    if field.kind is Kind.LIST:
+        return ", ".join(value) if name == "group_names" else str(len(value))
+    if name == "step":
+        return f"{value:+}"
+    if field.kind is Kind.DURATION:
+        days, hours = divmod(value // 3_600_000, 24)
+        return f"{value} ms" if value < 10_000 else f"{days} d {hours} h"
+    return str(value).replace("\\", "\\\\").replace("\t", "\\t") if field.kind is Kind.TEXT else str(value)
 
 
 # ----------------------------------------------------------------------------------------------------- unknown groups

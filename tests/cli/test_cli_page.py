@@ -8,7 +8,9 @@ import pytest
 
 pytest.importorskip("typer")
 
-from tests.cli.captures import MARK, PAGE, generated, page
+from offsetlog.cli import spark
+from offsetlog.cli.app import COMMANDS
+from tests.cli.captures import CALLS, JOBS, MARK, PAGE, WIDTHS, generated, page, pictures_of, sections
 
 pytestmark = pytest.mark.source_tree
 
@@ -26,4 +28,24 @@ def test_captures_depend_on_nothing_but_their_data(tmp_path, monkeypatch):
     longer = tmp_path / ("x" * 60)
     longer.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(longer))
-    assert PAGE.read_text(encoding="utf-8").endswith(generated())
+    written = PAGE.read_text(encoding="utf-8")
+    assert written.endswith(generated(written))
+
+
+def test_every_command_has_a_picture_at_each_width():
+    found = sections(PAGE.read_text(encoding="utf-8").partition(MARK)[2])
+    assert set(CALLS) == set(COMMANDS)
+    assert set(JOBS) == {f"spark {name.replace('_', '-')}" for name in spark.COMMANDS}
+    for name in [*CALLS, *JOBS]:
+        shown = pictures_of(found[name])
+        for width in WIDTHS:
+            assert f"\n{width} columns:\n\n```text\n$ offsetlog " in shown, name
+        assert "Traceback" not in shown
+        assert "offsetlog: Spark" not in shown
+
+
+@pytest.mark.ci
+@pytest.mark.xdist_group("spark captures")
+def test_the_page_is_what_the_jobs_of_spark_print():
+    pytest.importorskip("pyspark")
+    assert PAGE.read_text(encoding="utf-8") == page(jobs=True), "run `python -m tests.cli.captures --write --spark`"

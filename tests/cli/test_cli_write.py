@@ -248,7 +248,7 @@ def test_the_demo_is_sound(capsys):
     assert (code, err) == (0, "")
     assert rows[-1]["sound"] is True
     steps = {row["step"]: row for row in rows}
-    fetched_step = steps["each position of the columns (fetch_one)"]
+    fetched_step = steps["each of these positions (fetch_one)"]
     assert fetched_step["offsets"] == steps["columns (commit_arrow)"]["offsets"] == 1000
     assert steps["load"]["records"] == steps["verify, all of it read and compared"]["records"]
     code, out, _ = call(capsys, "demo", "--entries=1000")

@@ -77,7 +77,7 @@ class _Demo:
         for step, count, what, seconds, more in self.steps:
             rate = count / seconds if seconds > 0 else 0.0
             label = f"{step}, {more['entries']:,} entries" if "entries" in more else step
-            self.output.line(f"  {label:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
+            self.output.line(f"  {label:<35}{count:>11,} {what:<7}{seconds:>7.2f} s {rate:>10,.0f} /s")
             if self.output.is_json:
                 row = {"step": step, what: count, "seconds": round(seconds, 3), "per_second": round(rate)}
                 self.output.json_line({**row, **more})
@@ -243,7 +243,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
         seconds = _clock()
         wrong = sum(_is_wrong(store, *each) for each in _all_expected(demo))
         fetched = _group_count(demo.entries) * PER_GROUP
-        demo.told("each position of the columns (fetch_one)", fetched, "offsets", seconds(), wrong=wrong)
+        demo.told("each of these positions (fetch_one)", fetched, "offsets", seconds(), wrong=wrong)
         seconds = _clock()
         problems = store.verify()
         same = str(store.digest()) == digest

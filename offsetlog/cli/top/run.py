@@ -48,7 +48,8 @@ def command(
         # A server that is not there at all is an error, and no picture.
         first = observer.look()
         if once or not output.is_terminal:
-            output.line(plain_text(first))
+            for line in plain_text(first).splitlines():
+                output.line(line)
             return 0
         with suppress(KeyboardInterrupt):
             show(observer, output.console, lambda: time.sleep(interval), first)
