@@ -199,44 +199,17 @@ def test_the_reference_has_every_public_name():
         assert {module, f"{module}.{name}"} & set(shown), f"docs/reference shows no {module}.{name}"
 
 
-#: The pages whose examples type checkers take as they are; those of a broker and of pytest are fragments without types.
-TYPED = [
-    "README.md",
-    "docs/history.md",
-    "docs/kafka.md",
-    "docs/library.md",
-    "docs/maintenance.md",
-    "docs/repair.md",
-    "docs/retention.md",
-    "docs/server.md",
-    "docs/tutorial.md",
-    "docs/verify.md",
-    "docs/how-to/broker-directory.md",
-    "docs/how-to/monitoring.md",
-    "docs/how-to/upgrade.md",
-]
-UNTYPED = [
-    "docs/plugin.md",
-    "docs/pytest.md",
-    *(f"docs/how-to/{name}.md" for name in ("aiokafka", "asyncio", "backup", "confluent-kafka", "spark", "tail-files")),
-]
-
-
-def test_every_page_with_examples_is_known():
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    with_examples = {str(page.relative_to(ROOT)) for page in pages if blocks(str(page.relative_to(ROOT)))}
-    assert with_examples == {*TYPED, *UNTYPED}
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Each page as a program, whose lines have the numbers that they have in the page."""
+    """Each page with examples as a program, whose lines have the numbers that they have in the page."""
     folder = tmp_path_factory.mktemp("pages")
     written = []
-    for page in TYPED:
+    for page in PAGES:
         lines: list[str] = []
         for line, code in blocks(page):
             lines += [""] * (line - len(lines)) + code.splitlines()
+        if not lines:
+            continue
         written.append(folder / page.replace("/", "_").replace(".md", ".py"))
         written[-1].write_text("\n".join(lines) + "\n")
     return written

@@ -16,7 +16,7 @@ from offsetlog.errors import (
     StringTooLongError,
     TopicError,
 )
-from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
+from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition, key_of
 
 _STRING_BYTES_MAX = 32_767
 _INT32_MAX = 2**31 - 1
@@ -93,7 +93,7 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
 
 
 def checked_offsets(
-    offsets: Mapping[TopicPartition, int | OffsetAndMetadata], metadata_max_units: int
+    offsets: Mapping[Key, Committed], metadata_max_units: int
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Returns what a commit was given, each value as an OffsetAndMetadata.
 
