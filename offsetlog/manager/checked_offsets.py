@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from offsetlog._native.buffers import OFFSET_MISSING
 from offsetlog._native.codec import utf16_units
 from offsetlog.errors import (
     ArgumentTypeError,
@@ -74,6 +75,8 @@ def checked_key(key: object) -> TopicPartition:
 
 
 def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
+    if value is None:
+        raise ArgumentTypeError(OFFSET_MISSING)
     if not isinstance(value, tuple):
         offset = _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
         return OffsetAndMetadata(offset)
