@@ -235,6 +235,7 @@ def run(
     examples: int = 20,
     agree: Agree | None = None,
     permissive: bool = False,
+    lock_timeout: float = 0.0,
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group whole or not at all.
 
@@ -252,6 +253,7 @@ def run(
         agree: is asked before positions are moved back; None: they are.
         permissive: goes on where something is missing in the directory, whose positions would count as new; nothing
             is committed to a log partition that lost something.
+        lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Raises:
         DataLossError, PossibleLossError: something is missing in the directory; not with `permissive`.
@@ -274,7 +276,8 @@ def run(
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
         else:
             # Nothing is cleaned meanwhile, least of all by settings that are not those of the log's owner.
-            store = offsetlog.open(path, partitions, maintenance=MaintenanceConfig(enabled=False), create="anywhere")
+            quiet = MaintenanceConfig(enabled=False)
+            store = offsetlog.open(path, partitions, maintenance=quiet, lock_timeout=lock_timeout, create="anywhere")
         if store is None:
             committed, kept = _counted(compared(good, None))
         else:
