@@ -167,8 +167,8 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
                 f"cut an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
                 f"({found['torn_path']}, byte {found['torn_position']})"
             )
-    told = set()
+    named = set()
     for problem in store.problems():
-        if (problem.path, problem.position) not in told:
-            told.add((problem.path, problem.position))
+        if (problem.path, problem.position) not in named:
+            named.add((problem.path, problem.position))
             complain(str(problem))

@@ -389,9 +389,9 @@ def test_permissive_commits_to_the_log_partitions_that_are_whole(spark, tmp_path
         [(f"new{number}", "t", "0", str(number), None) for number in range(8)],
         "group string, topic string, partition string, offset string, moment bigint",
     )
-    told = migrate.run(spark, rows, log, dry_run=True, permissive=True)
+    planned = migrate.run(spark, rows, log, dry_run=True, permissive=True)
     done = migrate.run(spark, rows, log, permissive=True)
-    assert (told.committed, told.kept) == (done.committed, done.kept)
+    assert (planned.committed, planned.kept) == (done.committed, done.kept)
     assert len(done.incomplete) == 1
     assert done.committed["new"] + done.kept["lost"] == 8
     with offsetlog.open(log, maintenance=OFF) as store:

@@ -266,7 +266,7 @@ def run(
         refused = known.where("reason is not null")
         places = [name for name in ("file", "line") if name in known.columns]
         shown = (*places, "group", "topic", "partition", "offset", "reason")
-        told = [
+        shown_rows = [
             {name: unquote(row[name]) if name == "file" else row[name] for name in shown}
             for row in refused.orderBy(*places, "group", "topic", "partition", "offset").limit(examples).collect()
         ]
@@ -293,7 +293,7 @@ def run(
                     _commit(chosen, store)
     finally:
         known.unpersist()
-    return Migration(committed, kept, count, told, dry_run, incomplete)
+    return Migration(committed, kept, count, shown_rows, dry_run, incomplete)
 
 
 def _lost_groups(chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequence[OffsetLogError]) -> list[str]:
