@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 import offsetlog
 from offsetlog import TopicPartition, errors
 from offsetlog.cli.app import application
+from offsetlog.cli.output import Format
 from tests.page_hosts import host_of
 from tests.pages import OUTPUT, ROOT, Block, blocks, digests_agree, fences, is_like, run
 
@@ -230,6 +231,19 @@ def test_pyright_takes_the_examples(sources):
     call = [sys.executable, "-m", "basedpyright", "--project", str(sources[0].parent), "--pythonpath", sys.executable]
     done = subprocess.run(call, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["docs/library.md", "docs/tutorial.md", "docs/how-to/tail-files.md"])
+def test_pages_agree_about_what_a_loss_of_power_takes(page):
+    text = re.sub(r" \(`flush_interval_ms`\)", "", " ".join((ROOT / page).read_text().split()))
+    assert "of the last second and of the flush under way" in text
+    assert text.count("last second") == 1, "another account stands beside it"
+
+
+def test_every_format_for_programs_is_stable():
+    [row] = re.findall(r"^\| command line \|.*$", (ROOT / "docs" / "stability.md").read_text(), re.MULTILINE)
+    covered = row.split("|")[2]
+    assert all(each in covered for each in Format if each is not Format.TEXT)
 
 
 GROUPS = [f"g{number}" for number in range(5)]
