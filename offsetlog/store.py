@@ -230,9 +230,9 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> Ticket:
         """Commits without waiting for the disk: `ticket.result(timeout)` and `await ticket` wait.
 
-        Nobody flushes for a ticket that nobody waits for: keep the tickets and wait for them, or
-        call `flush`.  Until then the commit survives the end of the process, and not the loss of
-        power.
+        Until the ticket is done the commit survives the end of the process, and not the loss of
+        power.  A wait for the ticket, and `flush`, have it flushed now; without them it is flushed
+        within `StoreConfig.flush_interval_ms`, one second, and with None there not before the close.
         """
         return self._open_core.commit_async(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability

@@ -141,6 +141,15 @@ def test_the_changelog_names_the_version():
     assert re.search(rf"^## {re.escape(offsetlog.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
+def test_the_changelog_has_incompatible_changes_under_one_heading():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    for version in text.split("\n## ")[1:]:
+        headings = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        known = ("Changed", "Safety", "Performance", "Features", "Internals")
+        assert headings == [each for each in known if each in headings]
+        assert not re.search(r"^\* (?:Changed|Files):", version, re.MULTILINE), "it stands under the heading Changed"
+
+
 # --------------------------------------------------------------------------------------------------------- requirements
 
 

@@ -1,0 +1,1 @@
+OFFSET_MISSING: str

@@ -36,6 +36,8 @@ cdef tuple NUMBER_DOMAINS = (
 )
 
 
+#: The refusal of a commit that names a position and no offset.
+OFFSET_MISSING = "the offset is missing: pass the next one that the group will read, an int or an OffsetAndMetadata"
 # Thirty years, in seconds: further than any deadline that is meant.
 cdef double TIMEOUT_MAX = 1e9
 
@@ -63,6 +65,8 @@ cdef int refuse_metadata(object value, size_t units_max) except -1:
 
 
 cdef int convert_number(object value, number_kind kind, int64_t *number) except -1:
+    if value is None and kind == NUMBER_OFFSET:
+        raise ArgumentTypeError(OFFSET_MISSING)
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         hint = "; its .offset is one" if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int) else ""
         raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}{hint}")

@@ -6,7 +6,7 @@ from offsetlog._native.parking import Parking, PendingWrite
 from offsetlog._native.quotas import Quotas
 from offsetlog._native.replica import Replica
 from offsetlog._native.store_core import StoreCore
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import Committed, Key, OffsetAndMetadata, OtherKey, Position, TopicPartition
 
 @final
 class ManagerCore:
@@ -39,9 +39,9 @@ class ManagerCore:
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -52,9 +52,9 @@ class ManagerCore:
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -68,13 +68,13 @@ class ManagerCore:
     def fence(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        offsets: Mapping[Key, Committed] | None,
         timeout: float | None,
     ) -> int: ...
     def fence_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        offsets: Mapping[Key, Committed] | None,
         timeout: float | None,
     ) -> Completion[int]: ...
     def delete_async(
@@ -88,7 +88,7 @@ class ManagerCore:
         self,
         group: str,
         records: list[tuple[bytes, bytes | None]],
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        offsets: Mapping[Key, Committed] | None,
         timeout: float | None,
     ) -> PendingWrite[int]: ...
     def check_timeout(self, timeout: float | None) -> None: ...

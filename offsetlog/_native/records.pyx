@@ -381,8 +381,8 @@ cdef tuple _marker(const ol_record *record):
     check(ol_control_decode(record, &type_, &coordinator_epoch, &error), &error)
     if type_ != OL_CONTROL_ABORT and type_ != OL_CONTROL_COMMIT:
         return "unknown", None, None
-    told = {"type": "COMMIT" if type_ == OL_CONTROL_COMMIT else "ABORT", "coordinator_epoch": coordinator_epoch}
-    return "marker", told, told
+    fields = {"type": "COMMIT" if type_ == OL_CONTROL_COMMIT else "ABORT", "coordinator_epoch": coordinator_epoch}
+    return "marker", fields, fields
 
 
 cdef tuple _content(const ol_batch *batch, const ol_record *record, bint transactions):

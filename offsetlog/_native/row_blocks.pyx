@@ -142,15 +142,15 @@ cdef object _slot(const ol_row_array *array, size_t row):
 cdef object _fields(bytes key, value):
     # The decoded key and value of a record of a group, None for what is none.
     try:
-        told = _decode_key(key)
-        if told is None or int(told["type"]) <= 1:
+        decoded = _decode_key(key)
+        if decoded is None or int(decoded["type"]) <= 1:
             return None
     except CorruptionError as failure:
         return json.dumps({"key": {"error": failure.message}})
-    found = {"key": told["data"], "value": None}
+    found = {"key": decoded["data"], "value": None}
     if value is not None:
         try:
-            found["value"] = _decode_value(int(told["type"]), value)["data"]
+            found["value"] = _decode_value(int(decoded["type"]), value)["data"]
         except (CorruptionError, UnsupportedVersionError) as failure:
             found["value"] = {"error": failure.message}
     return json.dumps(found, ensure_ascii=False)

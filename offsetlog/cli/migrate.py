@@ -27,7 +27,7 @@ from offsetlog.cli.migration_places import (
 )
 from offsetlog.cli.migrations import FIELDS, WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text, progress
-from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
 
@@ -181,6 +181,7 @@ def command(
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
+    lock_timeout: LockTimeout = 0.0,
     partitions: PartitionCount = None,
     permissive: Annotated[
         bool,
@@ -233,7 +234,7 @@ def command(
         raise InvalidArgumentError(f"the source and the target are the same place, {source_place}")
     most = None if jute_maxbuffer is None else parse_size(jute_maxbuffer)
     access = (source_auth, target_auth, tuple(acl or ()))
-    typed = PlaceOptions(partitions, permissive, in_flight, most, split, *access)
+    typed = PlaceOptions(partitions, permissive, in_flight, most, split, *access, lock_timeout=lock_timeout)
     options = checked_access(source_place, target_place, typed)
     consent = Consent(yes, dry_run=dry_run, wide=wide)
     with opened_source(source_place, options) as opened:

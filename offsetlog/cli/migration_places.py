@@ -56,6 +56,7 @@ class PlaceOptions:
         acl: permissions of the nodes that are made, as they are typed; nothing for everybody.
         source_credentials: pairs of scheme and credential from the file, which `checked_access` has read.
         target_credentials: those for the target.
+        lock_timeout: how long to wait for a directory that another process writes to, in seconds.
     """
 
     partitions: int | None = None
@@ -68,6 +69,7 @@ class PlaceOptions:
     acl: tuple[str, ...] = ()
     source_credentials: Credentials = field(default=(), repr=False)
     target_credentials: Credentials = field(default=(), repr=False)
+    lock_timeout: float = 0.0
 
 
 def parse_place(text: str) -> Ensemble | Path:
@@ -206,7 +208,9 @@ def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[Z
         return
     from offsetlog.migration.directory_place import DirectoryPlace
 
-    with open_writable(place, options.partitions, "disk", create=True) as store:
+    with open_writable(
+        place, options.partitions, "disk", create=True, lock_timeout=options.lock_timeout
+    ) as store:
         yield DirectoryPlace(store, permissive=options.permissive)
 
 

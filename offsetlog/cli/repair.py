@@ -10,7 +10,7 @@ from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.stores import LOCKED_ADVICE
+from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout
 from offsetlog.errors import CorruptionError, InvalidArgumentError, LockedError, OffsetLogError
 from offsetlog.lifecycle.accept_loss import accept_loss, describe, find_losses
 
@@ -88,6 +88,7 @@ def command(
     path: StorePath,
     accept: Annotated[bool, typer.Option("--accept-loss", help="Go on without what is missing.")] = False,
     yes: Yes = False,
+    lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -117,7 +118,7 @@ def command(
         deed = f"take the checkpoints of {path} as they are"
     Consent(yes, wide=wide).ask(Effect(deed, columns("repair"), rows, _name))
     try:
-        accepted = accept_loss(path, shown=losses)
+        accepted = accept_loss(path, shown=losses, lock_timeout=lock_timeout)
     except LockedError as failure:
         raise failure.advise(LOCKED_ADVICE) from None
     done = {"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]}

@@ -40,8 +40,8 @@ class States:
         problems: list[OffsetLogError] = [
             each for state in self.partitions for each in [*state.damages, *state.refused]
         ]
-        told = {(each.path, each.position) for each in problems}
-        problems += [each for each in losses if each.position is None or (each.path, each.position) not in told]
+        places_named = {(each.path, each.position) for each in problems}
+        problems += [each for each in losses if each.position is None or (each.path, each.position) not in places_named]
         for problem in problems[:PROBLEMS_TOLD]:
             complain(str(problem))
         if len(problems) > PROBLEMS_TOLD:

@@ -21,7 +21,7 @@ from offsetlog.moments import parse_duration
 #: least of all by settings that are not those of the log's owner.
 BY_HAND = MaintenanceConfig(enabled=False)
 #: For a command that finds a store's lock held.
-LOCKED_ADVICE = "stop it first; commands that only read do not need the lock"
+LOCKED_ADVICE = "stop it first; commands that only read do not need the lock; --lock-timeout TIME waits for it"
 
 PartitionCount = Annotated[
     int | None,
@@ -110,7 +110,7 @@ def open_writable(
             create="anywhere",  # `check_log` has refused what was not insisted on
         )
     except LockedError as failure:
-        raise failure.advise(f"{LOCKED_ADVICE}; --lock-timeout TIME waits for it") from None
+        raise failure.advise(LOCKED_ADVICE) from None
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise
@@ -167,8 +167,8 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
                 f"cut an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
                 f"({found['torn_path']}, byte {found['torn_position']})"
             )
-    told = set()
+    named = set()
     for problem in store.problems():
-        if (problem.path, problem.position) not in told:
-            told.add((problem.path, problem.position))
+        if (problem.path, problem.position) not in named:
+            named.add((problem.path, problem.position))
             complain(str(problem))

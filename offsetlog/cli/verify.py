@@ -82,8 +82,8 @@ def ways_text(ways: list[Way]) -> str:
     for way in ways:
         if way.digest is not None:
             partitions.setdefault(way.log_partition, {}).setdefault(way.digest, []).append(way.name)
-    told = Counter(" != ".join(" = ".join(names) for names in states.values()) for states in partitions.values())
-    return "; ".join(f"{text} in {count_text(count, 'partition')}" for text, count in told.items()) or "-"
+    counts = Counter(" != ".join(" = ".join(names) for names in states.values()) for states in partitions.values())
+    return "; ".join(f"{text} in {count_text(count, 'partition')}" for text, count in counts.items()) or "-"
 
 
 def print_summary(output: Output, found: Verification) -> None:

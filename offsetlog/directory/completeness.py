@@ -236,8 +236,8 @@ class Completeness:
 
     def _beyond_end(self, number: int, end: LogEnd, found: list[CorruptionError]) -> list[CorruptionError]:
         said = {name: {(TOPIC, number): self.witnesses.offset_in(name, number)} for name in CHECKPOINTS}
-        told = any(each.lost_from is not None and each.lost_from >= end.offset for each in found)
-        beyond = [] if told else beyond_ends(said, {number: end}, is_clean=self.is_clean)
+        is_known = any(each.lost_from is not None and each.lost_from >= end.offset for each in found)
+        beyond = [] if is_known else beyond_ends(said, {number: end}, is_clean=self.is_clean)
         # One of them is named: the surest.
         losses: list[CorruptionError] = [
             (PossibleLossError if each.is_of_crash else DataLossError)(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: The advice of a library call that finds the lock taken.
+WAITING_ADVICE = "lock_timeout=30 waits up to 30 seconds for it"
 # The longest command line that is shown, in characters.
 _COMMAND_CHARACTERS_MAX = 120
 

@@ -14,12 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from offsetlog import arguments
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.evidence import untaken
+from offsetlog.directory.lock_owner import WAITING_ADVICE
 from offsetlog.directory.log_directory import (
     CHECKPOINTS,
     LOG_STARTS,
@@ -34,6 +36,7 @@ from offsetlog.errors import (
     CorruptionError,
     DataLossError,
     InvalidArgumentError,
+    LockedError,
     MissingFileError,
     OffsetLogError,
     PossibleLossError,
@@ -139,6 +142,7 @@ def accept_loss(
     config: StoreConfig | None = None,
     *,
     shown: Sequence[OffsetLogError] | None = None,
+    lock_timeout: float = 0.0,
 ) -> AcceptedLoss:
     """Takes what is missing for lost, so that the directory's log partitions take commits again.
 
@@ -150,20 +154,25 @@ def accept_loss(
         path: the log directory.
         config: the settings that the store is opened with.
         shown: the losses that somebody agreed to give up, as `find_losses` returned them; None for whatever there is.
+        lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Returns:
         The accepted losses; `losses` is empty, and nothing was changed, if nothing was wrong.
 
     Raises:
-        LockedError: somebody has it open for writing.
+        LockedError: somebody has it open for writing, still after `lock_timeout`.
         MissingFileError: there is no log.
         InvalidArgumentError: more is lost by now than was shown, and nothing was changed; or a setting is wrong.
         StorageError, CapacityError, CorruptionError: it cannot be read or written; a second call
             goes on.
     """
+    seconds = arguments.checked_lock_timeout(lock_timeout)
     directory = LogDirectory(path, FileSystem())
     properties = _properties_of(directory)
-    directory.lock()
+    try:
+        directory.lock(timeout_seconds=seconds)
+    except LockedError as failure:
+        raise failure.advise(f"stop it first; {WAITING_ADVICE}") from None
     try:
         found = _find(directory, config or StoreConfig(), properties)
         if not found.losses:

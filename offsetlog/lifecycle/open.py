@@ -8,6 +8,7 @@ from pathlib import Path
 from offsetlog._native.files import FileSystem
 from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig, StoreConfig
+from offsetlog.directory.lock_owner import WAITING_ADVICE
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import LockedError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
@@ -104,7 +105,7 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
         )
     except LockedError as failure:
         advice = "read_only=True opens the directory for reading all the same"
-        raise failure.advise(advice) from None
+        raise failure.advise(f"{advice}; {WAITING_ADVICE}") from None
 
 
 def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:

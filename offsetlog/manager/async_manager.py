@@ -29,10 +29,14 @@ from offsetlog.manager.interface import (
     WatchPosition,
 )
 from offsetlog.types import (
+    Committed,
     EpochEnd,
     FileRange,
+    Key,
     LogPositions,
     OffsetAndMetadata,
+    OtherKey,
+    PartitionKey,
     Position,
     TopicPartition,
 )
@@ -154,9 +158,9 @@ class AsyncOffsetManager:
     async def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -178,7 +182,7 @@ class AsyncOffsetManager:
         )
 
     async def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """See OffsetManager.fetch; called in the loop, unless the manager says that it waits for its storage."""
         if getattr(self.manager, "fetch_waits", False):
@@ -186,7 +190,7 @@ class AsyncOffsetManager:
         return self.manager.fetch(group, partitions)
 
     async def delete(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
         """See OffsetManager.delete; no thread waits for it."""
         return await self.manager.delete_async(group, partitions, timeout=timeout)
@@ -198,7 +202,7 @@ class AsyncOffsetManager:
     async def fence(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> int:

@@ -42,10 +42,14 @@ from offsetlog.manager.interface import (
 from offsetlog.manager.refusals import checked_partition, closed, older_epoch
 from offsetlog.manager.transition import PartitionTransition
 from offsetlog.types import (
+    Committed,
     EpochEnd,
     FileRange,
+    Key,
     LogPositions,
     OffsetAndMetadata,
+    OtherKey,
+    PartitionKey,
     Position,
     TopicPartition,
 )
@@ -244,9 +248,9 @@ class BaseOffsetManager:
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -270,7 +274,7 @@ class BaseOffsetManager:
     def _checked_commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         timeout: float | None,
         durability: Durability | None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -293,9 +297,9 @@ class BaseOffsetManager:
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -322,7 +326,7 @@ class BaseOffsetManager:
         return _AnsweredCommit(position)
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions; see OffsetManager.fetch."""
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -335,7 +339,7 @@ class BaseOffsetManager:
             return {key: found.get(key, _NOTHING) for key in asked}
 
     def delete(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
         """Deletes positions of a group; see OffsetManager.delete."""
         keys = arguments.listed_keys(partitions)
@@ -386,7 +390,7 @@ class BaseOffsetManager:
     # ---------------------------------------------------- awaitable, and answered when they return
 
     def delete_async(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
         """Deletes before it returns, as `commit_async`; see OffsetManager.delete_async."""
         return _Answered(self.delete(group, partitions, timeout=timeout))
@@ -398,7 +402,7 @@ class BaseOffsetManager:
     def fence_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> Pending[int]:
@@ -428,7 +432,7 @@ class BaseOffsetManager:
     def fence(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from offsetlog._native.buffers import OFFSET_MISSING
 from offsetlog._native.codec import utf16_units
 from offsetlog.errors import (
     ArgumentTypeError,
@@ -16,7 +17,7 @@ from offsetlog.errors import (
     StringTooLongError,
     TopicError,
 )
-from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
+from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition, key_of
 
 _STRING_BYTES_MAX = 32_767
 _INT32_MAX = 2**31 - 1
@@ -74,6 +75,8 @@ def checked_key(key: object) -> TopicPartition:
 
 
 def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
+    if value is None:
+        raise ArgumentTypeError(OFFSET_MISSING)
     if not isinstance(value, tuple):
         offset = _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
         return OffsetAndMetadata(offset)
@@ -93,7 +96,7 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
 
 
 def checked_offsets(
-    offsets: Mapping[TopicPartition, int | OffsetAndMetadata], metadata_max_units: int
+    offsets: Mapping[Key, Committed], metadata_max_units: int
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Returns what a commit was given, each value as an OffsetAndMetadata.
 

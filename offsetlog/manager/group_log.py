@@ -10,7 +10,7 @@ from offsetlog._native.completion import Completion
 from offsetlog._native.manager_core import ManagerCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.manager.interface import Pending, PendingCommit
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition
 
 
 class Fences(Protocol):
@@ -50,7 +50,7 @@ class GroupLog:
         group: str,
         records: list[tuple[bytes, bytes | None]],
         *,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         timeout: float | None = None,
     ) -> Pending[int]:
         """Writes records of a group, and positions of it in the same batch, all or none.

@@ -15,11 +15,15 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from offsetlog.types import (
+    Committed,
     EpochEnd,
     FileRange,
+    Key,
     LogGap,
     LogPositions,
     OffsetAndMetadata,
+    OtherKey,
+    PartitionKey,
     Position,
     PositionChange,
     TopicPartition,
@@ -298,9 +302,9 @@ class OffsetManager(Protocol):
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -346,9 +350,9 @@ class OffsetManager(Protocol):
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -363,7 +367,7 @@ class OffsetManager(Protocol):
         """
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions: of the given keys, where there is none with offset -1; or all there are.
 
@@ -372,7 +376,7 @@ class OffsetManager(Protocol):
         """
 
     def delete(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
         """Deletes positions of a group; returns how many there were.
 
@@ -382,7 +386,7 @@ class OffsetManager(Protocol):
         """
 
     def delete_async(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
         """Deletes without waiting, as `commit_async`; the result is that of `delete`."""
 
@@ -400,7 +404,7 @@ class OffsetManager(Protocol):
     def fence(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> int:
@@ -417,7 +421,7 @@ class OffsetManager(Protocol):
     def fence_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> Pending[int]:

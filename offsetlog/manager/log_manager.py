@@ -47,10 +47,14 @@ from offsetlog.manager.settings import ManagerSettings, from_properties
 from offsetlog.manager.sweep import Sweeps
 from offsetlog.manager.watches import Watches
 from offsetlog.types import (
+    Committed,
     EpochEnd,
     FileRange,
+    Key,
     LogPositions,
     OffsetAndMetadata,
+    OtherKey,
+    PartitionKey,
     Position,
     TopicPartition,
 )
@@ -362,13 +366,10 @@ class LogManager:
         Raises:
             PartitionError, ClosedError.
         """
-        if epoch != self.leader_epoch(partition):
-            return
-        short = self.open_core.short_of_replicas
-        if enough:
-            short.discard(partition)
-        else:
-            short.add(partition)
+        if epoch == self.leader_epoch(partition):
+            short = self.open_core.short_of_replicas
+            change = short.discard if enough else short.add
+            change(partition)
 
     def elected_end(self, partition: int) -> int:
         """Returns the log end that a leader had at its election; 0 where no log was."""
@@ -391,8 +392,7 @@ class LogManager:
             self._leases.grant(partition, until)
 
     def _term_ended(self, number: int) -> None:
-        core = self.open_core
-        core.short_of_replicas.discard(number)
+        self.open_core.short_of_replicas.discard(number)
         self._leases.end(number)
         # Those of the term that has ended are refused.
         self._for_watermark[number].settle()
@@ -403,9 +403,9 @@ class LogManager:
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -429,9 +429,9 @@ class LogManager:
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -482,7 +482,7 @@ class LogManager:
     # ------------------------------------------------------------------------------ reading and deleting
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions, of given keys also those that are not there; see OffsetManager.fetch."""
         core = self.open_core.core
@@ -500,13 +500,13 @@ class LogManager:
         return found
 
     def delete(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
         """Deletes positions of a group; see OffsetManager.delete."""
         return self.open_core.delete(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_async(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
         """The same without waiting; see OffsetManager.delete_async."""
         return self.open_core.delete_async(group, arguments.distinct_keys(partitions), timeout)
@@ -522,7 +522,7 @@ class LogManager:
     def fence(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> int:
@@ -532,7 +532,7 @@ class LogManager:
     def fence_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[Key, Committed] | None = None,
         *,
         timeout: float | None = None,
     ) -> Pending[int]:

@@ -29,7 +29,7 @@ from offsetlog.server.exchange import Exchange
 from offsetlog.server.handlers import HANDLERS
 from offsetlog.server.node import TopicDefaults
 from offsetlog.server.server import Server, ServerSettings
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition
 
 _T = TypeVar("_T")
 
@@ -198,9 +198,7 @@ class OffsetlogServer:
             for each in described
         }
 
-    def fence(
-        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
-    ) -> int:
+    def fence(self, group: str, offsets: Mapping[Key, Committed] | None = None) -> int:
         """Ends a group's generation while it runs and, in the same batch, sets positions.
 
         From then on its members' commits and heartbeats are refused; they join again, and read the

@@ -265,8 +265,8 @@ def _read_batch(directory: _Directory, batch: int, topics: Mapping[str, str]) ->
         sources.append(CheckpointSource(name, None if read.shape == "nothing" else text, read))
     if len({source.name for source in sources}) < len(sources):
         raise CorruptionError("two sources have one name", path=path)
-    told = (_time(metadata, "batchTimestampMs"), _time(metadata, "batchWatermarkMs"))
-    return CheckpointBatch(batch, version, *told, tuple(sources), path)
+    times = (_time(metadata, "batchTimestampMs"), _time(metadata, "batchWatermarkMs"))
+    return CheckpointBatch(batch, version, *times, tuple(sources), path)
 
 
 def _named(line: str, path: str) -> tuple[str, str]:

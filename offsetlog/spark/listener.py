@@ -326,8 +326,8 @@ class OffsetCommitListener(StreamingQueryListener):
         topic = source_topic(description)
         if topic not in self._told and len(self._told) < _TOLD_MAX:
             self._told.add(topic)
-            told = (query.title, shortened(description), why)
-            LOGGER.warning("query %s: the progress of %s is not committed: %s", *told)
+            facts = (query.title, shortened(description), why)
+            LOGGER.warning("query %s: the progress of %s is not committed: %s", *facts)
 
 
 def _chooser(queries: Chosen) -> Callable[[Query], bool]:

@@ -185,12 +185,12 @@ def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicParti
 
 def position_metadata(name: str | None, query_id: str | None, batch: int) -> str:
     """Returns the metadata of a position of a query, as JSON; the name is cut to 200 characters."""
-    told: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     if name:
-        told["query"] = name[:NAME_CHARACTERS_MAX].encode("utf-8", "replace").decode()
+        named["query"] = name[:NAME_CHARACTERS_MAX].encode("utf-8", "replace").decode()
     if query_id:
-        told["id"] = query_id[:NAME_CHARACTERS_MAX]
-    return json.dumps({**told, "batch": batch}, ensure_ascii=False, separators=(",", ":"))
+        named["id"] = query_id[:NAME_CHARACTERS_MAX]
+    return json.dumps({**named, "batch": batch}, ensure_ascii=False, separators=(",", ":"))
 
 
 # ------------------------------------------------------------------------------------------------------ the way back
@@ -239,11 +239,11 @@ def starting_offsets(
         if not names:
             raise StateError(f"group {group!r} has no positions: name the topics to start with")
         known = target.partitions_of(names) if partitions is None else _known_partitions(partitions, names)
-    told: dict[str, dict[str, int]] = {}
+    starts: dict[str, dict[str, int]] = {}
     for topic in names:
         keys = [TopicPartition(topic, number) for number in _numbers(topic, known, committed)]
-        told[topic] = {str(key.partition): _start(committed, key, group, missing) for key in keys}
-    return json.dumps(told, separators=(",", ":"))
+        starts[topic] = {str(key.partition): _start(committed, key, group, missing) for key in keys}
+    return json.dumps(starts, separators=(",", ":"))
 
 
 def _listed_topics(topics: str | Iterable[str] | None) -> list[str] | None:

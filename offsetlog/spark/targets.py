@@ -226,10 +226,10 @@ class KafkaTarget(Target):
             lambda: self._admin.alter_consumer_group_offsets([request], request_timeout=self._timeout_seconds), group
         )
         refused: dict[TopicPartition, OffsetLogError] = {}
-        for told in answer.topic_partitions:
-            if told.error is not None:
-                key = TopicPartition(told.topic, told.partition)
-                refused[key] = self._error(told.error, group, key)
+        for each in answer.topic_partitions:
+            if each.error is not None:
+                key = TopicPartition(each.topic, each.partition)
+                refused[key] = self._error(each.error, group, key)
         for error in refused.values():
             if isinstance(error, ActiveGroupError):
                 raise error
@@ -242,13 +242,13 @@ class KafkaTarget(Target):
             lambda: self._admin.list_consumer_group_offsets([request], request_timeout=self._timeout_seconds), group
         )
         found: Committed = {}
-        for told in answer.topic_partitions:
-            key = TopicPartition(told.topic, told.partition)
-            if told.error is not None:
-                raise self._error(told.error, group, key)
-            if told.offset >= 0:
-                epoch = -1 if told.leader_epoch is None else told.leader_epoch
-                found[key] = OffsetAndMetadata(told.offset, told.metadata or "", epoch)
+        for each in answer.topic_partitions:
+            key = TopicPartition(each.topic, each.partition)
+            if each.error is not None:
+                raise self._error(each.error, group, key)
+            if each.offset >= 0:
+                epoch = -1 if each.leader_epoch is None else each.leader_epoch
+                found[key] = OffsetAndMetadata(each.offset, each.metadata or "", epoch)
         return found
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
@@ -284,9 +284,9 @@ class KafkaTarget(Target):
         except self._kafka.KafkaException as error:
             raise self._error(error.args[0], group, about) from error
 
-    def _error(self, told: Any, group: str | None, item: object = None) -> ClusterError:
+    def _error(self, error: Any, group: str | None, item: object = None) -> ClusterError:
         """Makes the error for one of Kafka's; `item` is the position, or says what was asked about."""
-        code = told.name()
+        code = error.name()
         key = item if isinstance(item, TopicPartition) else None
         about = f"{item.topic}:{item.partition}" if isinstance(item, TopicPartition) else item
         if code in _MEMBERS_ONLY:
@@ -294,7 +294,7 @@ class KafkaTarget(Target):
             return ActiveGroupError(text, code=code, group=group, item=key)
         kind = ClusterUnavailableError if code in _LATER else ClusterError
         where = f" for {about}" if about else ""
-        return kind(f"{self} answered {code}{where}: {told.str()}", code=code, group=group, item=key)
+        return kind(f"{self} answered {code}{where}: {error.str()}", code=code, group=group, item=key)
 
 
 def _checked_group(group: Any) -> str:

@@ -149,7 +149,7 @@ OL_UNUSED static int stored_compress_always(void *context, ol_codec codec, int m
 
 /* One that cannot always. */
 OL_UNUSED static int world_compress(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output, ol_error *error) {
-    if (input.size % 7 == 3) return ol_fail(error, OL_UNSUPPORTED, "told to fail");
+    if (input.size % 7 == 3) return ol_fail(error, OL_UNSUPPORTED, "asked to fail");
     return stored_compress_always(context, codec, magic, input, output, error);
 }
 

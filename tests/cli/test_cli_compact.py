@@ -329,10 +329,10 @@ def test_a_brokers_directory(kafka, capsys):
     marked = (GROUPS / CLEAN_MARKER).exists()
     assert (kafka / CLEAN_MARKER).exists() == marked
     # Kafka reads a checkpoint for every log that was cleaned.
-    told = dict(line.rsplit(" ", 1) for line in (kafka / CLEANER_POINTS).read_text().splitlines()[2:])
+    checkpoints = dict(line.rsplit(" ", 1) for line in (kafka / CLEANER_POINTS).read_text().splitlines()[2:])
     for row in rows:
         if row["cleaned"]:
-            assert int(told[f"__consumer_offsets {row['log_partition']}"]) == row["checkpoint"]
+            assert int(checkpoints[f"__consumer_offsets {row['log_partition']}"]) == row["checkpoint"]
 
 
 def test_nothing_stale_stays_beside_a_segment(kafka, capsys):

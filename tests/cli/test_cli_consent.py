@@ -311,7 +311,7 @@ def test_a_group_whose_record_cannot_be_read_needs_force(tmp_path, capsys):
 def test_the_help_says_that_it_asks(capsys, command):
     application.cache_clear()
     code, out, _ = call(capsys, command, "--help")
-    told = " ".join(out.split())
-    assert (code, "--yes" in told, "--dry-run" in told) == (0, True, True)
-    assert "only after a question" in told
-    assert ("--force" in told) == (command not in ("expire", "compact"))
+    help_text = " ".join(out.split())
+    assert (code, "--yes" in help_text, "--dry-run" in help_text) == (0, True, True)
+    assert "only after a question" in help_text
+    assert ("--force" in help_text) == (command not in ("expire", "compact"))

@@ -50,13 +50,13 @@ RULES = ["--retention=7d", "--retention=audit-*=never", "--retention", "billing=
 
 def test_a_dry_run_tells_and_deletes_nothing(data, capsys):
     before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
-    told = rows(capsys, data, *RULES, "--dry-run")
-    assert [(row["group"], row["topic"], row["partition"], row["reason"]) for row in told] == [
+    due = rows(capsys, data, *RULES, "--dry-run")
+    assert [(row["group"], row["topic"], row["partition"], row["reason"]) for row in due] == [
         ("old", "t", 0, "commit"),
         ("old", "t", 1, "commit"),
         ("old", None, None, "group"),
     ]
-    assert {row["expires_at"] for row in told} == {NOW - 2 * DAY}
+    assert {row["expires_at"] for row in due} == {NOW - 2 * DAY}
     assert {row["group"] for row in rows(capsys, data, *RULES, "--within", "25h")} == {"old", "week"}
     assert {row["rule"] for row in rows(capsys, data, *RULES, "--within", "30d")} == {None, "billing"}
     assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
@@ -122,10 +122,10 @@ def test_nothing_is_cleaned_unasked(tmp_path, monkeypatch, capsys, arguments):
 
 
 def test_a_directory_of_kafka_s_is_only_read_to_tell(capsys):
-    told = rows(capsys, EXPIRY, "--retention=1m", "--dry-run")
+    due = rows(capsys, EXPIRY, "--retention=1m", "--dry-run")
     # Groups with members are left alone.
-    assert {row["group"] for row in told if row["topic"] is None} >= {"exp-fresh-ingest", "exp-simple-audit-late"}
-    assert not {row["group"] for row in told} & {"exp-live-etl", "exp-848-search-index"}
+    assert {row["group"] for row in due if row["topic"] is None} >= {"exp-fresh-ingest", "exp-simple-audit-late"}
+    assert not {row["group"] for row in due} & {"exp-live-etl", "exp-848-search-index"}
 
 
 def test_without_a_retention_nothing_is_done(data, capsys):
@@ -170,12 +170,12 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
     code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", "--partitions=1")
     assert (code, out) == (1, "")
     assert "the newest record is of" in err
-    for told in (["--dry-run"], ["--within=1h"]):
-        code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *told)
+    for options in (["--dry-run"], ["--within=1h"]):
+        code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *options)
         assert (code, err.count("\n")) == (0, 1)
         assert err.startswith("offsetlog: without --trust-clock nothing would be deleted: the clock says ")
         assert "g\tt\t0" in out
-        assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", *told)[::2] == (0, "")
+        assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", *options)[::2] == (0, "")
     # Nobody is asked for something that would be refused afterwards.
     for asked in (["--yes"], []):
         code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *asked)

@@ -37,8 +37,8 @@ FIRST = "00000000000000000000.log"
 
 def call(capsys, *arguments: object) -> tuple[int, str, str]:
     code = run([str(each) for each in arguments])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def process(*arguments: object, **options: object) -> subprocess.CompletedProcess[bytes]:

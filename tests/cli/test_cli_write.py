@@ -277,7 +277,7 @@ def test_a_kept_directory_is_reported_first(tmp_path):
         assert running.stdout is not None
         running.stdout.close()
         assert running.stderr is not None
-        told = running.stderr.read().decode()
+        complaints = running.stderr.read().decode()
     (kept,) = tmp_path.iterdir()
-    assert told == f"offsetlog: the directory is {kept / 'log'}\n"
+    assert complaints == f"offsetlog: the directory is {kept / 'log'}\n"
     assert running.returncode == 141

@@ -216,7 +216,7 @@ def where(row: Row) -> str:
 
 def record_differences(row: Row, record: DumpedRecord) -> list[str]:
     """Returns the differences between a row and Kafka's line for the same record."""
-    told: dict[str, Any] = {
+    pairs: dict[str, Any] = {
         "log_partition": record.log_partition,
         "segment": record.segment,
         "position": record.position,
@@ -232,10 +232,10 @@ def record_differences(row: Row, record: DumpedRecord) -> list[str]:
     if not wrapped:
         # In a wrapper the tool prints the inner message's CRC, and up to 0.10.2.2 its codec too; the row has the
         # wrapper's.
-        told |= {"codec": record.codec, "crc": record.crc}
+        pairs |= {"codec": record.codec, "crc": record.crc}
     different = [
         f"{name}: ours {row[name]!r}, Kafka's {value!r}"
-        for name, value in told.items()
+        for name, value in pairs.items()
         if value is not None and row[name] != value
     ]
     if record.header_keys is not None and len(record.header_keys) != len(row["headers"]):
@@ -288,7 +288,7 @@ def group_differences(row: Row, content: str) -> list[str]:
     if row["value"] is None or payload == "<DELETE>":
         return [] if row["value"] is None and payload == "<DELETE>" else [f"ours {row['value']!r}, Kafka's {payload!r}"]
     kafkas, ours = json.loads(payload), row["value"]["data"]
-    told = {
+    pairs = {
         "protocolType": (ours["protocolType"], kafkas["protocolType"]),
         "protocol": (ours["protocol"], kafkas["protocol"]),
         "generation": (ours["generation"], kafkas["generationId"]),
@@ -297,7 +297,7 @@ def group_differences(row: Row, content: str) -> list[str]:
             [True for _ in ours["members"]],
         ),
     }
-    return [f"{name}: ours {mine!r}, Kafka's {theirs!r}" for name, (mine, theirs) in told.items() if mine != theirs]
+    return [f"{name}: ours {mine!r}, Kafka's {theirs!r}" for name, (mine, theirs) in pairs.items() if mine != theirs]
 
 
 def check_dumped_batches(rows: list[Row], batches: list[DumpedBatch]) -> None:
@@ -309,9 +309,9 @@ def check_dumped_batches(rows: list[Row], batches: list[DumpedBatch]) -> None:
     ours: dict[Any, Any] = {}
     kafkas: dict[Any, Any] = {}
     listed = {at: list(each) for at, each in groupby(sorted(rows, key=place), key=place)}
-    told = {(batch.log_partition, batch.segment, batch.position): batch for batch in batches}
-    same(dict.fromkeys(listed, "batch"), dict.fromkeys(told, "batch"))
-    for at, batch in told.items():
+    dumped = {(batch.log_partition, batch.segment, batch.position): batch for batch in batches}
+    same(dict.fromkeys(listed, "batch"), dict.fromkeys(dumped, "batch"))
+    for at, batch in dumped.items():
         expected = {name: value for name, value in batch_columns(batch).items() if value is not None}
         if batch.tells_delete_horizon:
             expected["delete_horizon"] = batch.delete_horizon

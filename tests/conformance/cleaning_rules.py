@@ -135,7 +135,7 @@ def _check_survivors(before: Contents, after: Contents) -> None:
     different = [
         f"{place}: {before.entries[place].record if place in before.entries else None} became {entry.record}"
         for place, entry in after.entries.items()
-        if place not in before.entries or _told(before.entries[place]) != _told(entry)
+        if place not in before.entries or _content_of(before.entries[place]) != _content_of(entry)
     ]
     assert not different, f"{len(different)} records: " + "\n".join(different[:DIFFERENCES_SHOWN])
     for place, batch in after.batches.items():
@@ -145,11 +145,11 @@ def _check_survivors(before: Contents, after: Contents) -> None:
             assert _frame(found, like=batch) == _frame(batch, like=batch), f"the batch at {place}"
 
 
-def _told(entry: Entry) -> tuple[object, ...]:
+def _content_of(entry: Entry) -> tuple[object, ...]:
     """Returns the contents of a record, byte for byte; the CRC of a message, in formats 0 and 1, follows from it."""
     record, batch = entry.record, entry.batch
-    told = (record.offset, record.timestamp, record.key, record.value, record.headers, record.sequence)
-    return (*told, batch.magic, batch.timestamp_type, entry.aborted)
+    content = (record.offset, record.timestamp, record.key, record.value, record.headers, record.sequence)
+    return (*content, batch.magic, batch.timestamp_type, entry.aborted)
 
 
 def _frame(batch: Batch, *, like: Batch) -> tuple[object, ...]:

@@ -155,8 +155,8 @@ def check_state(log: Path, scenario: Scenario) -> None:
         checks.check_groups(oracle.group_rows(state), scenario)
     stable = scenario.expected("offsets-stable.tsv")
     if stable.exists():
-        told = (row for row in read_stable_offsets(stable) if row.error != "NONE")
-        named = {(row.committed.group, row.committed.topic, row.committed.partition) for row in told}
+        unstable = (row for row in read_stable_offsets(stable) if row.error != "NONE")
+        named = {(row.committed.group, row.committed.topic, row.committed.partition) for row in unstable}
         assert state.unstable() == named
 
 
@@ -361,7 +361,7 @@ def test_records_of_unknown_kinds_survive_byte_for_byte(map_bytes: int, tmp_path
     passes = compact_all(tmp_path, map_bytes=map_bytes)
     # Only the map knows records that are in no table.
     assert (passes > 1) == (map_bytes == MAPS[0])
-    live = {key: told for key, told in last.items() if told[1] is not None}
+    live = {key: record for key, record in last.items() if record[1] is not None}
     found = left(tmp_path)
     assert {key: (offset, value) for offset, key, value in found if value is not None} == live
     assert len([value for _, _, value in found if value is not None]) == len(live)

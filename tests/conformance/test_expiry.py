@@ -78,8 +78,8 @@ def test_what_a_broker_expired(tmp_path: Path) -> None:
         expirer = Expirer(Retention(RETENTION_MS), ClockGuard(partial(int, now), lambda: 0))
         with offsetlog.open(path, 8, "process") as store:
             rows = listed(expiring(store._open_core, expirer, 0))
-            told = {(row.group, row.topic, row.partition) for row in rows if row.topic is not None}
-            assert told == wanted
+            expired = {(row.group, row.topic, row.partition) for row in rows if row.topic is not None}
+            assert expired == wanted
             assert {row.group for row in rows if row.topic is None} == groups
             for row in rows:
                 assert row.expires_at is not None
@@ -100,8 +100,8 @@ def test_every_directory_can_be_asked(scenario: Scenario) -> None:
     with offsetlog.open(scenario.log, read_only=True) as store:
         expirer = Expirer(Retention(0), ClockGuard(lambda: 2**45, lambda: 0))
         rows = listed(expiring(store._open_core, expirer, 0))
-    told = {(row.group, row.topic, row.partition) for row in rows if row.topic is not None}
-    assert told == {
+    expired = {(row.group, row.topic, row.partition) for row in rows if row.topic is not None}
+    assert expired == {
         slot
         for slot, value in state.offsets.items()
         if slot[0] not in members

@@ -39,9 +39,9 @@ def test_offsets(scenario: Scenario) -> None:
 
 @those_having("offsets-stable.tsv")
 def test_unstable_offsets(scenario: Scenario) -> None:
-    told = read_stable_offsets(scenario.expected("offsets-stable.tsv"))
+    answers = read_stable_offsets(scenario.expected("offsets-stable.tsv"))
     unstable = {
-        (row.committed.group, row.committed.topic, row.committed.partition) for row in told if row.error != "NONE"
+        (row.committed.group, row.committed.topic, row.committed.partition) for row in answers if row.error != "NONE"
     }
     assert oracle.state_of_data(scenario.log).unstable() == unstable
 
@@ -78,8 +78,8 @@ def in_dump_order(scenario: Scenario) -> list[LogRecord]:
 def test_sizes_raw_content_and_message_crcs(scenario: Scenario) -> None:
     """Facts that only the bytes show: sizes of key and value, raw content, the CRC of messages in wrappers."""
     dump = read_dump(scenario.expected("dump-log.txt"))
-    told = sorted(dump.records, key=lambda record: (record.log_partition, record.segment))
-    for entry, record in zip(in_dump_order(scenario), told, strict=True):
+    dumped = sorted(dump.records, key=lambda record: (record.log_partition, record.segment))
+    for entry, record in zip(in_dump_order(scenario), dumped, strict=True):
         found = entry.record
         assert found is not None
         place = (record.log_partition, record.segment, record.offset)
@@ -109,7 +109,7 @@ def formatted_offset(entry: LogRecord, like: FormattedOffset) -> FormattedOffset
     value = entry.value["data"] if entry.value else {}
     tombstone = entry.value is None
 
-    def told(of_kafka: object, of_ours: int | None) -> int | None:
+    def shown(of_kafka: object, of_ours: int | None) -> int | None:
         return None if of_kafka is None or tombstone else of_ours
 
     return FormattedOffset(
@@ -120,21 +120,21 @@ def formatted_offset(entry: LogRecord, like: FormattedOffset) -> FormattedOffset
         name["partition"],
         value.get("offset"),
         value.get("metadata"),
-        told(like.leader_epoch, value.get("leaderEpoch", -1)),
+        shown(like.leader_epoch, value.get("leaderEpoch", -1)),
         value.get("commitTimestamp"),
-        told(like.expire_timestamp, value.get("expireTimestamp", -1)),
+        shown(like.expire_timestamp, value.get("expireTimestamp", -1)),
     )
 
 
 @those_having("formatter-offsets.txt")
 def test_formatted_offsets(scenario: Scenario) -> None:
-    told = read_formatted_offsets(scenario.expected("formatter-offsets.txt"))
+    formatted = read_formatted_offsets(scenario.expected("formatter-offsets.txt"))
     entries = [entry for entry in in_dump_order(scenario) if entry.kind == "offset_commit"]
     # Up to 0.9.0.1 the records of the partitions come in turns: only within a group, so within a partition, in log
     # order.
     entries.sort(key=name_of)
-    told.sort(key=lambda each: each.group)
-    assert [formatted_offset(*pair) for pair in zip(entries, told, strict=True)] == told
+    formatted.sort(key=lambda each: each.group)
+    assert [formatted_offset(*pair) for pair in zip(entries, formatted, strict=True)] == formatted
 
 
 def name_of(entry: LogRecord) -> str:
@@ -147,12 +147,12 @@ def name_of(entry: LogRecord) -> str:
 
 @those_having("formatter-groups.txt")
 def test_formatted_groups(scenario: Scenario) -> None:
-    told = read_formatted_groups(scenario.expected("formatter-groups.txt"))
+    formatted = read_formatted_groups(scenario.expected("formatter-groups.txt"))
     entries = [entry for entry in in_dump_order(scenario) if entry.kind == "group_metadata"]
     entries.sort(key=name_of)
-    told.sort(key=lambda each: each.group)
-    assert len(entries) == len(told)
-    for entry, group in zip(entries, told, strict=True):
+    formatted.sort(key=lambda each: each.group)
+    assert len(entries) == len(formatted)
+    for entry, group in zip(entries, formatted, strict=True):
         same_group(entry, group)
 
 

@@ -72,7 +72,7 @@ class GroupBesideRules(RuleBasedStateMachine):
         self.clients = [Client(number) for number in range(5)]
         #: By generation: the assignment that its leader made, by member.
         self.assigned: dict[int, dict[str, bytes]] = {}
-        self.told = 0
+        self.generation_known = 0
         self.logged = 0
         self.stable = 0
         self.fenced = 0
@@ -238,7 +238,7 @@ class GroupBesideRules(RuleBasedStateMachine):
         for client in self.clients:
             client.join = client.sync = None
         self.fences.clear()
-        self.told = self.logged_generation()
+        self.generation_known = self.logged_generation()
 
     # ---------------------------------------------------------------------------------------- answers
 
@@ -274,8 +274,8 @@ class GroupBesideRules(RuleBasedStateMachine):
         if answer.error_code == 79:
             client.member_id = answer.member_id
         elif answer.error_code == 0:
-            assert answer.generation_id >= self.told
-            self.told = answer.generation_id
+            assert answer.generation_id >= self.generation_known
+            self.generation_known = answer.generation_id
             client.member_id, client.generation = answer.member_id, answer.generation_id
             client.must_join = False
             client.protocol = answer.protocol_name

@@ -33,10 +33,10 @@ def run_and_kill(path: Path, start: int, seconds: float) -> int:
         assert child.stdout.readline() == b"ready\n"
         time.sleep(seconds)
         child.kill()
-        told = [int(line) for line in child.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
+        reported = [int(line) for line in child.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
     assert child.returncode == -9, child.returncode
-    assert told == list(range(start, start + len(told)))
-    return len(told)
+    assert reported == list(range(start, start + len(reported)))
+    return len(reported)
 
 
 def contents(store: OffsetStore) -> dict[Key, Value]:
@@ -75,15 +75,15 @@ def test_a_committing_process_is_killed(tmp_path: Path, capsys: pytest.CaptureFi
     draw = random.Random(SEED)
     start = 0
     for _ in range(KILLS):
-        told = run_and_kill(tmp_path / "data", start, draw.random() * LONGEST_RUN_SECONDS)
-        for number in range(start, start + told):
+        count = run_and_kill(tmp_path / "data", start, draw.random() * LONGEST_RUN_SECONDS)
+        for number in range(start, start + count):
             note(reference, number)
             reference.done()
         with offsetlog.open(tmp_path / "data", config=CONFIG, durability="process") as store:
             assert store.problems() == []
-            settle(reference, store, start + told)
+            settle(reference, store, start + count)
             assert store.verify() == []
-        start += told + 1
+        start += count + 1
     with capsys.disabled():
         print(f"\n{KILLS} kills, {start - KILLS} commits acknowledged (seed {SEED})")
     assert start > 3 * KILLS

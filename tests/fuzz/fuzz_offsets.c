@@ -110,10 +110,10 @@ static int walk(const ol_schema *schema, int16_t version, ol_slice bytes, trace 
 }
 
 static int check_schema(const ol_schema *schema, int16_t version, ol_slice bytes) {
-    trace told, again;
+    trace first, again;
     size_t used, written;
     ol_error error;
-    int status = walk(schema, version, bytes, &told, &used);
+    int status = walk(schema, version, bytes, &first, &used);
     if (status != OL_OK) return status;
     size_t capacity = used + 1;     /* room for less than it needs is an error, not damage */
     uint8_t *out = malloc(capacity);
@@ -124,7 +124,7 @@ static int check_schema(const ol_schema *schema, int16_t version, ol_slice bytes
     if (rewritten == OL_OK) {
         OL_ASSERT(ol_schema_writer_finish(&writer, &written, &error) == OL_OK);
         OL_ASSERT(walk(schema, version, ol_slice_of(out, written), &again, &used) == OL_OK);
-        OL_ASSERT(used == written && again.hash == told.hash);
+        OL_ASSERT(used == written && again.hash == first.hash);
     }
     OL_ASSERT(rewritten == OL_OK || rewritten == OL_INVALID);   /* tags that do not ascend are read, not written */
     free(out);

@@ -47,11 +47,11 @@ def test_the_command_agrees_where_it_can_be_asked(kafka_data, kafka_install, kaf
         broker.wait_until_loaded(8)
         ask = kafka_answers(broker)
         ask.create_topics_of(expected)
-        told = ask.offsets_by_command(sorted({row.group for row in expected}))
+        printed = ask.offsets_by_command(sorted({row.group for row in expected}))
         with pytest.raises(KafkaFailed, match="group id is invalid"):
             ask.offsets_by_command()
     shown = {(row.group, row.topic, row.partition): row.offset if row.offset >= 0 else None for row in expected}
-    assert told == shown
+    assert printed == shown
 
 
 def test_stable_offsets_leave_out_what_a_transaction_holds(kafka_data, kafka_install, kafka_broker, kafka_answers):

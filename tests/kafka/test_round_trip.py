@@ -74,8 +74,8 @@ def rows_of(state: State) -> list[CommittedOffset]:
 
 def assert_command_agrees(ask: KafkaAnswers, state: State) -> None:
     """Asks kafka-consumer-groups for every group that has a position; the topics must exist."""
-    told = ask.offsets_by_command(sorted({group for group, _, _ in state}))
-    assert told == {key: value.offset for key, value in state.items()}
+    printed = ask.offsets_by_command(sorted({group for group, _, _ in state}))
+    assert printed == {key: value.offset for key, value in state.items()}
 
 
 def assert_no_faults(packages: KafkaPackages, log_dir: Path) -> LogDump:

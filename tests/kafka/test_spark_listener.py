@@ -111,8 +111,8 @@ def test_kafkas_own_tools_see_a_spark_job_and_a_second_one_goes_on_there(
     assert described(kafka_packages, cluster, "spark-lake") == {0: (5, 5, 0), 1: (3, 3, 0), 2: (1, 1, 0)}
     metadata = json.dumps({"query": "lake", "id": answer["id"], "batch": 0}, separators=(",", ":"))
     # confluent-kafka sends the NUL that ends a string in C along with it.
-    told = [row for row in kafka_answers(cluster).offsets() if row.group == "spark-lake"]
-    assert [(row.topic, row.partition, row.offset, row.metadata.removesuffix("\0")) for row in told] == [
+    committed = [row for row in kafka_answers(cluster).offsets() if row.group == "spark-lake"]
+    assert [(row.topic, row.partition, row.offset, row.metadata.removesuffix("\0")) for row in committed] == [
         ("orders", partition, offset, metadata) for partition, offset in enumerate((5, 3, 1))
     ]
     second = produce(cluster, {0: 2, 2: 4}, "second")

@@ -76,8 +76,8 @@ def test_a_cluster_gets_its_own_directory_back_with_more_partitions(
     for number in range(4, 7):
         shutil.rmtree(old / f"{OFFSETS_TOPIC}-{number}", ignore_errors=True)
 
-    told = repartitioned(old, tmp_path / "new", 7)
-    assert (told["partitions_before"], told["partitions_after"]) == (4, 7)
+    report = repartitioned(old, tmp_path / "new", 7)
+    assert (report["partitions_before"], report["partitions_after"]) == (4, 7)
 
     for folder in partition_folders(log_dir).values():
         shutil.rmtree(folder)

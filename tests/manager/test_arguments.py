@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import confluent_kafka
 import pytest
 
 from offsetlog._native.change_feed import ChangeFeed
@@ -17,6 +18,18 @@ def test_a_generation_that_is_none_is_not_blamed_on_a_position(tmp_path):
             with pytest.raises(InvalidArgumentError) as refused:
                 manager.commit("g", {KEYS[0]: 1}, generation=generation)
             assert str(refused.value).startswith("the generation must be")
+
+
+@pytest.mark.parametrize("named", [lambda *key: key, confluent_kafka.TopicPartition], ids=["tuple", "object"])
+def test_a_tuple_and_an_object_of_another_client_name_a_position(tmp_path, named):
+    first, second = (named(*key) for key in KEYS[:2])
+    with leading(tmp_path / "data") as manager:
+        manager.commit("g", {first: 1, second: (2, "text")})
+        manager.commit("g", {first: 3}, expected={first: 1})
+        assert [value.offset for value in manager.fetch("g", [first, second]).values()] == [3, 2]
+        assert manager.delete("g", [second]) == 1
+        manager.fence("g", {first: 4})
+        assert {key: value.offset for key, value in manager.fetch("g").items()} == {KEYS[0]: 4}
 
 
 def test_a_feed_that_was_not_started_reads_nothing():

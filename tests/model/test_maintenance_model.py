@@ -161,13 +161,13 @@ class MaintainedStoreBesideModel(StoreBesideModel):
         expirer = Expirer(Retention(default, rules), ClockGuard(lambda: now, lambda: 0))
         wanted = expiry_reference.check(self.groups_of(self.replayed()), default, rules, now)
         rows = expiring(self.store._open_core, expirer, 0).to_pylist()
-        told = [(row["group"], row["topic"], row["partition"]) for row in rows]
-        assert sorted(row for row in told if row[1] is not None) == sorted(wanted.expired)
-        assert {group for group, topic, _ in told if topic is None} == wanted.removed
+        expired = [(row["group"], row["topic"], row["partition"]) for row in rows]
+        assert sorted(row for row in expired if row[1] is not None) == sorted(wanted.expired)
+        assert {group for group, topic, _ in expired if topic is None} == wanted.removed
         # Each position expires by itself, in the order of the report.
         touched = [
             self.reference.add(key.group, Erase(frozenset([key])))
-            for key in (Key(*row) for row in told if row[1] is not None)
+            for key in (Key(*row) for row in expired if row[1] is not None)
         ]
         gone = {group: self.records.pop(group) for group in wanted.removed & set(self.records)}
         self.removed |= gone
@@ -232,12 +232,12 @@ class MaintainedStoreBesideModel(StoreBesideModel):
             for key, value in self.reference.of(group).last_values().items()
             if key.group == group and key not in there
         }
-        told = self.store.undelete(group, dry_run=True)
-        found = self.values_of(told)
+        plan = self.store.undelete(group, dry_run=True)
+        found = self.values_of(plan)
         # A cleaned log may hold fewer values, and never another one.
         assert found.items() <= last.items()
         # A value that was only pending when it was deleted was never there.
-        assert all(Key(*lost[:3]) not in there and (self.cleaned or Key(*lost[:3]) not in last) for lost in told.lost)
+        assert all(Key(*lost[:3]) not in there and (self.cleaned or Key(*lost[:3]) not in last) for lost in plan.lost)
         if not self.cleaned and not self.reference.of(group).is_doubtful:
             assert found == last
         atoms: list[Atom] = [Put(found)] if found else []
@@ -245,9 +245,9 @@ class MaintainedStoreBesideModel(StoreBesideModel):
             assert self.values_of(self.store.undelete(group)) == found
 
     @staticmethod
-    def values_of(told: Undeletion) -> dict[Key, Value]:
-        assert all(change.before is None and change.after is not None for change in told.restored)
-        return {Key(*change[:3]): Value(*change.after[:3]) for change in told.restored if change.after is not None}
+    def values_of(undone: Undeletion) -> dict[Key, Value]:
+        assert all(change.before is None and change.after is not None for change in undone.restored)
+        return {Key(*change[:3]): Value(*change.after[:3]) for change in undone.restored if change.after is not None}
 
     # ------------------------------------------------------------------------------------------------ what always holds
 

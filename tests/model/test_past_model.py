@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from depth import by_depth, first_seed
-from store.past_reference import PastReference, told
+from store.past_reference import PastReference, values_of
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
@@ -123,15 +123,15 @@ class Machine:
         except errors.HistoryError as failure:
             self.check_refusal(group, at, failure)
             return
-        assert told(self.store.fetch(group)) == self.reference.group(group, at)
+        assert values_of(self.store.fetch(group)) == self.reference.group(group, at)
 
     def undelete(self) -> None:
         group = self.group()
-        before = told(self.store.fetch(group))
+        before = values_of(self.store.fetch(group))
         found = self.store.deletions(group)
         self.check_deletions(group, found)
         done = self.store.undelete(group)
-        after = told(self.store.fetch(group))
+        after = values_of(self.store.fetch(group))
         assert {each[1:3] for each in done.restored} == {each[1:3] for each in found if each.recoverable}
         assert done.lost == [each for each in found if not each.recoverable]
         back = {TopicPartition(each.topic, each.partition): each.last[:3] for each in found if each.last is not None}
@@ -160,13 +160,13 @@ class Machine:
         except errors.HistoryError as failure:
             self.check_refusal(group, cut, failure, exact=isinstance(at, int))
             return
-        assert told(found) == expected
+        assert values_of(found) == expected
 
     def check_group(self, group: str) -> None:
         for _ in range(6):
             cut = self.cut(group)
             self.check_moment(group, cut, cut)
-        assert told(self.store.fetch(group, at=self.end(group))) == told(self.store.fetch(group))
+        assert values_of(self.store.fetch(group, at=self.end(group))) == values_of(self.store.fetch(group))
         batches = self.reference.batches[self.number(group)]
         for _ in range(4):
             stamp = self.random.choice(batches).max_timestamp - self.random.randrange(2)

@@ -64,7 +64,7 @@ def frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema = C
     return spark.createDataFrame(pa.Table.from_pylist(whole, schema=schema))
 
 
-def told(table: DataFrame, *names: str) -> list[tuple[Any, ...]]:
+def tuples_of(table: DataFrame, *names: str) -> list[tuple[Any, ...]]:
     """The rows of a table as tuples of these columns, in their order."""
     rows = (tuple(row) for row in table.select(*names).collect())
     return sorted(rows, key=lambda row: [(value is None, value) for value in row])

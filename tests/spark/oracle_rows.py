@@ -76,6 +76,6 @@ def _row(each: oracle.LogRecord, outcome: str, marker_offset: int | None) -> dic
         row |= {name: value.get(theirs, -1) for name, theirs in names.items()}
         row |= {"offset": value.get("offset"), "metadata": value.get("metadata"), "topic_id": value.get("topicId")}
     elif each.key is not None:
-        told = {"key": each.key["data"], "value": None if each.value is None else each.value["data"]}
-        row["fields"] = json.dumps(told, default=repr)
+        fields = {"key": each.key["data"], "value": None if each.value is None else each.value["data"]}
+        row["fields"] = json.dumps(fields, default=repr)
     return row

@@ -65,20 +65,20 @@ def tables(settings: dict[str, str], log: str, form: str, names: dict[str, str],
         else:
             rows.write.format(form).save(names[name])
 
-    told = [snapshot.run(spark, log, names["offsets"], at=moments["before"], table_format=form)]  # type: ignore[arg-type]
+    snapshots = [snapshot.run(spark, log, names["offsets"], at=moments["before"], table_format=form)]  # type: ignore[arg-type]
     try:
         snapshot.run(spark, log, names["offsets"], table_format=form)  # type: ignore[arg-type]
         refused = ""
     except Exception as failure:
         refused = str(failure)
-    told.append(snapshot.run(spark, log, names["offsets"], table_format=form, overwrite=True))  # type: ignore[arg-type]
+    snapshots.append(snapshot.run(spark, log, names["offsets"], table_format=form, overwrite=True))  # type: ignore[arg-type]
     write("changes", diff.run(spark, log, before_at=moments["before"], after_at=None))
     write("history", read_view(spark, log, "history"))
     name = names["offsets"] if form == "iceberg" else f"delta.`{Path(names['offsets']).absolute()}`"
     properties = spark.sql(f"SHOW TBLPROPERTIES {name}")
     note = properties.where("key = 'offsetlog.snapshot'").select("value").collect()
     answer = {
-        "told": [[each.rows, each.positions] for each in told],
+        "snapshots": [[each.rows, each.positions] for each in snapshots],
         "refused": refused,
         "read back": snapshot.noted(table("offsets"))[:2],
         "note": json.loads(note[0]["value"]),

@@ -239,12 +239,12 @@ def test_what_is_broken_is_named(tmp_path, store, name, content, kind, says):
 @given(content=st.binary(max_size=200), version=st.sampled_from([b"", b"v1\n{}\n", b"v2\n{}\nsource:", b"v1\n"]))
 def test_no_content_does_more_than_fail(tmp_path_factory, content, version):
     path = broken(tmp_path_factory.mktemp("fuzz") / "ck", "offsets/0", version + content)
-    told = None
+    named = None
     try:
         assert read_checkpoint(path).committed.version in {1, 2}
     except errors.OffsetLogError as error:
-        told = error.path
-    assert told in {None, str(path / "offsets" / "0")}
+        named = error.path
+    assert named in {None, str(path / "offsets" / "0")}
 
 
 def test_sizes_are_bounded(tmp_path, monkeypatch):

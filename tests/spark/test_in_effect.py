@@ -21,7 +21,7 @@ from offsetlog.spark.scan.stream import StreamReader
 from offsetlog.spark.scan.views import full_schema
 from offsetlog.spark.source import register
 
-from .frames import frame, told
+from .frames import frame, tuples_of
 from .reading import Row, rows_of
 
 PACKAGE = Path(__file__).parent.parent.parent / "offsetlog"
@@ -304,7 +304,7 @@ def test_lag_over_time_agrees_with_the_engine(spark, log):
     stamps = sorted({row["timestamp"] for row in rows_of(path, view="records")})
     times = sorted({stamps[0] - 1, *stamps[:: max(1, len(stamps) // 8)], stamps[-1]})
     asked = spark.createDataFrame([(time,) for time in times], "time long")
-    found = told(lag.committed_at(records, asked), "time", "group", "partition", "committed")
+    found = tuples_of(lag.committed_at(records, asked), "time", "group", "partition", "committed")
     expected = [
         (time, group, partition, offset)
         for time in times
@@ -325,7 +325,7 @@ def test_what_is_pending_is_what_the_engine_holds(spark, log):
 
 def test_spark_columns_are_judged_as_a_broker_applies_them(spark):
     rows = [{**row, "log_partition": seed} for seed in range(12) for row in random_rows(seed, 60)]
-    found = told(effects.with_effects(frame(spark, rows)), "log_partition", "log_offset", "effective_at")
+    found = tuples_of(effects.with_effects(frame(spark, rows)), "log_partition", "log_offset", "effective_at")
     expected = {
         (seed, offset): when for seed in range(12) for offset, when in replayed(random_rows(seed, 60)).items()
     }

@@ -11,7 +11,7 @@ from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs import audit
 from offsetlog.spark.jobs.effects import with_effects
 
-from .frames import RECORDS, frame, told
+from .frames import RECORDS, frame, tuples_of
 
 MINUTE = 60_000
 
@@ -56,7 +56,7 @@ def test_effects(spark):
         in_transaction(11, 7, marker=17, log_offset=16),
         in_transaction(12, 7, marker=20, log_offset=18, partition=1),
     ]
-    found = told(with_effects(frame(spark, rows)), "log_offset", "effective_at")
+    found = tuples_of(with_effects(frame(spark, rows)), "log_offset", "effective_at")
     assert dict(found) == {
         0: 0, 1: 3, 2: None, 5: None, 6: 6, 8: None, 9: None, 10: 10, 11: 12, 13: None, 14: 14, 15: None, 16: 17,
         18: 20,
@@ -99,7 +99,7 @@ def test_rewinds(spark):
         "after_delete",
         "metadata",
     ]
-    assert told(audit.rewinds(audit.prepared(frame(spark, rows))), *names) == [
+    assert tuples_of(audit.rewinds(audit.prepared(frame(spark, rows))), *names) == [
         (0, 6, 0, 6, 7, 5, 5000, 7000, True, ""),
         (0, 20, 5, 15, 3, 2, 2000, 3000, False, "by hand"),
     ]
@@ -109,9 +109,9 @@ def test_the_largest_numbers_are_audited(spark):
     most = 2**63 - 1
     rows = [commit(most, timestamp=most), commit(-5, timestamp=most), commit(most, timestamp=most - 1)]
     commits = audit.prepared(frame(spark, rows))
-    assert told(audit.rewinds(commits), "from_offset", "to_offset", "distance") == [(most, -5, most)]
-    assert told(audit.over_time(commits, 1000), "bucket", "commits") == [(most - most % 1000, 3)]
-    assert told(audit.rates(commits), "group", "most") == [("g", 3), (None, 3)]
+    assert tuples_of(audit.rewinds(commits), "from_offset", "to_offset", "distance") == [(most, -5, most)]
+    assert tuples_of(audit.over_time(commits, 1000), "bucket", "commits") == [(most - most % 1000, 3)]
+    assert tuples_of(audit.rates(commits), "group", "most") == [("g", 3), (None, 3)]
 
 
 def test_a_transaction_goes_back_when_it_ends(spark):
@@ -121,7 +121,7 @@ def test_a_transaction_goes_back_when_it_ends(spark):
         in_transaction(12, 8, marker=3, log_offset=2),  # newer, and ended earlier: the other never counts
         commit(11, log_offset=4),
     ]
-    found = told(audit.rewinds(audit.prepared(frame(spark, rows))), "from_offset", "to_offset", "effective_at")
+    found = tuples_of(audit.rewinds(audit.prepared(frame(spark, rows))), "from_offset", "to_offset", "effective_at")
     assert found == [(12, 11, 4)]
 
 
@@ -139,7 +139,7 @@ def test_stalls(spark):
     names = ["partition", "offset", "since", "until", "commits", "ongoing", "kind"]
     minutes = [
         (partition, offset, since // MINUTE, until // MINUTE, *rest)
-        for partition, offset, since, until, *rest in told(audit.stalls(prepared, 15 * MINUTE), *names)
+        for partition, offset, since, until, *rest in tuples_of(audit.stalls(prepared, 15 * MINUTE), *names)
     ]
     assert minutes == [
         (0, 2, 1, 31, 3, False, "repeated"),
@@ -148,9 +148,9 @@ def test_stalls(spark):
         (2, 8, 50, 70, 2, True, "repeated"),
     ]
     # Looked at later, what ends the log rests as well; but for what was deleted.
-    later = told(audit.stalls(prepared, 15 * MINUTE, 100 * MINUTE), "partition", "offset", "stalled_ms", "ongoing")
+    later = tuples_of(audit.stalls(prepared, 15 * MINUTE, 100 * MINUTE), "partition", "offset", "stalled_ms", "ongoing")
     assert [row for row in later if row[3]] == [(0, 5, 30 * MINUTE, True), (2, 8, 50 * MINUTE, True)]
-    assert told(audit.stalls(prepared, 31 * MINUTE), "offset") == [(4,), (7,)]
+    assert tuples_of(audit.stalls(prepared, 31 * MINUTE), "offset") == [(4,), (7,)]
     prepared.unpersist()
 
 
@@ -165,7 +165,7 @@ def test_what_has_no_time_ends_a_stall_as_well(spark):
         commit(9, timestamp=60 * MINUTE, partition=2),
     ]
     found = audit.stalls(audit.prepared(frame(spark, rows)), 15 * MINUTE)
-    assert told(found, "partition", "stalled_ms", "commits", "ongoing") == [(0, 20 * MINUTE, 2, False)]
+    assert tuples_of(found, "partition", "stalled_ms", "commits", "ongoing") == [(0, 20 * MINUTE, 2, False)]
 
 
 def test_silences(spark):
@@ -175,14 +175,15 @@ def test_silences(spark):
     rows += [commit(1, group="h", timestamp=minute * MINUTE) for minute in (0, 10, 30)]
     rows += [commit(1, group="none", timestamp=-1)]
     prepared = audit.prepared(frame(spark, rows))
-    found = told(audit.silences(prepared, 15 * MINUTE), "group", "since", "until", "silent_ms", "ongoing", "others")
+    silences = audit.silences(prepared, 15 * MINUTE)
+    found = tuples_of(silences, "group", "since", "until", "silent_ms", "ongoing", "others")
     assert found == [
         ("h", 10 * MINUTE, 30 * MINUTE, 20 * MINUTE, False, 9),
         ("h", 30 * MINUTE, 58 * MINUTE, 28 * MINUTE, True, 14),
     ]
     # Where nobody commits anything nobody is silent.
     alone = audit.prepared(frame(spark, [commit(1), commit(2, timestamp=60 * MINUTE)]))
-    assert told(audit.silences(alone, MINUTE), "group") == []
+    assert tuples_of(audit.silences(alone, MINUTE), "group") == []
 
 
 # -------------------------------------------------------------------------------------------------------------- zombies
@@ -203,7 +204,7 @@ def test_zombies(spark):
         in_transaction(6, 9, producer_epoch=3, marker=12, partition=1, log_offset=10, log_partition=1),
     ]
     names = ["reason", "log_offset", "epoch", "newer_epoch", "offset", "offset_below"]
-    assert told(audit.zombies(audit.prepared(frame(spark, rows))), *names) == [
+    assert tuples_of(audit.zombies(audit.prepared(frame(spark, rows))), *names) == [
         ("leader epoch", 2, 4, 5, 30, False),
         ("leader epoch", 3, 4, 5, 15, True),
         ("producer epoch", 9, 3, 4, 6, None),
@@ -223,8 +224,8 @@ def test_an_epoch_that_ended_a_transaction_is_not_to_come_again(spark):
     records = frame(spark, rows, RECORDS)
     names = ["reason", "partition", "log_offset", "epoch", "newer_epoch", "offset"]
     commits = audit.prepared(audit.commits_of(records))
-    assert told(audit.zombies(commits, records), *names) == [("producer epoch", 1, 2, 3, 4, 6)]
-    assert told(audit.zombies(commits), *names) == []
+    assert tuples_of(audit.zombies(commits, records), *names) == [("producer epoch", 1, 2, 3, 4, 6)]
+    assert tuples_of(audit.zombies(commits), *names) == []
 
 
 def group_record(generation, members=1, **fields):
@@ -257,7 +258,7 @@ def test_generations(spark):
         group_record(1),
     ]
     names = ["group", "reason", "generation", "newer_generation", "log_offset", "last_log_offset", "commits"]
-    assert told(audit.generations(frame(spark, rows, RECORDS)), *names) == [
+    assert tuples_of(audit.generations(frame(spark, rows, RECORDS)), *names) == [
         ("g", "generation", 4, 6, 8, None, None),
         ("g", "no member", 6, None, 4, 5, 2),
     ]
@@ -289,20 +290,20 @@ def test_counts(spark):
         "bytes",
         "positions",
     ]
-    assert told(audit.groups(commits), *names) == [
+    assert tuples_of(audit.groups(commits), *names) == [
         ("g", 3, 1, 1, 1, 0, 0, 3000, 61, 2),
         ("h", 1, 0, 1, 0, 1, 4000, 4000, 1, 1),
     ]
-    assert told(audit.totals(commits), "commits", "deletes", "groups", "positions", "bytes", "log_partitions") == [
+    assert tuples_of(audit.totals(commits), "commits", "deletes", "groups", "positions", "bytes", "log_partitions") == [
         (4, 1, 2, 3, 62, 1)
     ]
-    assert told(audit.positions(commits), "group", "partition", "offset") == [
+    assert tuples_of(audit.positions(commits), "group", "partition", "offset") == [
         ("g", 0, None),
         ("g", 1, 2),
         ("h", 0, None),
     ]
     assert [row.group for row in audit.top_talkers(audit.groups(commits), "bytes", 1).collect()] == ["g"]
-    assert told(audit.transactions(commits), "outcome", "first_offset", "marker_offset", "commits", "groups") == [
+    assert tuples_of(audit.transactions(commits), "outcome", "first_offset", "marker_offset", "commits", "groups") == [
         ("aborted", 3, 9, 1, ["g"]),
         ("open", 12, None, 1, ["h"]),
     ]
@@ -311,7 +312,7 @@ def test_counts(spark):
 
 def test_nothing_is_audited_as_well(spark):
     found = audit.audit(audit.prepared(frame(spark, [])), frame(spark, [], RECORDS))
-    assert told(found.totals, "commits", "bytes", "first_at") == [(0, 0, None)]
+    assert tuples_of(found.totals, "commits", "bytes", "first_at") == [(0, 0, None)]
     for name, table in found.tables().items():
         if name != "totals":
             assert table.collect() == [], name
@@ -321,7 +322,7 @@ def test_rates(spark):
     times = [0, 100, 900, 1000, 5000, 5001, 5002, 5999]
     rows = [commit(1, timestamp=time) for time in times] + [commit(1, group="h", timestamp=1500)]
     rows += [delete(timestamp=7000) for _ in range(9)]
-    found = told(
+    found = tuples_of(
         audit.rates(audit.prepared(frame(spark, rows))),
         "group",
         "p50",
@@ -335,7 +336,7 @@ def test_rates(spark):
 
 def test_over_time(spark):
     rows = [commit(1, timestamp=time) for time in (0, 999, 1000)] + [delete(timestamp=1001)]
-    found = told(audit.over_time(audit.prepared(frame(spark, rows)), 1000), "bucket", "commits", "deletes")
+    found = tuples_of(audit.over_time(audit.prepared(frame(spark, rows)), 1000), "bucket", "commits", "deletes")
     assert found == [(0, 2, 0), (1000, 1, 1)]
     with pytest.raises(InvalidArgumentError):
         audit.over_time(frame(spark, rows), 0)
@@ -419,7 +420,8 @@ def test_random_logs(spark):
     for seed in range(10):
         mine = [row for row in rows if row["group"] == f"g{seed}"]
         effective = replayed(mine)
-        found = dict(told(prepared.where(f"group = 'g{seed}'"), "log_offset", "effective_at")) if seed == 0 else None
+        of_group = prepared.where(f"group = 'g{seed}'")
+        found = dict(tuples_of(of_group, "log_offset", "effective_at")) if seed == 0 else None
         assert found is None or {at: when for at, when in found.items() if when is not None} == effective
         last = {}
         for row in sorted(
@@ -433,7 +435,6 @@ def test_random_logs(spark):
                     (row["group"], row["partition"], before, row["offset"], effective[row["log_offset"]])
                 )
             last[row["partition"]] = row["offset"]
-    assert told(audit.rewinds(prepared), "group", "partition", "from_offset", "to_offset", "effective_at") == sorted(
-        expected_rewinds
-    )
+    names = ("group", "partition", "from_offset", "to_offset", "effective_at")
+    assert tuples_of(audit.rewinds(prepared), *names) == sorted(expected_rewinds)
     prepared.unpersist()

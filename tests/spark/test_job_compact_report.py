@@ -13,7 +13,7 @@ from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPa
 from offsetlog.spark.jobs import compact_report as job
 
 from . import compact_report_sql as sql
-from .frames import RECORDS, frame, told
+from .frames import RECORDS, frame, tuples_of
 from .oracle_rows import record_rows
 
 SMALL = StoreConfig(segment_bytes=8 << 10)
@@ -103,16 +103,16 @@ def test_tombstones_go_in_their_time(spark, tmp_path):
             transaction.commit({KEYS[0]: 3})
         found = job.run(spark, tmp_path, roll=True).partitions
         names = ["records", "superseded", "tombstone", "expired_tombstone", "marker", "expired_marker", "records_after"]
-        assert told(found, *names) == [(13, 4, 2, 0, 2, 0, 9)]
+        assert tuples_of(found, *names) == [(13, 4, 2, 0, 2, 0, 9)]
         store.compact(delete_retention_ms=0)
         found = job.run(spark, tmp_path, roll=True).partitions
-        assert told(found, *names) == [(9, 0, 0, 2, 2, 0, 7)]
+        assert tuples_of(found, *names) == [(9, 0, 0, 2, 2, 0, 7)]
         # Before the time has come nothing goes.
-        assert told(job.run(spark, tmp_path, roll=True, now_ms=1).partitions, "freed_records") == [(0,)]
+        assert tuples_of(job.run(spark, tmp_path, roll=True, now_ms=1).partitions, "freed_records") == [(0,)]
         (report,) = store.compact(again=True, delete_retention_ms=0)
         assert (report.tombstones_dropped, report.markers_dropped) == (2, 0)
         # Now the first marker was found alone; the second is after the last that its producer wrote.
-        assert told(job.run(spark, tmp_path, roll=True).partitions, *names) == [(7, 0, 0, 0, 1, 1, 6)]
+        assert tuples_of(job.run(spark, tmp_path, roll=True).partitions, *names) == [(7, 0, 0, 0, 1, 1, 6)]
         (report,) = store.compact(again=True, delete_retention_ms=0)
         assert report.markers_dropped == 1
         assert len(record_rows(tmp_path)) == 6
@@ -154,9 +154,9 @@ COUNTS = [
 
 def check_same(found, expected, keys: list[str]) -> None:
     names = [name for name in COUNTS if name in found.columns]
-    assert told(found, *keys, *names) == told(expected, *keys, *names)
+    assert tuples_of(found, *keys, *names) == tuples_of(expected, *keys, *names)
     sizes = ["bytes", "live_bytes", "freed_bytes", "records"]
-    for one, other in zip(told(found, *keys, *sizes), told(expected, *keys, *sizes), strict=True):
+    for one, other in zip(tuples_of(found, *keys, *sizes), tuples_of(expected, *keys, *sizes), strict=True):
         # SQL guesses the times of records, and what a batch is like that loses some of them.
         records = one[-1]
         assert all(abs(ours - theirs) <= 10 * records for ours, theirs in zip(one[-4:], other[-4:], strict=True))
@@ -183,10 +183,10 @@ def test_sql_comes_to_the_same(spark, tmp_path, roll):
 def test_one_partition_of_a_directory_and_its_own_path(spark, tmp_path):
     with offsetlog.open(tmp_path, 2, "process", maintenance=BY_HAND) as store:
         feed(store, 8, 60)
-    whole = told(job.run(spark, tmp_path).partitions, "log_partition", "records")
-    assert told(job.run(spark, tmp_path, partitions="1").partitions, "log_partition", "records") == whole[1:]
+    whole = tuples_of(job.run(spark, tmp_path).partitions, "log_partition", "records")
+    assert tuples_of(job.run(spark, tmp_path, partitions="1").partitions, "log_partition", "records") == whole[1:]
     own = tmp_path / "__consumer_offsets-1"
-    assert told(job.run(spark, own.as_uri()).partitions, "log_partition", "records") == whole[1:]
+    assert tuples_of(job.run(spark, own.as_uri()).partitions, "log_partition", "records") == whole[1:]
     segment = next(own.glob("*.log"))
     with pytest.raises(errors.InvalidArgumentError, match="directory of the partition"):
         job.run(spark, segment)

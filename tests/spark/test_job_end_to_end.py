@@ -72,16 +72,16 @@ def test_audit(spark, tmp_path, capsys):
     ]
     code, out, _ = called(capsys, *arguments)
     assert code == 0
-    told = json.loads(out)
-    assert (told["kind"], told["groups"], told["commits"] + told["deletes"]) == ("audit", 40, 561)
+    result = json.loads(out)
+    assert (result["kind"], result["groups"], result["commits"] + result["deletes"]) == ("audit", 40, 561)
     written = {each.name: spark.read.parquet(str(each)) for each in tables.iterdir()}
     assert set(written) == {
         "totals", "groups", "positions", "rewinds", "stalls", "silences", "zombies", "generations", "rates",
         "over_time", "transactions", "coverage",
     }  # fmt: skip
-    for name, count in told["findings"].items():
+    for name, count in result["findings"].items():
         assert written[name].count() == count, name
-    assert written["groups"].count() == told["groups"]
+    assert written["groups"].count() == result["groups"]
     # The final positions are those that the broker answered.
     expected = {}
     for line in (DATA / "txn" / "expected" / "offsets.tsv").read_text().splitlines():
@@ -101,9 +101,9 @@ def test_compact_report(spark, tmp_path, capsys):
         code, out, _ = called(capsys, "compact-report", str(tmp_path), "--roll", "--format", "json")
         (report,) = [each for each in store.compact() if each.cleaned]
     assert code == 0
-    (told,) = [json.loads(line) for line in out.splitlines()]
-    assert (told["records"], told["superseded"], told["records_after"]) == (50, 47, 3)
-    assert abs(told["freed_bytes"] - (report.bytes_before - report.bytes_after)) <= 30
+    (summary,) = [json.loads(line) for line in out.splitlines()]
+    assert (summary["records"], summary["superseded"], summary["records_after"]) == (50, 47, 3)
+    assert abs(summary["freed_bytes"] - (report.bytes_before - report.bytes_after)) <= 30
     code, out, _ = called(capsys, "compact-report", str(tmp_path), "--groups", "--format", "json")
     assert [(json.loads(line)["group"], json.loads(line)["freed_records"]) for line in out.splitlines()] == [("g", 0)]
 
@@ -122,8 +122,8 @@ def test_lag(spark, tmp_path, capsys):
         capsys, "lag", str(data), "--ends", str(ends), "--format", "json", "--output", str(tmp_path / "lag")
     )
     assert code == 0
-    told = json.loads(out)
-    assert (told["partitions"], told["lag"], told["beyond_end"], told["without_end"]) == (2, 60, 1, 0)
+    report = json.loads(out)
+    assert (report["partitions"], report["lag"], report["beyond_end"], report["without_end"]) == (2, 60, 1, 0)
     assert spark.read.parquet(str(tmp_path / "lag" / "lag")).where("problem = 'beyond the end'").count() == 1
     found = lag.run(spark, str(data), spark.read.json(str(ends)), times=[middle, middle + 60_000])
     assert sorted((row.time, row.partition, row.committed, row.lag) for row in found.collect()) == [
@@ -137,17 +137,17 @@ def test_lag(spark, tmp_path, capsys):
 def test_a_time_in_the_future_is_refused(tmp_path, capsys):
     ends, year = tmp_path / "ends.json", "2162-03-01T02:30"
     ends.write_text('{"topic": "billing.in", "partition": 0, "log_end_offset": 50, "timestamp": 1000}\n')
-    told = tmp_path / "told"
+    report = tmp_path / "report"
     for arguments in (
-        ["audit", str(GROUPS), "--until", year, "--output", str(told)],
-        ["lag", str(GROUPS), "--ends", str(ends), "--at", year, "--output", str(told)],
-        ["diff", str(GROUPS), "--at", year, "--output", str(told)],
-        ["diff", str(GROUPS), "--to", year, "--output", str(told)],
+        ["audit", str(GROUPS), "--until", year, "--output", str(report)],
+        ["lag", str(GROUPS), "--ends", str(ends), "--at", year, "--output", str(report)],
+        ["diff", str(GROUPS), "--at", year, "--output", str(report)],
+        ["diff", str(GROUPS), "--to", year, "--output", str(report)],
     ):
         code, out, err = called(capsys, *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert f"={year}:00.000 lies in the future: this machine's clock says 20" in err
-        assert not told.exists()
+        assert not report.exists()
 
 
 def test_lag_against_the_logs_themselves(capsys):

@@ -17,7 +17,7 @@ from offsetlog.cli.spark.session import own_failures
 from offsetlog.spark.jobs import lag as job
 from offsetlog.spark.jobs import lag_ends
 
-from .frames import COMMITS, RECORDS, frame, told
+from .frames import COMMITS, RECORDS, frame, tuples_of
 from .oracle_rows import record_rows
 
 ENDS = "topic string, partition int, log_start_offset bigint, log_end_offset bigint, timestamp bigint"
@@ -49,7 +49,7 @@ def test_lag_now(spark):
     )
     names = ["partition", "committed", "log_end_offset", "lag", "beyond_end", "lost", "problem"]
     found = job.lag(offsets, ends)
-    assert told(found, *names) == [
+    assert tuples_of(found, *names) == [
         (0, 40, 100, 60, 0, 0, None),
         (1, 120, 100, 0, 20, 0, "beyond the end"),
         (2, 3, 100, 97, 0, 7, "below the start"),
@@ -58,7 +58,7 @@ def test_lag_now(spark):
         (5, -1, 100, None, None, None, "negative offset"),
     ]
     sums = ["group", "topic", "partitions", "lag", "most", "beyond_end", "lost", "without_end"]
-    assert told(job.by_topic(found), *sums) == [("g", "t", 6, 157, 97, 1, 1, 1)]
+    assert tuples_of(job.by_topic(found), *sums) == [("g", "t", 6, 157, 97, 1, 1, 1)]
 
 
 def test_lag_over_time(spark):
@@ -78,7 +78,7 @@ def test_lag_over_time(spark):
     )
     records = frame(spark, rows, RECORDS)
     found = job.lag_over_time(records, ends, job.moments(spark, [99, 100, 199, 200, 300, 399, 400, 500]))
-    assert told(found, "time", "partition", "committed", "log_end_offset", "end_timestamp", "lag", "problem") == [
+    assert tuples_of(found, "time", "partition", "committed", "log_end_offset", "end_timestamp", "lag", "problem") == [
         (100, 0, 10, 15, 100, 5, None),
         (199, 0, 10, 15, 100, 5, None),
         (200, 0, 25, 15, 100, 0, "beyond the end"),
@@ -117,7 +117,7 @@ def test_a_random_store_over_time(spark, tmp_path):
                 expected += [(moment, group, key.partition, value.offset) for key, value in answer.items()]
     records = frame(spark, record_rows(tmp_path), RECORDS)
     found = job.committed_at(records, job.moments(spark, moments))
-    assert told(found, "time", "group", "partition", "committed") == sorted(expected)
+    assert tuples_of(found, "time", "group", "partition", "committed") == sorted(expected)
 
 
 def test_moments(spark):
@@ -137,7 +137,7 @@ def test_samples_from_files(spark, tmp_path):
     for name in ("ends.jsonl", "ends.csv"):
         found = lag_ends.of_samples(spark, str(tmp_path / name))
         assert found.columns == lag_ends.SCHEMA.names
-        assert told(found, *found.columns) == [("t", 0, None, 7, 1000)]
+        assert tuples_of(found, *found.columns) == [("t", 0, None, 7, 1000)]
     # A topic that looks like a number is none, and a time may be either in the same column.
     (tmp_path / "digits.csv").write_text(
         "topic,partition,log_end_offset,timestamp\n007,0,7,1970-01-01T00:00:01Z\n1.10,1,8,2000\n1e3,2,9,\n"
@@ -149,7 +149,7 @@ def test_samples_from_files(spark, tmp_path):
     )
     for name in ("digits.csv", "digits.jsonl"):
         found = lag_ends.of_samples(spark, str(tmp_path / name))
-        assert told(found, "topic", "log_end_offset", "timestamp") == [
+        assert tuples_of(found, "topic", "log_end_offset", "timestamp") == [
             ("007", 7, 1000),
             ("1.10", 8, 2000),
             ("1e3", 9, None),
@@ -179,7 +179,8 @@ def test_ends_from_directories(spark, tmp_path):
     (tmp_path / "orders-7").mkdir()
     (tmp_path / "orders-7" / f"{120:020}.log").touch()
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 1 2\n")
-    found = told(lag_ends.of_directories(spark, [tmp_path]), "topic", "partition", "log_start_offset", "log_end_offset")
+    ends = lag_ends.of_directories(spark, [tmp_path])
+    found = tuples_of(ends, "topic", "partition", "log_start_offset", "log_end_offset")
     assert found == [
         ("__consumer_offsets", position.log_partition, 2 * position.log_partition, position.log_offset + 1),
         ("orders", 7, 120, 120),
@@ -195,7 +196,7 @@ def test_of_replicas_the_highest_end_counts(spark, tmp_path):
     ends = lag_ends.of_directories(spark, [tmp_path / "ahead", tmp_path / "behind"])
     times = {row.timestamp for row in ends.collect()}
     assert len(times) == 1
-    assert told(job.lag(frame(spark, [{"offset": 20}], COMMITS), ends), "log_end_offset", "lag") == [(120, 100)]
+    assert tuples_of(job.lag(frame(spark, [{"offset": 20}], COMMITS), ends), "log_end_offset", "lag") == [(120, 100)]
 
 
 def test_ends_from_a_cluster(spark):
@@ -226,4 +227,4 @@ def test_what_a_cluster_answers(spark, monkeypatch):
 
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Client)
     found = lag_ends.of_broker(spark, [("t", 1), ("none", 0)], {"bootstrap.servers": "there:9092"})
-    assert told(found, "topic", "partition", "log_start_offset", "log_end_offset") == [("t", 1, 7, 100)]
+    assert tuples_of(found, "topic", "partition", "log_start_offset", "log_end_offset") == [("t", 1, 7, 100)]

@@ -260,6 +260,21 @@ def test_the_command_asks_before_it_moves_back(spark, rewinding, capsys, monkeyp
     capsys.readouterr()
 
 
+def test_a_target_that_is_open_is_waited_for(spark, rewinding, capsys):
+    pytest.importorskip("typer")
+    from offsetlog.cli.app import run
+
+    path, dump = rewinding
+    command = ["spark", "migrate", str(path), "--dump", str(dump), "--lock-timeout"]
+    with offsetlog.open(path):
+        assert run([*command, "10ms"]) == 2
+        shown = capsys.readouterr().err
+        assert "after 0.01 s of waiting" in shown
+        assert "--lock-timeout TIME waits for it" in shown
+        assert "lock_timeout=" not in shown
+    assert run([*command, "60s"]) == 0
+
+
 def test_refusals_name_the_line(spark, tmp_path):
     lines = [
         '{"group": "a", "topic": "t", "partition": 0, "offset": 1}',
@@ -374,9 +389,9 @@ def test_permissive_commits_to_the_log_partitions_that_are_whole(spark, tmp_path
         [(f"new{number}", "t", "0", str(number), None) for number in range(8)],
         "group string, topic string, partition string, offset string, moment bigint",
     )
-    told = migrate.run(spark, rows, log, dry_run=True, permissive=True)
+    planned = migrate.run(spark, rows, log, dry_run=True, permissive=True)
     done = migrate.run(spark, rows, log, permissive=True)
-    assert (told.committed, told.kept) == (done.committed, done.kept)
+    assert (planned.committed, planned.kept) == (done.committed, done.kept)
     assert len(done.incomplete) == 1
     assert done.committed["new"] + done.kept["lost"] == 8
     with offsetlog.open(log, maintenance=OFF) as store:

@@ -131,18 +131,18 @@ def test_with_permissive_the_output_says_that_it_is_incomplete(spark, whole, tmp
     if job == "migrate":
         return
     if job == "snapshot":
-        [told] = json.loads((out / NOTE).read_text())["incomplete"]
+        [lacking] = json.loads((out / NOTE).read_text())["incomplete"]
     elif job == "repartition":
         # Each checkpoint that knows more than the log has is a line.
-        told = (out / repartition.INCOMPLETE).read_text().splitlines()[0]
+        lacking = (out / repartition.INCOMPLETE).read_text().splitlines()[0]
     elif job.startswith("diff"):
-        [told] = json.loads((out / completeness.MARK).read_text())["incomplete"]
+        [lacking] = json.loads((out / completeness.MARK).read_text())["incomplete"]
     else:
         marks = json.loads((out / completeness.MARK).read_text())
         assert marks.keys() == {each.name for each in out.iterdir() if each.is_dir()}
-        [told] = {text for each in marks.values() for text in each["incomplete"]}
-    assert "log partition 0" in told
-    assert "is missing" in told or "says" in told or "are missing" in told, told
+        [lacking] = {text for each in marks.values() for text in each["incomplete"]}
+    assert "log partition 0" in lacking
+    assert "is missing" in lacking or "says" in lacking or "are missing" in lacking, lacking
 
 
 @pytest.mark.parametrize("more", [(), ("--permissive",)])
@@ -218,8 +218,8 @@ def test_a_state_that_the_log_cannot_tell_is_reported(spark, whole, tmp_path):
     assert isinstance(run("snapshot", log, tmp_path / "out", "--at", at).exception, errors.HistoryError)
     done = run("snapshot", log, tmp_path / "out", "--at", at, "--permissive")
     assert done.return_value == 1, done.output
-    told = json.loads((tmp_path / "out" / NOTE).read_text())["incomplete"]
-    assert [text.partition(": HistoryError")[0] for text in told] == ["log partition 0"]
+    lacking = json.loads((tmp_path / "out" / NOTE).read_text())["incomplete"]
+    assert [text.partition(": HistoryError")[0] for text in lacking] == ["log partition 0"]
     done = run("diff", log, whole, "--at", at, "--permissive", "--output", tmp_path / "changes")
     assert done.return_value == 1, done.output
     assert done.stderr.count("incomplete: ") == 1

@@ -30,9 +30,9 @@ def test_the_commands(spark, tmp_path):
 
     done = run("repartition", data, tmp_path / "moved", "--partitions", 3, "--format", "json")
     assert done.return_value == 0, done.output
-    told = json.loads(done.stdout)
-    assert (told["partitions_before"], told["partitions_after"]) == (2, 3)
-    assert (told["records"], told["digest"]) == (6, str(digest))
+    report = json.loads(done.stdout)
+    assert (report["partitions_before"], report["partitions_after"]) == (2, 3)
+    assert (report["records"], report["digest"]) == (6, str(digest))
 
     done = run("verify", tmp_path / "moved", "--logical", "--format", "json")
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -114,12 +114,12 @@ def pending(rows):
     return sorted(repr([row[name] for name in names]) for row in rows if row["outcome"] == "open")
 
 
-def told_sum(told, name):
-    return sum(each[name] for each in told)
+def sum_of(parts, name):
+    return sum(each[name] for each in parts)
 
 
-def told_digest(told):
-    return repartition._digest((each["positions"], each["group_records"], each["pending"]) for each in told)
+def digest_of_parts(parts):
+    return repartition._digest((each["positions"], each["group_records"], each["pending"]) for each in parts)
 
 
 def settings_of(path, target, partitions, **given):
@@ -146,14 +146,14 @@ def test_nothing_is_lost(tmp_path, before, after, seed):
     rows = all_rows(log.path)
     chance = random.Random(seed)
     settings = settings_of(log.path, tmp_path, after, segment_bytes=chance.choice([4096, 5000, 1 << 20]))
-    told = write(planned(rows, after), tmp_path / "new", settings, lambda: chance.choice([1, 3, 50]))
+    parts = write(planned(rows, after), tmp_path / "new", settings, lambda: chance.choice([1, 3, 50]))
 
     there = all_rows(tmp_path / "new")
-    assert digest_of(tmp_path / "new") == digest_of(log.path) == told_digest(told)
+    assert digest_of(tmp_path / "new") == digest_of(log.path) == digest_of_parts(parts)
     assert story(there) == story(rows)
     assert pending(there) == pending(rows)
     assert all(partition_for(row["group"], after) == row["log_partition"] for row in there if row["group"])
-    assert told_sum(told, "records") == len(there)
+    assert sum_of(parts, "records") == len(there)
 
 
 def scanned(path):

@@ -31,14 +31,14 @@ def test_the_table_as_of_a_moment(spark, tmp_path):
         moment = datetime.now(UTC).isoformat()
         time.sleep(0.01)
         store.commit("group-1", {TopicPartition("orders", 0): 1000})
-    told = snapshot.run(spark, tmp_path / "data", str(tmp_path / "table"), at=moment)
+    made = snapshot.run(spark, tmp_path / "data", str(tmp_path / "table"), at=moment)
 
-    assert told.rows == rows == 24
-    assert told.positions == f"{digest.positions:032x}"
-    assert sum(int(each, 16) for each in told.log_partitions.values()) % (1 << 128) == digest.positions
+    assert made.rows == rows == 24
+    assert made.positions == f"{digest.positions:032x}"
+    assert sum(int(each, 16) for each in made.log_partitions.values()) % (1 << 128) == digest.positions
     noted = json.loads((tmp_path / "table" / snapshot.NOTE).read_text())
     assert noted["at"] == moment
-    assert noted["positions"] == told.positions
+    assert noted["positions"] == made.positions
     assert noted["source"] == str(tmp_path / "data")
     # For any reader of Parquet, the note is no part of it.
     table = pyarrow.parquet.read_table(tmp_path / "table").to_pylist()
@@ -129,8 +129,8 @@ def test_tables_replace_nothing_else(spark, tmp_path):
 
 def test_a_table_of_nothing_can_be_read(spark, data, tmp_path):
     register(spark)
-    told = snapshot.run(spark, data, str(tmp_path / "table"), at="2020-01-01T00:00")
-    assert (told.rows, told.log_partitions) == (0, {})
+    made = snapshot.run(spark, data, str(tmp_path / "table"), at="2020-01-01T00:00")
+    assert (made.rows, made.log_partitions) == (0, {})
     assert (tmp_path / "table" / snapshot.NOTE).exists()
     found = spark.read.parquet(str(tmp_path / "table"))
     assert found.count() == 0
@@ -146,8 +146,8 @@ def test_a_table_that_is_there_is_replaced_as_a_whole(spark, data, tmp_path):
     snapshot.run(spark, tmp_path / "other", table)
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
-        told = snapshot.run(spark, data, table, overwrite=True)
+        made = snapshot.run(spark, data, table, overwrite=True)
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
-    assert told.rows == 1
+    assert made.rows == 1
     assert [row.group for row in spark.read.parquet(table).collect()] == ["one"]

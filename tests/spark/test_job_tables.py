@@ -51,7 +51,7 @@ def check(form: str, settings: dict[str, str], names: dict[str, str], tmp_path: 
         "moments": {"before": moment},
     }
     found = run("tables", arguments, pyspark=pyspark, directory=tmp_path)
-    assert found["told"] == [
+    assert found["snapshots"] == [
         [count_before, f"{before.positions:032x}"],
         [count_after, f"{after.positions:032x}"],
     ]

@@ -90,8 +90,8 @@ def started(query="q", run="r1", name=None):
 
 
 def progress(batch, *sources, query="q", run="r1", name=None):
-    told = [SimpleNamespace(description=description, endOffset=offset) for description, offset in sources]
-    return SimpleNamespace(progress=SimpleNamespace(id=query, runId=run, name=name, batchId=batch, sources=told))
+    progresses = [SimpleNamespace(description=description, endOffset=offset) for description, offset in sources]
+    return SimpleNamespace(progress=SimpleNamespace(id=query, runId=run, name=name, batchId=batch, sources=progresses))
 
 
 def orders(*offsets, source=KAFKA):

@@ -254,9 +254,9 @@ def test_the_command(tiny, tmp_path, monkeypatch, capsys):
     installed(tmp_path / "site", "further")
     target = str(tmp_path / "e.tar.gz")
     assert run(["spark", "pack", target, "--with", "further", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["packages"]["further"] == "1.0"
-    assert told["bytes"] == Path(target).stat().st_size
+    report = json.loads(capsys.readouterr().out)
+    assert report["packages"]["further"] == "1.0"
+    assert report["bytes"] == Path(target).stat().st_size
     with tarfile.open(target) as archive:
         assert f"{SITE}/further.py" in archive.getnames()
         assert not [name for name in archive.getnames() if ".." in name]

@@ -138,8 +138,8 @@ def test_long_descriptions_stay_apart():
 def test_the_metadata_of_a_position_is_bounded():
     assert position_metadata("orders to lake", "7-8", 3) == '{"query":"orders to lake","id":"7-8","batch":3}'
     assert position_metadata(None, None, 3) == '{"batch":3}'
-    told = json.loads(position_metadata("\udcff" + "é" * 5000, "7", 2**62))
-    assert len(told["query"]) == positions.NAME_CHARACTERS_MAX
+    metadata = json.loads(position_metadata("\udcff" + "é" * 5000, "7", 2**62))
+    assert len(metadata["query"]) == positions.NAME_CHARACTERS_MAX
 
 
 def test_spark_is_known_by_its_description():

@@ -141,9 +141,9 @@ def test_what_is_missing_is_missing_there_too(server: S3Server, kind: str, tmp_p
             rows_of(each, view="offsets", mode="permissive", **more)
             for each, more in ((path, {}), (uri, server.settings))
         ]
-        for told in rows:
-            assert any(row["problem"] for row in told), fault.__name__
-        kept = [in_order([row for row in told if row["problem"] is None]) for told in rows]
+        for shown in rows:
+            assert any(row["problem"] for row in shown), fault.__name__
+        kept = [in_order([row for row in shown if row["problem"] is None]) for shown in rows]
         assert kept[0] == kept[1], fault.__name__
 
 
@@ -161,12 +161,12 @@ def test_damage_is_found_there_too(server: S3Server, log: Path, tmp_path: Path) 
                 rows_of(uri, view=view, **server.settings)
             assert caught.value.path is not None
             assert f"{BUCKET}/damaged/{segment.parent.name}/{segment.name}" in str(caught.value)
-            told = rows_of(uri, view=view, mode="permissive", **server.settings)
+            shown = rows_of(uri, view=view, mode="permissive", **server.settings)
             local = rows_of(path, view=view, mode="permissive")
-            assert in_order([row for row in told if not row["problem"]]) == in_order(
+            assert in_order([row for row in shown if not row["problem"]]) == in_order(
                 [row for row in local if not row["problem"]]
             )
-            assert sum(bool(row["problem"]) for row in told) == sum(bool(row["problem"]) for row in local) > 0
+            assert sum(bool(row["problem"]) for row in shown) == sum(bool(row["problem"]) for row in local) > 0
 
 
 # ---------------------------------------------------------------------------------------------------- a log that moves

@@ -327,14 +327,14 @@ def test_refused_rows_fail_the_write_or_leave_their_groups_out(tmp_path):
     assert "2 rows are refused" in str(refused.value)
     assert "group 'bad', topic 't', partition 1: the offset is negative" in str(refused.value)
     assert refused.value.item == ("t", 1)
-    told = json.loads((tmp_path / "reports" / "offsetlog-refused-q-0.json").read_text())
-    assert (told["mode"], told["committed_rows"], told["refused_rows"]) == ("failfast", 0, 2)
+    refusals = json.loads((tmp_path / "reports" / "offsetlog-refused-q-0.json").read_text())
+    assert (refusals["mode"], refusals["committed_rows"], refusals["refused_rows"]) == ("failfast", 0, 2)
     done = publish(tmp_path, 0, tasks, mode="permissive")
     assert (done.rows, done.refused_rows, done.refused_groups) == (1, 2, 2)
     assert done.report == tmp_path / "offsetlog-refused-q-0.json"
-    told = json.loads(done.report.read_text())
-    assert (told["committed_rows"], told["refused_rows"], told["left_out_rows"]) == (1, 2, 1)
-    assert told["groups"][0] == {
+    refusals = json.loads(done.report.read_text())
+    assert (refusals["committed_rows"], refusals["refused_rows"], refusals["left_out_rows"]) == (1, 2, 1)
+    assert refusals["groups"][0] == {
         "group": "bad",
         "refused_rows": 1,
         "left_out_rows": 1,

@@ -213,7 +213,7 @@ def test_a_staging_of_no_known_kind_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("given_options", "stream", "told"),
+    ("given_options", "stream", "message"),
     [
         ({}, False, "give a path"),
         ({"path": "hdfs://name/dir"}, False, "directory of its own machine"),
@@ -232,8 +232,8 @@ def test_a_staging_of_no_known_kind_is_refused():
         ({"path": "p", "epoch": "1"}, True, "a stream counts its own"),
     ],
 )
-def test_a_wrong_option_is_named(given_options, stream, told):
-    with pytest.raises(errors.ConfigError, match=re.escape(told)):
+def test_a_wrong_option_is_named(given_options, stream, message):
+    with pytest.raises(errors.ConfigError, match=re.escape(message)):
         checked_options(given_options, stream=stream, overwrite=False)
 
 
@@ -292,7 +292,7 @@ REQUIRED_COLUMNS = "group string, topic string, partition int, offset long"
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ("group string, topic string, partition int", "column 'offset' is missing"),
         (f"{REQUIRED_COLUMNS}, lag long", "there is no column 'lag'"),
@@ -302,8 +302,8 @@ REQUIRED_COLUMNS = "group string, topic string, partition int, offset long"
         ("group string, topic string, partition double, offset long", "column 'partition' is double, not an integer"),
     ],
 )
-def test_a_wrong_column_is_named(columns, told):
-    with pytest.raises(errors.InvalidArgumentError, match=re.escape(told)):
+def test_a_wrong_column_is_named(columns, message):
+    with pytest.raises(errors.InvalidArgumentError, match=re.escape(message)):
         check_schema(schema_of(columns))
 
 

@@ -92,22 +92,22 @@ def test_refused_groups_are_left_out_and_reported(spark, tmp_path):
     writing.option("report", str(tmp_path / "reports")).save(str(tmp_path / "store"))
     assert positions(tmp_path / "store") == {key: offset for key, offset in expected(500).items() if key[0] != "g7"}
     [report] = (tmp_path / "reports").iterdir()
-    told = json.loads(report.read_text())
-    assert (told["committed_rows"], told["refused_rows"], told["left_out_rows"]) == (490, 1, 9)
-    assert told["reasons"] == {"the topic must not be empty": 1}
-    assert [group["group"] for group in told["groups"]] == ["g7"]
+    found = json.loads(report.read_text())
+    assert (found["committed_rows"], found["refused_rows"], found["left_out_rows"]) == (490, 1, 9)
+    assert found["reasons"] == {"the topic must not be empty": 1}
+    assert [group["group"] for group in found["groups"]] == ["g7"]
 
 
 @pytest.mark.parametrize(
-    ("options", "mode", "told"),
+    ("options", "mode", "message"),
     [
         ({}, "overwrite", "ConfigError.*only added to"),
         ({"colour": "red"}, "append", "ConfigError.*there is no option 'colour'"),
         ({"durability": "none"}, "append", "ConfigError.*durability is disk or process"),
     ],
 )
-def test_a_wrong_write_is_refused(spark, tmp_path, options, mode, told):
-    with pytest.raises(PySparkException, match=told):
+def test_a_wrong_write_is_refused(spark, tmp_path, options, mode, message):
+    with pytest.raises(PySparkException, match=message):
         rows_of(spark, 5).write.format("offsetlog").mode(mode).options(**options).save(str(tmp_path))
 
 

@@ -113,8 +113,8 @@ def test_borders_of_splits_are_no_way_past_a_wrong_base_offset(log: Path) -> Non
 
 def content(rows: list[Row]) -> Counter[str]:
     """Returns the contents of the log but for log offsets, which are wrong in a batch moved to a possible place."""
-    told = {"log_offset", "base_offset", "last_offset", "marker_offset", "effective_at", "problem", "last_log_offset"}
-    return Counter(str({name: row[name] for name in row if name not in told}) for row in rows if not row.get("problem"))
+    ours = {"log_offset", "base_offset", "last_offset", "marker_offset", "effective_at", "problem", "last_log_offset"}
+    return Counter(str({name: row[name] for name in row if name not in ours}) for row in rows if not row.get("problem"))
 
 
 def question(draw: random.Random, batches: list[Row], which: int) -> dict[str, object]:
@@ -169,7 +169,7 @@ def test_no_question_is_answered_silently_without_a_batch_that_was_moved(tmp_pat
     draw = random.Random(seed)
     log = small_log(tmp_path / "data", draw)
     batches = rows_of(log, view="batches")
-    told = 0
+    reported = 0
     for _ in range(60):
         which = draw.choice([0, len(batches) - 1, *draw.choices(range(len(batches)), k=5)])
         asked = question(draw, batches, which)
@@ -193,9 +193,9 @@ def test_no_question_is_answered_silently_without_a_batch_that_was_moved(tmp_pat
         except (errors.CorruptionError, errors.OffsetOutOfRangeError):
             is_told = True
         assert not (is_told and is_possible), (seed, which, wrong, asked)
-        told += is_told
+        reported += is_told
         moved(log, batches[which], base)
-    assert told > 20
+    assert reported > 20
 
 
 def test_headers_alone_do_not_end_at_a_wrong_base_offset(log: Path) -> None:

@@ -42,7 +42,7 @@ def state_below(end: int) -> dict[int, int]:
     return {number % 6: number for number in range(max(0, end - 6), end)}
 
 
-def told(rows: list[Row]) -> dict[int, int]:
+def offsets_of(rows: list[Row]) -> dict[int, int]:
     """The position of each partition; of a history, the one that came last."""
     return {row["partition"]: row["offset"] for row in rows}
 
@@ -64,7 +64,7 @@ def test_the_only_segment_is_rolled_and_cleaned_before_the_task_begins(tmp_path:
         write(store, 6, 1000)
         store.compact()
         rows = read(splits, path, view=view)
-        assert told(rows) == state_below(1000)
+        assert offsets_of(rows) == state_below(1000)
         assert rows == rows_of(path, view=view)
 
 
@@ -76,7 +76,7 @@ def test_a_segment_that_was_only_rolled_ends_where_it_was_planned(tmp_path: Path
         splits = splits_of(path, view=view)
         write(store, 8, 200)
         assert len(sorted(path.rglob("*.log"))) > 2
-        assert told(read(splits, path, view=view)) == state_below(8)
+        assert offsets_of(read(splits, path, view=view)) == state_below(8)
 
 
 def test_another_file_in_the_same_inode_is_not_taken_for_the_planned_one(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_what_is_there_when_a_log_is_cleaned_while_it_is_read(
 
         with before_each_segment(monkeypatch, after, view, work):
             rows = rows_of(path, view=view)
-        assert told(rows) == state_below(450)
+        assert offsets_of(rows) == state_below(450)
 
 
 @in_this_process
@@ -299,13 +299,13 @@ def check_a_read(path: Path, view: str, end: int) -> bool:
     """Whether a read returned something; it is checked against the log when it began."""
     try:
         if view == "past":
-            assert told(rows_of(path, view="offsets", at=f"offset:{end}", minPartitions=3)) == state_below(end)
+            assert offsets_of(rows_of(path, view="offsets", at=f"offset:{end}", minPartitions=3)) == state_below(end)
             return True
         rows = rows_of(path, view=view, minPartitions=3)
     except (errors.HistoryError, errors.StorageError):
         # A cleaner may be faster than a reader; but what it leaves is no damage.
         return False
-    found = told(rows)
+    found = offsets_of(rows)
     assert len(found) == 6
     assert all(found[partition] >= least for partition, least in state_below(end).items())
     return True
@@ -358,7 +358,7 @@ def test_a_segment_that_is_begun_closed_and_cleaned_between_two_looks_is_no_dama
     assert [row for row in rows if row.get("problem")] == []
     assert rows == rows_of(tmp_path, view=view, mode=mode)
     if view == "offsets":
-        assert told(rows) == {0: 4, 1: 1, 2: 2}
+        assert offsets_of(rows) == {0: 4, 1: 1, 2: 2}
 
 
 def test_a_segment_that_is_cleaned_after_its_end_was_found_is_no_damage(
@@ -383,7 +383,7 @@ def test_a_segment_that_is_cleaned_after_its_end_was_found_is_no_damage(
 
     monkeypatch.setattr(states, "end_of", look_and_clean)
     rows = read(splits, tmp_path, view="history")
-    assert told(rows) == {0: 5, 1: 2, 2: 3, 3: 4}
+    assert offsets_of(rows) == {0: 5, 1: 2, 2: 3, 3: 4}
 
 
 def test_a_segment_that_is_cleaned_while_its_last_row_is_on_its_way_has_no_wrong_index(tmp_path: Path) -> None:

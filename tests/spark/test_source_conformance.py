@@ -47,9 +47,9 @@ def test_groups_are_those_the_broker_listed(scenario: Scenario, runs: int) -> No
 def dumped(records: list[Row], batches: list[Row]) -> list[Row]:
     """The rows that `offsetlog dump` prints, from the views of records and batches."""
     at = {(batch["log_partition"], batch["segment"], batch["position"]): batch for batch in batches}
-    told = {(row["log_partition"], row["segment"], row["position"]) for row in records}
+    places = {(row["log_partition"], row["segment"], row["position"]) for row in records}
     rows = [dumped_row(row, at[row["log_partition"], row["segment"], row["position"]]) for row in records]
-    return rows + [dumped_row(None, batch) for place, batch in at.items() if place not in told]
+    return rows + [dumped_row(None, batch) for place, batch in at.items() if place not in places]
 
 
 def dumped_row(record: Row | None, batch: Row) -> Row:
@@ -70,11 +70,11 @@ def dumped_row(record: Row | None, batch: Row) -> Row:
 
 def content_of(record: Row) -> tuple[Any, Any]:
     if record["kind"] == "marker":
-        told = {
+        fields = {
             "type": record["control"],
             "coordinator_epoch": int.from_bytes(record["value"][2:6], "big", signed=True),
         }
-        return told, told
+        return fields, fields
     key = decode_key(record["key"])
     value = None if record["value"] is None else decode_value(int(key["type"]), record["value"])
     return key, value

@@ -99,7 +99,7 @@ def test_random_faults_are_never_silent(whole, tmp_path, kind):
     seed = first_seed()
     drawn = random.Random(f"{seed} {kind}")
     before = in_order(rows_of(whole[kind], view="offsets"))
-    told = 0
+    reported = 0
     for number in range(by_depth(gate=30, long=1000)):
         log = Path(shutil.copytree(whole[kind], tmp_path / "data"))
         files = sorted(each for each in log.rglob("*") if each.is_file())
@@ -114,11 +114,11 @@ def test_random_faults_are_never_silent(whole, tmp_path, kind):
         try:
             after = in_order(rows_of(log, view="offsets"))
         except errors.OffsetLogError:
-            told += 1
+            reported += 1
         else:
             assert after == before, f"seed {seed}, fault {number}: {how} of {file.relative_to(log)}"
         shutil.rmtree(log)
-    assert told > 0
+    assert reported > 0
 
 
 def test_what_is_missing_elsewhere_concerns_nobody(whole, tmp_path):
@@ -255,8 +255,8 @@ def test_a_loss_of_no_log_partition_is_none_of_the_first(whole, tmp_path, monkey
     reader = stream_of(whole["closed"], mode="permissive")
     start = reader.initialOffset()
     splits = reader.partitions(start, reader.latestOffset(start))
-    [told] = [each for each in splits if isinstance(each, StreamProblems)]
-    assert [number for number, _ in told.problems] == [-1]
+    [found] = [each for each in splits if isinstance(each, StreamProblems)]
+    assert [number for number, _ in found.problems] == [-1]
 
 
 def reached_of(log: Path) -> dict[int, int]:

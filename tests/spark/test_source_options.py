@@ -51,7 +51,7 @@ def test_moments(text: str, moment: Moment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "path is missing"),
         ({"path": "/x", "paths": "[]"}, "more than one path"),
@@ -85,10 +85,10 @@ def test_moments(text: str, moment: Moment) -> None:
         ({"path": "/x", "view": "groups", "topic": "t"}, "not for view=groups"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(given: dict[str, str], told: str) -> None:
+def test_what_cannot_be_is_refused_by_name(given: dict[str, str], message: str) -> None:
     with pytest.raises(errors.ConfigError) as caught:
         parse(given)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_what_a_stream_is_asked_for() -> None:
@@ -133,11 +133,11 @@ def test_columns_of_the_views_are_the_documented_ones() -> None:
         "`generation` int, `members` array<struct<member_id:string,group_instance_id:string,client_id:string,"
         "client_host:string>>, `simple` boolean, `log_partition` int",
     }
-    for view, told in expected.items():
-        assert OffsetlogDataSource({"path": "/x", "view": view}).schema() == told
+    for view, schema in expected.items():
+        assert OffsetlogDataSource({"path": "/x", "view": view}).schema() == schema
         assert (
             OffsetlogDataSource({"path": "/x", "view": view, "mode": "permissive"}).schema()
-            == f"{told}, `problem` string"
+            == f"{schema}, `problem` string"
         )
     assert (
         spark_schema(full_schema(parse({"path": "/x", "columns": "offset, group"})))
@@ -179,12 +179,12 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / "00000000000000000000.log").touch()
     (tmp_path / "note.txt").write_text("no segment of a log at all, only words that somebody wrote down")
-    for name, kind, told in (
+    for name, kind, message in (
         ("nowhere", errors.MissingFileError, "no such file"),
         ("empty", errors.MissingFileError, "no partition of __consumer_offsets"),
         ("orders-0", errors.InvalidArgumentError, "a partition of the topic 'orders'"),
     ):
-        with pytest.raises(kind, match=told) as caught:
+        with pytest.raises(kind, match=message) as caught:
             rows_of(tmp_path / name)
         assert caught.value.path == str(tmp_path / name)
     for view in ("commits", "offsets"):
@@ -222,7 +222,7 @@ def test_a_file_beside_a_segment_is_no_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"startingOffset": "latest"}, "no number, nor JSON of log offsets by log partition"),
         ({"startingoffsets": "earliest"}, "startingOffset"),
@@ -231,8 +231,8 @@ def test_a_file_beside_a_segment_is_no_segment(tmp_path: Path) -> None:
         ({"location": "/x"}, "no table of the catalog"),
     ],
 )
-def test_an_option_that_is_wrong_says_what_is_meant(given: dict[str, str], told: str) -> None:
-    with pytest.raises(errors.ConfigError, match=told):
+def test_an_option_that_is_wrong_says_what_is_meant(given: dict[str, str], message: str) -> None:
+    with pytest.raises(errors.ConfigError, match=message):
         parse({"path": "/log", **given})
 
 

@@ -61,8 +61,8 @@ def test_queries_over_it(source: SparkSession) -> None:
     rows = expected(log)
     frame = load(source, log, mode="permissive", splitBytes=20_000)
     assert frame.columns[-1] == "problem"
-    frame.createOrReplaceTempView("told")
-    (count, groups, problems) = source.sql("select count(*), count(distinct `group`), count(problem) from told").first()
+    frame.createOrReplaceTempView("rows")
+    (count, groups, problems) = source.sql("select count(*), count(distinct `group`), count(problem) from rows").first()
     assert (count, groups, problems) == (len(rows), len({row["group"] for row in rows}), 0)
     schema = StructType().add("offset", LongType()).add("group", StringType())
     narrow = source.read.format("offsetlog").schema(schema).load(str(log))
@@ -93,21 +93,21 @@ def test_what_is_wrong_is_reported_by_spark(source: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"at": "3"}, "ConfigError: the option 'at' is not known for a stream, only for a batch"),
         ({"view": "offsets"}, "ConfigError: view='offsets' is for a batch; a stream has commits, records"),
     ],
 )
 def test_what_is_wrong_with_a_stream_is_reported_last(
-    source: SparkSession, tmp_path: Path, given: dict[str, str], told: str
+    source: SparkSession, tmp_path: Path, given: dict[str, str], message: str
 ) -> None:
     reading = source.readStream.format("offsetlog").options(**given).load(str(tmp_path))
     query = reading.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     with pytest.raises(PySparkException) as caught:
         query.awaitTermination()
     (last, *_) = [line for line in reversed(str(caught.value).splitlines()) if "Error: " in line]
-    assert told in last
+    assert message in last
 
 
 # ----------------------------------------------------------------------------------------------------- other processes
@@ -128,11 +128,11 @@ def run(program: str, *paths: Path) -> str:
 
 
 def test_what_executors_import_loads_no_store() -> None:
-    told = run(
+    printed = run(
         "import sys, offsetlog.spark.scan.batch, offsetlog.spark.scan.pushdown, offsetlog.spark.source\n"
         "print(sorted(name for name in sys.modules if name.startswith('offsetlog.')))"
     )
-    assert "offsetlog.spark.scan.batch" in told
+    assert "offsetlog.spark.scan.batch" in printed
     for name in (
         "offsetlog.store",
         "offsetlog.directory.log_directory",
@@ -140,17 +140,17 @@ def test_what_executors_import_loads_no_store() -> None:
         "offsetlog.spark.sink",
         "offsetlog._native.store_core",
     ):
-        assert repr(name) not in told
+        assert repr(name) not in printed
 
 
 @pytest.mark.ci  # a session of its own; wheel-test runs it, too
 def test_spark_finds_it_without_a_hint() -> None:
     log = BY_NAME["kafka-4.3.0/txn"].log
-    told = run(
+    printed = run(
         "from pyspark.sql import SparkSession\n"
         "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
         ".config('spark.driver.memory', '512m').config('spark.driver.bindAddress', '127.0.0.1').getOrCreate())\n"
         f"print('found', spark.read.format('offsetlog').option('view', 'offsets').load({str(log)!r}).count())",
         REPOSITORY / "offsetlog" / "spark" / "discovery",
     )
-    assert told.splitlines()[-1] == f"found {len(rows_of(log, view='offsets'))}"
+    assert printed.splitlines()[-1] == f"found {len(rows_of(log, view='offsets'))}"

@@ -258,16 +258,16 @@ def test_the_state_of_a_moment_is_that_of_the_store(tmp_path: Path) -> None:
         end = rows_of(path, view="records")[-1]["log_offset"] + 1
         for offset in (0, 1, 57, 200, end):
             found = rows_of(path, view="offsets", at=f"offset:{offset}", minPartitions=3)
-            told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
-            assert told == state_of(store, offset)
+            state = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
+            assert state == state_of(store, offset)
         for stamp in (stamps[0] - 1, stamps[0], stamps[len(stamps) // 2], stamps[-1], stamps[-1] + 5):
             cut = cutoff_offset_of(path, stamp)
             rows = rows_of(path, view="records", at=stamp, splitBytes=600)
             assert [row["log_offset"] for row in rows] == list(range(cut))
             moment = datetime.fromtimestamp(stamp / 1000, UTC)
             found = rows_of(path, view="offsets", at=moment.isoformat())
-            told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
-            assert told == state_of(store, moment)
+            state = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
+            assert state == state_of(store, moment)
 
 
 @pytest.mark.parametrize("entry", [(1001, 150), (1150, 10), (1049, 60), (1040, 40), (0, 199), (1000, 4_000_000_000)])
@@ -475,8 +475,8 @@ def test_a_swap_that_a_crash_ended_is_finished(log: Path, tmp_path: Path, left: 
         found = rows_of(copy, view=view, **({"splitBytes": 5000} if view != "offsets" else {}))
         assert [[row.get(name) for name in kept] for row in found] == [[row.get(name) for name in kept] for row in rows]
     with opened(copy, partitions=None, config=None, maintenance=None, read_only=True) as store:
-        told = {(row["group"], row["partition"]): row["offset"] for row in whole["offsets"]}
-        assert told == {
+        state = {(row["group"], row["partition"]): row["offset"] for row in whole["offsets"]}
+        assert state == {
             (group, key.partition): each.offset for group in "abc" for key, each in store.fetch(group).items()
         }
 

@@ -113,9 +113,9 @@ def test_what_was_cleaned_before_it_was_read_is_reported(path: Path):
         later = reader.latestOffset(end)
         assert len(rows_between(reader, end, later)) == 300
         store.compact()
-        with pytest.raises(HistoryError, match=r"records of log partition 0 between .* were cleaned") as told:
+        with pytest.raises(HistoryError, match=r"records of log partition 0 between .* were cleaned") as refused:
             rows_between(reader, end, later)
-        assert told.value.log_partition == 0
+        assert refused.value.log_partition == 0
         lossy = reader_of(path, view="records", failOnDataLoss="false")
         assert 0 < len(rows_between(lossy, end, later)) < 300
 
@@ -330,8 +330,8 @@ def test_the_way_back_of_a_listener_is_a_place_to_start(tmp_path: Path):
     with offsetlog.open(tmp_path / "positions", partitions=1) as positions:
         positions.commit_one("spark-lake", "__consumer_offsets", 0, 2)
         for missing, last in (("earliest", 0), ("latest", ends["2"])):
-            told = starting_offsets(positions, "spark-lake", missing=missing, partitions={"__consumer_offsets": 3})
-            starts = reader_of(path, startingOffsets=told).initialOffset()["__consumer_offsets"]
+            given = starting_offsets(positions, "spark-lake", missing=missing, partitions={"__consumer_offsets": 3})
+            starts = reader_of(path, startingOffsets=given).initialOffset()["__consumer_offsets"]
             assert (starts["0"], starts["2"]) == (2, last)
 
 
@@ -397,8 +397,8 @@ def test_the_progress_of_a_query_shows_what_waits(path: Path, tmp_path: Path, sp
     query = writing.trigger(availableNow=True).start()
     assert query.awaitTermination(300)
     sources = [each["sources"][0] for each in query.recentProgress if each["numInputRows"]]
-    told = [(json.loads(each["endOffset"]), json.loads(each["latestOffset"])) for each in sources]
-    ends = [(end["__consumer_offsets"]["0"], latest["__consumer_offsets"]["0"]) for end, latest in told]
+    pairs = [(json.loads(each["endOffset"]), json.loads(each["latestOffset"])) for each in sources]
+    ends = [(end["__consumer_offsets"]["0"], latest["__consumer_offsets"]["0"]) for end, latest in pairs]
     assert ends == [(15, 20), (20, 20)]
 
 
@@ -475,9 +475,9 @@ def drive(path: Path, scratch: Path, how: str) -> subprocess.Popen[str]:
         str(scratch),
         how,
     ]
-    with (scratch / "driver.txt").open("a") as told:
+    with (scratch / "driver.txt").open("a") as output:
         return subprocess.Popen(
-            call, env=environment, text=True, stdout=subprocess.PIPE, stderr=told, start_new_session=True
+            call, env=environment, text=True, stdout=subprocess.PIPE, stderr=output, start_new_session=True
         )
 
 
@@ -495,8 +495,8 @@ def test_killed_drivers_write_every_record_once(path: Path, tmp_path: Path, grow
         driver.stdout.close()
     written = growing.stop()
     last = drive(path, tmp_path, "once")
-    told, _ = last.communicate(timeout=600)
-    assert last.returncode == 0, told + (tmp_path / "driver.txt").read_text()[-2000:]
+    printed, _ = last.communicate(timeout=600)
+    assert last.returncode == 0, printed + (tmp_path / "driver.txt").read_text()[-2000:]
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     places = [(row["log_partition"], row["log_offset"]) for row in rows]
     assert len(set(places)) == len(places)

@@ -71,10 +71,10 @@ def hosts_of_tasks(spark: SparkSession) -> set[str]:
 def test_offsets_are_those_of_the_engine(driver: Driver, log: Path) -> None:
     found, _ = driver.run(view, str(log), view="offsets")
     with offsetlog.open(log, read_only=True) as store:
-        told = store.to_arrow().to_pylist()
+        expected = store.to_arrow().to_pylist()
     names = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
     assert ordered([{name: row[name] for name in names} for row in found]) == ordered(
-        [{name: row[name] for name in names} for row in told]
+        [{name: row[name] for name in names} for row in expected]
     )
     found, _ = driver.run(view, str(BROKERS / "txn" / "log"), view="offsets")
     assert ordered(found) == ordered(oracle.offset_rows(oracle.state_of_data(BROKERS / "txn" / "log")))

@@ -81,6 +81,6 @@ class PastReference:
         return found
 
 
-def told(fetched):
+def values_of(fetched):
     """A fetched group in the form of `PastReference.group`."""
     return {key: (value.offset, value.metadata, value.leader_epoch) for key, value in fetched.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from witnesses import forget_witnesses
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors
 from offsetlog._native.files import format_offset_checkpoint, parse_offset_checkpoint
+from offsetlog.cli import app
 from offsetlog.directory.log_directory import CHECKPOINTS, MANIFEST, PROPERTIES
 from offsetlog.errors import DataLossError, PossibleLossError
 from offsetlog.lifecycle.accept_loss import find_losses
@@ -257,6 +259,20 @@ def test_a_log_start_that_cannot_be_is_not_followed(built: Path):
     check_goes_on(built)
 
 
-def test_a_store_that_is_open_is_refused(built: Path):
-    with opened(built), pytest.raises(errors.LockedError):
-        offsetlog.accept_loss(built, SMALL)
+def test_a_store_that_is_open_is_refused(built: Path, capsys):
+    with opened(built):
+        with pytest.raises(errors.LockedError, match="stop it first; lock_timeout=30 waits"):
+            offsetlog.accept_loss(built, SMALL)
+        (built / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 100000\n")
+        assert app.run(["repair", str(built), "--accept-loss", "--yes", "--lock-timeout", "10ms"]) == 2
+        shown = capsys.readouterr().err
+        assert "after 0.01 s of waiting" in shown
+        assert "--lock-timeout TIME waits for it" in shown
+
+
+def test_it_waits_for_the_lock(built: Path):
+    store = opened(built)
+    close = threading.Timer(0.2, store.close)
+    close.start()
+    assert offsetlog.accept_loss(built, SMALL, lock_timeout=60).losses == []
+    close.join()

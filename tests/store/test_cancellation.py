@@ -141,8 +141,8 @@ def test_a_replay_can_be_stopped(path):
             Replay(stop=control.flag).apply(log)
         control.renew()
         (partition,) = store._core.attached()
-        told = cleaner.replay_cleaned(partition, Replay(), now_ms=0, control=control.clean)
-        assert told["stopped"]
+        report = cleaner.replay_cleaned(partition, Replay(), now_ms=0, control=control.clean)
+        assert report["stopped"]
 
 
 @pytest.mark.parametrize("name", ["snapshot", "verify"])

@@ -43,16 +43,16 @@ def filled(path):
 
 
 def test_a_forgotten_store_is_closed_though_warnings_are_errors(path, monkeypatch):
-    told = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     kept = [fill(path)]
     partitions = kept[0]._open_core.attached()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kept.clear()
         gc.collect()
-    assert [known.exc_type for known in told] == [ResourceWarning]
-    told.clear()  # it holds the traceback
+    assert [known.exc_type for known in unraisable] == [ResourceWarning]
+    unraisable.clear()  # it holds the traceback
     assert all(partition.closed for partition in partitions)
     check_sound(path)
 

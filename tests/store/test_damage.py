@@ -122,12 +122,12 @@ def copies(path: Path) -> list[bytes]:
 @contextlib.contextmanager
 def opened(path: Path, **options: Any) -> Iterator[OffsetStore]:
     """The store, whose damage, if any, was reported by one warning."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         store = offsetlog.open(path, **options)
     with store:
-        assert [kind.category for kind in told] == [errors.CorruptionWarning] * bool(store.problems())
-        assert all(str(store.problems()[0]) in str(kind.message) for kind in told)
+        assert [kind.category for kind in warned] == [errors.CorruptionWarning] * bool(store.problems())
+        assert all(str(store.problems()[0]) in str(kind.message) for kind in warned)
         assert ("damaged" in repr(store)) == bool(store.problems())
         yield store
 

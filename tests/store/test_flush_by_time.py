@@ -53,3 +53,10 @@ def test_it_can_be_turned_off(tmp_path, interval):
         assert not flushed(store)
         store.flush()
         assert flushed(store)
+
+
+def test_a_ticket_that_nobody_waits_for_is_done_by_itself(tmp_path):
+    config = StoreConfig(flush_interval_ms=20)
+    with offsetlog.open(tmp_path / "data", partitions=1, config=config) as store:
+        ticket = store.commit_async("g", {("t", 0): 1})
+        wait_for(ticket.done)

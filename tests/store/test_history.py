@@ -24,7 +24,7 @@ from offsetlog.directory.log_directory import CLEANER_POINTS, LogDirectory
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
-from .past_reference import PastReference, told
+from .past_reference import PastReference, values_of
 
 KEYS = [TopicPartition("t", number) for number in range(6)]
 SMALL = StoreConfig(segment_bytes=16 << 10)
@@ -642,7 +642,8 @@ def test_the_history_of_real_directories_ends_with_what_the_broker_answered(scen
                     assert last.kind == "commit"
                     assert last.value[:3] == (offset, metadata, leader_epoch)
                 asked += 1
-            assert told(store.fetch(group, at=end)) == told(store.fetch(group, at=datetime.now(UTC))) == positions
+            assert values_of(store.fetch(group, at=end)) == positions
+            assert values_of(store.fetch(group, at=datetime.now(UTC))) == positions
         assert asked > 0 or not answers
         assert store.diff(None) == []
 
@@ -669,6 +670,6 @@ def test_moments_of_real_directories_are_those_of_their_records(scenario: Scenar
                 except errors.HistoryError as failure:
                     refusals.append((cut, failure.floor, missing))
                     continue
-                assert told(found) == reference.group(group, cut)
+                assert values_of(found) == reference.group(group, cut)
     assert all(missing and missing[0] < cut < floor for cut, floor, missing in refusals)
     assert refusals or scenario.name != "kafka-4.3.0/compacted"

@@ -97,18 +97,18 @@ def test_a_group_waits_for_its_own_log_partition(eight, gate):
 def test_whoever_waits_gets_an_error_when_the_store_is_closed(eight, gate):
     store = offsetlog.open(eight, wait=False)
     group = group_of(store, 4)
-    told: list[BaseException] = []
+    refused: list[BaseException] = []
 
     def fetch() -> None:
         try:
             store.fetch_one(group, "t", 0)
         except BaseException as failure:
-            told.append(failure)
+            refused.append(failure)
 
     thread = waiting(fetch)
     closing = waiting(store.close)
     thread.join(10)
-    assert isinstance(told[0], errors.ClosedError)
+    assert isinstance(refused[0], errors.ClosedError)
     gate.all()
     closing.join(10)
     assert store.closed

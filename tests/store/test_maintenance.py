@@ -289,7 +289,7 @@ def test_progress_is_reported(path):
     with opened(path, MaintenanceConfig(enabled=False, cleaner_bytes_per_second=500_000)) as store:
         feed(store, 3000)
         seen = []
-        store.compact(progress=lambda *told: seen.append(told))
+        store.compact(progress=lambda *step: seen.append(step))
     assert seen
     assert all(0 <= read <= total or total == 0 for _, read, total in seen)
     assert [read for _, read, _ in seen] == sorted(read for _, read, _ in seen)
@@ -507,8 +507,8 @@ def test_a_failure_of_one_log_does_not_keep_the_others(path, monkeypatch, caplog
         failing.clear()
         until(lambda: first in store.maintenance.status().reports)
         until(lambda: not store.maintenance.status().failures)
-    told = [record for record in caplog.records if "the disk is on fire" in record.getMessage()]
-    assert len(told) == 1, "what repeats is told once in a while"
+    logged = [record for record in caplog.records if "the disk is on fire" in record.getMessage()]
+    assert len(logged) == 1, "what repeats is logged once in a while"
 
 
 def test_what_fails_is_tried_less_and_less_often(path, monkeypatch):
@@ -597,9 +597,9 @@ def test_a_stuck_transaction_is_reported_and_can_be_ended(path, caplog):
         store.abort_transaction(77)
         until(lambda: not store.maintenance.status().stuck)
         until(lambda: stuck.log_partition in store.maintenance.status().reports)
-    told = [record.getMessage() for record in caplog.records if "producer 77" in record.getMessage()]
-    assert len(told) == 1
-    assert "abort_transaction(77)" in told[0]
+    logged = [record.getMessage() for record in caplog.records if "producer 77" in record.getMessage()]
+    assert len(logged) == 1
+    assert "abort_transaction(77)" in logged[0]
 
 
 # -------------------------------------------------------------------------------------------------------------- the end

@@ -85,18 +85,18 @@ def feed(store: OffsetStore, draw: random.Random) -> None:
     store.flush()
 
 
-def work(path: Path, fs: FaultFileSystem, told: dict[str, State]) -> None:
+def work(path: Path, fs: FaultFileSystem, reached: dict[str, State]) -> None:
     """The work that is stopped: an open, a cleaning, a commit, a snapshot, a cleaning of everything, a close."""
     store = open_store(path, fs)
     try:
-        told["before"] = state_of(store)
+        reached["before"] = state_of(store)
         store.compact(delete_retention_ms=0)
         store.commit("group-2", {LATER: OffsetAndMetadata(1, commit_timestamp=NOON)}, durability="disk")
-        told["after"] = state_of(store)
+        reached["after"] = state_of(store)
         store.snapshot()
         store.compact(again=True, delete_retention_ms=0)
         store.close()
-        told["closed"] = told["after"]
+        reached["closed"] = reached["after"]
     finally:
         if not store.closed:
             with pytest.raises(errors.OffsetLogError):
@@ -125,25 +125,25 @@ def fed(scratch) -> Path:
 @pytest.fixture(scope="module")
 def whole(fed, scratch) -> tuple[int, dict[str, State]]:
     """How many operations the work takes, and the states that it goes through."""
-    fs, told = run(fed, scratch / "whole", 0)
-    assert set(told) == {"before", "after", "closed"}
-    return fs.operations, told
+    fs, reached = run(fed, scratch / "whole", 0)
+    assert set(reached) == {"before", "after", "closed"}
+    return fs.operations, reached
 
 
 def run(fed: Path, root: Path, stop_at: int) -> tuple[FaultFileSystem, dict[str, State]]:
     shutil.copytree(fed, root)
     fs = FaultFileSystem(root)
     fs.stop_at(stop_at)
-    told: dict[str, State] = {}
+    reached: dict[str, State] = {}
     try:
-        work(root / "data", fs, told)
+        work(root / "data", fs, reached)
     except errors.OffsetLogError:
         assert fs.stopped
-    return fs, told
+    return fs, reached
 
 
-def check(path: Path, told: dict[str, State], states: dict[str, State]) -> None:
-    expected = [states["after"]] if "after" in told else [states["before"], states["after"]]
+def check(path: Path, reached: dict[str, State], states: dict[str, State]) -> None:
+    expected = [states["after"]] if "after" in reached else [states["before"], states["after"]]
     # Before anybody recovers it, also within a swap of segments.
     unopened = verify(path)
     assert unopened.problems == []
@@ -177,7 +177,7 @@ def test_stopped_at_any_operation(fed, whole, scratch):
         if stopped is None or stopped[0] != stop_at:
             shutil.rmtree(scratch / "run", ignore_errors=True)
             stopped = (stop_at, *run(fed, scratch / "run", stop_at))
-        _, fs, told = stopped
+        _, fs, reached = stopped
         disk = scratch / "disk"
         disk.mkdir()
         if kept == DRAWS - 1:
@@ -185,7 +185,7 @@ def test_stopped_at_any_operation(fed, whole, scratch):
         else:
             fs.materialize(disk, kept)
         try:
-            check(disk / "data", told, states)
+            check(disk / "data", reached, states)
         except BaseException:
             print(f"stopped at operation {stop_at} of {operations}, draw {kept}")
             raise

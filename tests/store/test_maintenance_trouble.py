@@ -84,5 +84,5 @@ def test_nothing_ends_it(path, monkeypatch, caplog, name):
             patch.undo()
             feed(store)
             until(lambda: store.maintenance.status().counters.get("cleaned", 0) > 0)
-    told = [record for record in caplog.records if "ZeroDivisionError" in record.getMessage()]
-    assert len(told) == 1, "what repeats is told once in a while"
+    logged = [record for record in caplog.records if "ZeroDivisionError" in record.getMessage()]
+    assert len(logged) == 1, "what repeats is logged once in a while"

@@ -617,11 +617,11 @@ def damaged(path):
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_damage_is_reported_when_the_store_is_opened(path, damaged, read_only):
-    with pytest.warns(errors.CorruptionWarning) as told:
+    with pytest.warns(errors.CorruptionWarning) as warned:
         store = offsetlog.open(path, read_only=read_only)
-    assert len(told) == 1
-    assert told[0].filename == __file__
-    text = str(told[0].message)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    text = str(warned[0].message)
     for part in ("1 of 4 partitions", str(damaged), "byte 0", "store.problems()", "offsetlog verify"):
         assert part in text
     assert store.problems()[0].message in text

@@ -12,7 +12,7 @@ import pytest
 
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition, errors
-from offsetlog.manager.checked_offsets import checked_key
+from offsetlog.manager.checked_offsets import checked_key, checked_offsets
 
 KINDS: dict[str, Any] = {
     "ours": TopicPartition,
@@ -101,7 +101,10 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
         (lambda store: store.commit_one("g", 5, 3, 42), "the topic must be a str, not int"),
         (lambda store: store.commit_one("g", ("orders",), 42), "a key is a TopicPartition or a tuple"),
         (lambda store: store.commit_one("g", ("orders", []), 42), "a key is a TopicPartition or a tuple"),
-        (lambda store: store.commit_one("g", "orders", 3), "the offset must be an int"),
+        (lambda store: store.commit_one("g", "orders", 3), "the offset is missing: pass the next one .*an int or an"),
+        (lambda store: store.commit_one("g", "orders", 3, "4"), "the offset must be an int, not str"),
+        (lambda store: store.commit("g", {KEY: None}), "orders:3: the offset is missing: pass the next one"),
+        (lambda store: checked_offsets({KEY: None}, 100), "the offset is missing: pass the next one"),
         (lambda store: store.fetch_one("g", KEY, 3), "has a partition of its own"),
         (lambda store: store.fetch_one("g", b"orders", 3), "the topic must be a str, not bytes"),
         (lambda store: store.fetch_one("g", "orders"), "the partition must be an int"),

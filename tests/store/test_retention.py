@@ -113,10 +113,10 @@ def compare(store: OffsetStore, log: Log, default: int | None, rules: Rules, now
     """A dry run and a check do what the reference says; returns the check's report."""
     wanted = reference.check(log.groups, default, rules, now)
     before = slots(store)
-    told = due(store, default, rules, now)
-    assert {(row.group, row.topic, row.partition) for row in told if row.topic is not None} == wanted.expired
-    assert {row.group for row in told if row.topic is None} == wanted.removed
-    for row in told:
+    rows = due(store, default, rules, now)
+    assert {(row.group, row.topic, row.partition) for row in rows if row.topic is not None} == wanted.expired
+    assert {row.group for row in rows if row.topic is None} == wanted.removed
+    for row in rows:
         rule, retention_ms = reference.rule_of(row.group, default, rules)
         assert (row.rule, row.retention_ms) == (rule, retention_ms)
         if row.topic is not None and row.partition is not None and retention_ms is not None:
@@ -478,10 +478,10 @@ def test_what_will_expire_is_reported(store: OffsetStore) -> None:
 def test_a_dry_run_counts_what_a_check_does(store: OffsetStore) -> None:
     for number in range(300):
         committed(store, f"g{number}", (number % 10) * DAY, ("t", 0), ("u", 3))
-    told = store.expire(retention_ms=5 * DAY, dry_run=True)
-    assert told.dry_run
+    planned = store.expire(retention_ms=5 * DAY, dry_run=True)
+    assert planned.dry_run
     done = store.expire(retention_ms=5 * DAY)
-    assert done._replace(dry_run=True, timestamp=told.timestamp, seconds=told.seconds) == told
+    assert done._replace(dry_run=True, timestamp=planned.timestamp, seconds=planned.seconds) == planned
     assert (done.positions_expired, done.groups, done.partitions) == (300, 300, 50)
 
 

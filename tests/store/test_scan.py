@@ -94,8 +94,8 @@ def check_record(row: dict[str, Any], expected: dict[str, Any]) -> None:
     if expected["kind"] == "marker":
         assert row["control"] == key["type"]
     elif expected["kind"] in ("offset_commit", "legacy_offset_commit", "offset_commit_legacy"):
-        told = key["data"]
-        assert (row["group"], row["topic"], row["partition"]) == (told["group"], told["topic"], told["partition"])
+        names = key["data"]
+        assert (row["group"], row["topic"], row["partition"]) == (names["group"], names["topic"], names["partition"])
         if value is None:
             assert row["offset"] is row["metadata"] is row["commit_timestamp"] is row["value_version"] is None
         else:
@@ -293,11 +293,11 @@ def test_a_tail_that_is_cut_ends_a_walk_with_its_place(segment: Path):
     marks = boundaries(segment)
     with segment.open("r+b") as file:
         file.truncate(marks[-1][0] + 30)
-    told = scan.skim(segment)
-    assert told.position == marks[-1][0]
-    assert isinstance(told.damage, CorruptionError)
-    assert scan.next_batch(segment, told.position, 0) is None
-    assert scan.used_until(segment, told.position) > told.position
+    skimmed = scan.skim(segment)
+    assert skimmed.position == marks[-1][0]
+    assert isinstance(skimmed.damage, CorruptionError)
+    assert scan.next_batch(segment, skimmed.position, 0) is None
+    assert scan.used_until(segment, skimmed.position) > skimmed.position
     assert scan.batch_at(segment, marks[3][0])[0] == marks[3][1]
     assert scan.batch_at(segment, marks[3][0] + 1) is None
 

@@ -93,12 +93,12 @@ def test_open_transactions_are_reported(path):
         second.commit({KEYS[0]: 1})
         first.commit({KEYS[1]: 3})
         store.commit("g", {KEYS[0]: 9})
-        told = store.transactions()
-        assert [entry[:4] for entry in told] == [(7, 3, 0, 0), (8, 0, 0, 2)]
-        assert [entry[5:] for entry in told] == [(("g",), 1, False), (("h",), 1, False)]
-        assert all(before < entry.last_timestamp < time.time() * 1000 + 1000 for entry in told)
+        listed = store.transactions()
+        assert [entry[:4] for entry in listed] == [(7, 3, 0, 0), (8, 0, 0, 2)]
+        assert [entry[5:] for entry in listed] == [(("g",), 1, False), (("h",), 1, False)]
+        assert all(before < entry.last_timestamp < time.time() * 1000 + 1000 for entry in listed)
         with offsetlog.open(path, read_only=True) as reader:
-            assert reader.transactions() == told
+            assert reader.transactions() == listed
         second.abort()
         assert [entry.producer_id for entry in store.transactions()] == [7]
         store.delete("g", [KEYS[1]])
@@ -115,7 +115,7 @@ def test_a_garbage_collection_while_transactions_are_listed_may_use_the_store(pa
         # More than the free lists of the interpreter hold.
         for producer in range(300):
             store.transaction("g", producer).commit({KEYS[1]: producer, KEYS[2]: producer})
-        told = store.transactions()
+        listed = store.transactions()
         answers = []
 
         def look(phase: str, facts: dict[str, int]) -> None:
@@ -134,7 +134,7 @@ def test_a_garbage_collection_while_transactions_are_listed_may_use_the_store(pa
         finally:
             gc.set_threshold(*threshold)
             gc.callbacks.remove(look)
-        assert again == told
+        assert again == listed
         assert set(answers) == {9}
 
 

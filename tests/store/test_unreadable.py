@@ -313,8 +313,8 @@ def test_every_read_of_an_open_fails_once(disk, path):
             continue
         finally:
             disk.fail_read(0, 0)
-        told = " ".join(map(str, store.problems()))
-        broken = {each for each in range(PARTITIONS) if f"{TOPIC}-{each}" in told}
+        problems = " ".join(map(str, store.problems()))
+        broken = {each for each in range(PARTITIONS) if f"{TOPIC}-{each}" in problems}
         assert len(broken) <= 1
         for each in set(range(PARTITIONS)) - broken:
             assert store.fetch_one(group_in(store, each), "t", 49).offset == COMMITS - 1

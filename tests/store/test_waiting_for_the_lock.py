@@ -49,6 +49,7 @@ def test_the_holder_is_named(path):
         with pytest.raises(errors.LockedError, match=rf"held by process {holder.pid} \(.*python") as refused:
             offsetlog.open(path)
         assert "read_only=True" in str(refused.value)
+        assert "lock_timeout=30 waits" in str(refused.value)
         with pytest.raises(errors.LockedError, match=rf"process {holder.pid} .*, after 0\.05 s of waiting; read_only"):
             offsetlog.open(path, lock_timeout=0.05)
 
@@ -103,9 +104,16 @@ def test_commands_that_write_wait(path, capsys):
         assert code == 2
         assert f"process {holder.pid}" in err
         assert "--lock-timeout TIME waits" in err
+        with offsetlog.open(path.with_name("source"), durability="process") as source:
+            source.commit_one("g", "t", 0, 1)
+        move = ("migrate", "--from", path.with_name("source"), "--to", path, "--yes", "--lock-timeout", "50ms")
+        code, _, err = call(capsys, *move)
+        assert code == 2
+        assert "after 0.05 s of waiting" in err
+        assert "--lock-timeout TIME waits" in err
         threading.Timer(0.3, holder.stdin.close).start()
         code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "60s")
         assert code == 0, err
-    for command in ("compact", "snapshot", "delete", "restore", "undelete", "expire", "abort"):
+    for command in ("compact", "snapshot", "delete", "restore", "undelete", "expire", "abort", "repair", "migrate"):
         _, out, _ = call(capsys, command, "--help")
         assert "--lock-timeout" in out

@@ -63,14 +63,14 @@ class _Demo:
     expected: dict[tuple[str, str, int], int] = field(default_factory=dict)
     steps: list[tuple[str, int, str, float, dict[str, Any]]] = field(default_factory=list)
 
-    def told(self, step: str, count: int, what: str, seconds: float, **more: Any) -> None:
+    def add_step(self, step: str, count: int, what: str, seconds: float, **more: Any) -> None:
         """Keeps how long a step took, for `print_steps`: lines within a bar would tear it."""
         self.steps.append((step, count, what, seconds, more))
 
     def committed(self, step: str, count: int, seconds: float) -> None:
         """The same of a step that commits: each offset is a record."""
         self.records += count
-        self.told(step, count, "offsets", seconds)
+        self.add_step(step, count, "offsets", seconds)
 
     def print_steps(self) -> None:
         """Prints the steps since the last call: how long each step took, and what that is a second."""
@@ -239,15 +239,15 @@ def _reopen(demo: _Demo, digest: str) -> bool:
     with offsetlog.open(demo.path) as store:
         took = seconds()
         count = store.to_arrow().num_rows
-        demo.told("load", demo.records, "records", took, entries=count, log_bytes=size)
+        demo.add_step("load", demo.records, "records", took, entries=count, log_bytes=size)
         seconds = _clock()
         wrong = sum(_is_wrong(store, *each) for each in _all_expected(demo))
         fetched = _group_count(demo.entries) * PER_GROUP
-        demo.told("each of these positions (fetch_one)", fetched, "offsets", seconds(), wrong=wrong)
+        demo.add_step("each of these positions (fetch_one)", fetched, "offsets", seconds(), wrong=wrong)
         seconds = _clock()
         problems = store.verify()
         same = str(store.digest()) == digest
-        demo.told("verify, all of it read and compared", demo.records, "records", seconds(), problems=len(problems))
+        demo.add_step("verify, all of it read and compared", demo.records, "records", seconds(), problems=len(problems))
         memory = store.memory()
     demo.print_steps()
     for problem in problems:

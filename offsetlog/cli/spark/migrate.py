@@ -14,8 +14,8 @@ from offsetlog.cli.migrations import WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.spark.options import DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import report_incomplete, spark_for
-from offsetlog.cli.stores import PartitionCount
-from offsetlog.errors import InvalidArgumentError
+from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout, PartitionCount
+from offsetlog.errors import InvalidArgumentError, LockedError
 from offsetlog.spark.jobs.places import check_file, store_path
 
 HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.
@@ -52,6 +52,7 @@ def command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
     yes: Yes = False,
+    lock_timeout: LockTimeout = 0.0,
     tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Connections to ZooKeeper.")] = 4,
     partitions: PartitionCount = None,
     permissive: Permissive = False,
@@ -79,16 +80,21 @@ def command(
             if group:
                 # A row without a group may be of one of them.
                 rows = rows.where(fn.col("group").isin(group) | fn.col("group").isNull())
-        done = migrate.run(
-            spark,
-            rows,
-            target,
-            partitions=partitions,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            agree=lambda counts, back: Consent(yes, dry_run=False).ask(effect_of(target, counts, back, counts["back"])),
-            permissive=permissive,
-        )
+        consent = Consent(yes, dry_run=False)
+        try:
+            done = migrate.run(
+                spark,
+                rows,
+                target,
+                partitions=partitions,
+                overwrite=overwrite,
+                dry_run=dry_run,
+                agree=lambda counts, back: consent.ask(effect_of(target, counts, back, counts["back"])),
+                permissive=permissive,
+                lock_timeout=lock_timeout,
+            )
+        except LockedError as failure:
+            raise failure.advise(LOCKED_ADVICE) from None
     output = Output(form)
     output.result(columns("spark migrate"), asdict(done))
     if output.is_text:

@@ -56,7 +56,15 @@ from offsetlog.manager.properties import Setting, flag
 from offsetlog.manager.turns import Turns
 from offsetlog.manager.work import Awaited, Steps, Work
 from offsetlog.manager.zookeeper import manager as zookeeper_manager
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import (
+    Committed,
+    Key,
+    OffsetAndMetadata,
+    OtherKey,
+    PartitionKey,
+    Position,
+    TopicPartition,
+)
 
 T = TypeVar("T")
 
@@ -323,9 +331,9 @@ class DualManager(BaseOffsetManager):
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -362,9 +370,9 @@ class DualManager(BaseOffsetManager):
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -442,7 +450,7 @@ class DualManager(BaseOffsetManager):
     # ------------------------------------------------------------------------------------------------------- fetches
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the larger position of both; see OffsetManager.fetch.
 
@@ -469,7 +477,7 @@ class DualManager(BaseOffsetManager):
 
     # ------------------------------------------------------------------------------------------------------- deletes
 
-    def delete(self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None) -> int:
+    def delete(self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None) -> int:
         """Deletes positions in ZooKeeper, then in the log; see OffsetManager.delete.
 
         Raises:
@@ -478,7 +486,7 @@ class DualManager(BaseOffsetManager):
         return self.delete_async(group, partitions, timeout=timeout).result()
 
     def delete_async(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
         """Has them deleted by a thread of the manager; see `delete` and OffsetManager.delete_async."""
         keys = arguments.listed_keys(partitions)

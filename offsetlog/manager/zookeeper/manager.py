@@ -41,7 +41,15 @@ from offsetlog.manager.zookeeper.removal import (
 )
 from offsetlog.manager.zookeeper.session import Session
 from offsetlog.manager.zookeeper.settings import ZooKeeperSettings, from_properties
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import (
+    Committed,
+    Key,
+    OffsetAndMetadata,
+    OtherKey,
+    PartitionKey,
+    Position,
+    TopicPartition,
+)
 from offsetlog.zookeeper.consumer_offsets import check_group, check_topic, offset_node
 from offsetlog.zookeeper.missing_nodes import ensure_root
 
@@ -262,9 +270,9 @@ class ZooKeeperManager(BaseOffsetManager):
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -295,9 +303,9 @@ class ZooKeeperManager(BaseOffsetManager):
     def commit_async(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[TopicPartition, int | None] | None = None,
+        expected: Mapping[OtherKey, int | None] | None = None,
         monotonic: bool = False,
         generation: int | None = None,
         timeout: float | None = None,
@@ -331,7 +339,7 @@ class ZooKeeperManager(BaseOffsetManager):
     # ------------------------------------------------------------------------------------------------------- fetches
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as they stood together at one moment; see OffsetManager.fetch.
 
@@ -415,7 +423,7 @@ class ZooKeeperManager(BaseOffsetManager):
 
     # ------------------------------------------------------------------------------------------------------- deletes
 
-    def delete(self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None) -> int:
+    def delete(self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None) -> int:
         """Deletes positions of a group, all or none; see OffsetManager.delete, and `commit` for what it raises.
 
         Raises:
@@ -424,7 +432,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self.delete_async(group, partitions, timeout=timeout).result()
 
     def delete_async(
-        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+        self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
         """Deletes without waiting; see OffsetManager.delete_async."""
         keys = arguments.listed_keys(partitions)

@@ -472,12 +472,12 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
         return findings.coverage.nothing(section.table, section.nothing) if is_finding else section.nothing
 
     def cards(sections: list[Section]) -> str:
-        told = [
+        tables = [
             _table(section, findings.tables[section.table], nothing(section))
             for section in sections
             if section.table in findings.tables
         ]
-        return "\n".join(f'<section class="card">{each}</section>' for each in told)
+        return "\n".join(f'<section class="card">{each}</section>' for each in tables)
 
     return f"""<!DOCTYPE html>
 <html lang="en">

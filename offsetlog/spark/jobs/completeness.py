@@ -71,8 +71,8 @@ def problems_of(
         return ()
     found = view_of(spark, path, view, **{"mode": "permissive", "columns": "log_partition", **options})
     rows = found.where("problem is not null").limit(PROBLEMS_MAX).collect()
-    told = sorted((row["log_partition"], row["problem"]) for row in rows)
-    return tuple(text if number < 0 else f"log partition {number}: {text}" for number, text in told)
+    problems = sorted((row["log_partition"], row["problem"]) for row in rows)
+    return tuple(text if number < 0 else f"log partition {number}: {text}" for number, text in problems)
 
 
 def write_text(spark: SparkSession, directory: str, name: str, text: str) -> None:

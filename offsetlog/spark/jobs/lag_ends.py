@@ -148,8 +148,8 @@ def of_broker(
             try:
                 found[key.topic, key.partition] = future.result().offset
             except KafkaException as failure:
-                told = failure.args[0]
-                if told.name() not in (
+                error = failure.args[0]
+                if error.name() not in (
                     "UNKNOWN_TOPIC_OR_PART",
                     "UNKNOWN_TOPIC_OR_PARTITION",
                     "_UNKNOWN_PARTITION",
@@ -157,7 +157,7 @@ def of_broker(
                 ):
                     raise StorageError(
                         f"the cluster at {config.get('bootstrap.servers')} does not say where a log ends: "
-                        f"{told.str()}; see whether a broker answers there"
+                        f"{error.str()}; see whether a broker answers there"
                     ) from None
         return found
 

@@ -235,6 +235,7 @@ def run(
     examples: int = 20,
     agree: Agree | None = None,
     permissive: bool = False,
+    lock_timeout: float = 0.0,
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group whole or not at all.
 
@@ -252,6 +253,7 @@ def run(
         agree: is asked before positions are moved back; None: they are.
         permissive: goes on where something is missing in the directory, whose positions would count as new; nothing
             is committed to a log partition that lost something.
+        lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Raises:
         DataLossError, PossibleLossError: something is missing in the directory; not with `permissive`.
@@ -264,7 +266,7 @@ def run(
         refused = known.where("reason is not null")
         places = [name for name in ("file", "line") if name in known.columns]
         shown = (*places, "group", "topic", "partition", "offset", "reason")
-        told = [
+        shown_rows = [
             {name: unquote(row[name]) if name == "file" else row[name] for name in shown}
             for row in refused.orderBy(*places, "group", "topic", "partition", "offset").limit(examples).collect()
         ]
@@ -274,7 +276,8 @@ def run(
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
         else:
             # Nothing is cleaned meanwhile, least of all by settings that are not those of the log's owner.
-            store = offsetlog.open(path, partitions, maintenance=MaintenanceConfig(enabled=False), create="anywhere")
+            quiet = MaintenanceConfig(enabled=False)
+            store = offsetlog.open(path, partitions, maintenance=quiet, lock_timeout=lock_timeout, create="anywhere")
         if store is None:
             committed, kept = _counted(compared(good, None))
         else:
@@ -290,7 +293,7 @@ def run(
                     _commit(chosen, store)
     finally:
         known.unpersist()
-    return Migration(committed, kept, count, told, dry_run, incomplete)
+    return Migration(committed, kept, count, shown_rows, dry_run, incomplete)
 
 
 def _lost_groups(chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequence[OffsetLogError]) -> list[str]:

@@ -210,8 +210,8 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
         _add_losses(directory, findings)
         return [], findings
     tasks = spark.createDataFrame(rows, "number int").repartition(min(len(rows), 1000))
-    told = tasks.select(survey_of(str(directory.path), fn.col("number")).alias("survey")).collect()
-    found = sorted((Survey.from_json(row.survey) for row in told), key=lambda each: each.number)
+    surveys = tasks.select(survey_of(str(directory.path), fn.col("number")).alias("survey")).collect()
+    found = sorted((Survey.from_json(row.survey) for row in surveys), key=lambda each: each.number)
     beside.check_checkpoints({each.number: LogEnd(each.end, each.has_tail) for each in found})
     _add_losses(directory, findings)
     return found, findings
@@ -369,18 +369,18 @@ def run(
         )
         ends = {str(each.number): each.end for each in found}
         _write(spark, old, ends, partitions, settings, permissive=permissive)
-        told = json.loads((building / REPORT).read_text())
-        digest = _proved(found, told, building)
+        written = json.loads((building / REPORT).read_text())
+        digest = _proved(found, written, building)
         if incomplete:
             (building / INCOMPLETE).write_text("\n".join([*incomplete, ""]), encoding="utf-8")
-        _complete(old, LogDirectory(building, FileSystem()), told, partitions, topic_id, segment_bytes)
+        _complete(old, LogDirectory(building, FileSystem()), written, partitions, topic_id, segment_bytes)
         _publish(building, new)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
     finally:
         lock.close()
-    sums = {name: sum(each[name] for each in told) for name in ("records", "batches", "markers", "renamed")}
+    sums = {name: sum(each[name] for each in written) for name in ("records", "batches", "markers", "renamed")}
     return Repartition(str(new), len(found), partitions, **sums, digest=digest, incomplete=incomplete)
 
 
@@ -446,9 +446,9 @@ def _digest(sums: Iterable[tuple[str, str, str]]) -> Digest:
     return Digest(positions % modulus, group_records % modulus, pending % modulus)
 
 
-def _proved(surveys: Iterable[Survey], told: Iterable[Mapping[str, Any]], building: Path) -> Digest:
+def _proved(surveys: Iterable[Survey], written: Iterable[Mapping[str, Any]], building: Path) -> Digest:
     before = _digest(each.digest for each in surveys)
-    after = _digest((each["positions"], each["group_records"], each["pending"]) for each in told)
+    after = _digest((each["positions"], each["group_records"], each["pending"]) for each in written)
     if before != after:
         raise CorruptionError(
             f"the state of what was written is another ({after}) than that of what was read ({before}); nothing is "
@@ -461,12 +461,12 @@ def _proved(surveys: Iterable[Survey], told: Iterable[Mapping[str, Any]], buildi
 def _complete(
     old: LogDirectory,
     building: LogDirectory,
-    told: list[dict[str, Any]],
+    written: list[dict[str, Any]],
     partitions: int,
     topic_id: bytes,
     segment_bytes: int,
 ) -> None:
-    ends = {each["number"]: each["end"] for each in told}
+    ends = {each["number"]: each["end"] for each in written}
     for number in range(partitions):
         if number not in ends:
             ends[number] = close_partition(building.partition_path(number), number, segment_bytes, topic_id=topic_id)
@@ -479,7 +479,7 @@ def _complete(
     if old.fs.exists(cluster):
         # So that it can take the place of the old directory in its cluster.
         building.fs.replace_file(building.path / META_PROPERTIES, old.fs.read_file(cluster))
-    floors = {each["number"]: each["floor"] for each in told if each["floor"] > 0}
+    floors = {each["number"]: each["floor"] for each in written if each["floor"] > 0}
     if floors:
         building.write_checkpoint(CLEANER_POINTS, floors)
     building.finish(ends, sound=True)

@@ -131,9 +131,9 @@ def _tasks_for(
     if absent is not None and not problems:
         raise absent
     check_named(source, read, [number for number, _ in problems])
-    told = [Task((), problems)] if problems else []
+    of_problems = [Task((), problems)] if problems else []
     # An empty list would be one partition of no kind to Spark.
-    return [*told, *tasks_of(plan(source, read), read)] or [Task(())]
+    return [*of_problems, *tasks_of(plan(source, read), read)] or [Task(())]
 
 
 def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> Iterator[Any]:

@@ -289,11 +289,11 @@ def parse_size(name: str, text: str) -> int:
 
 def _offsets_by_partition(name: str, text: str, least: int = 0) -> dict[int, int]:
     try:
-        told = json.loads(text)
+        given = json.loads(text)
         # The offset that a stream reports can be given back to it.
-        if isinstance(told, dict) and {"__consumer_offsets"} <= set(told) <= {"__consumer_offsets", "begun"}:
-            told = told["__consumer_offsets"]
-        found = {int(partition): offset for partition, offset in told.items()}
+        if isinstance(given, dict) and {"__consumer_offsets"} <= set(given) <= {"__consumer_offsets", "begun"}:
+            given = given["__consumer_offsets"]
+        found = {int(partition): offset for partition, offset in given.items()}
     except (ValueError, AttributeError):
         raise ConfigError(f'{name}={text!r} is no JSON of log offsets by log partition, as in {{"0": 123}}') from None
     for partition, offset in found.items():

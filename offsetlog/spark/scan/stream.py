@@ -220,9 +220,9 @@ class StreamReader(DataSourceStreamReader):
         ]
         batch = starts, _numbers(end, TOPIC)
         self._first = self._first or batch
-        told = [StreamProblems(self._problems)] if self._problems and self._first == batch else []
+        of_problems = [StreamProblems(self._problems)] if self._problems and self._first == batch else []
         # An empty list would be one partition of no kind to Spark.
-        return [*told, *found] or [InputPartition(None)]
+        return [*of_problems, *found] or [InputPartition(None)]
 
     def _ask_once(self, starts: Offsets) -> None:
         """Asks, as the query starts, whether the log is whole where the stream has not been yet.

@@ -112,5 +112,5 @@ def shaped(batch: Any, schema: Any) -> Any:
 
 def problem_batch(schema: Any, log_partition: int, text: str) -> Any:
     """Returns the row that tells a problem."""
-    told = {"log_partition": log_partition, PROBLEM: text}
-    return pa.RecordBatch.from_arrays([pa.array([told.get(field.name)], field.type) for field in schema], schema=schema)
+    row = {"log_partition": log_partition, PROBLEM: text}
+    return pa.RecordBatch.from_arrays([pa.array([row.get(field.name)], field.type) for field in schema], schema=schema)

@@ -88,8 +88,8 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
     failure = refusal_error(messages) if options.mode == "failfast" else None
     if failure is not None:
         if options.report is not None:
-            told = read_refusals(file_system, messages).write(Path(options.report), name, options.mode, rows=0)
-            failure.add_note(f"the report: {told}")
+            written = read_refusals(file_system, messages).write(Path(options.report), name, options.mode, rows=0)
+            failure.add_note(f"the report: {written}")
         raise failure
     with opened_store(options) as store:
         core = store._open_core

@@ -8,18 +8,18 @@ static const int64_t day_ms = 86400000;
 /* ------------------------------------------------------------------------------------------------ the received records
  * */
 
-typedef struct told {
+typedef struct received {
     uint8_t *bytes;
     size_t size;
     int64_t next;
     int64_t batches;
     ol_state state;
     int refuse_with;            /* not OL_OK: of the third batch */
-} told;
+} received;
 
 static int take(void *context, const ol_batch *batch, ol_error *error) {
-    told *to = context;
-    if (to->refuse_with != OL_OK && to->batches == 2) return ol_fail(error, to->refuse_with, "told to");
+    received *to = context;
+    if (to->refuse_with != OL_OK && to->batches == 2) return ol_fail(error, to->refuse_with, "asked to");
     OL_CHECK_OK(ol_batch_check_crc(batch, error), error);
     OL_CHECK(batch->base_offset >= to->next);
     to->next = batch->last_offset + 1;
@@ -31,19 +31,20 @@ static int take(void *context, const ol_batch *batch, ol_error *error) {
     return OL_OK;
 }
 
-static told begin_told(void) {
-    told to = {0};
+static received begin_received(void) {
+    received to = {0};
     ol_error error;
     OL_CHECK_OK(ol_state_create(&to.state, &error), &error);
     return to;
 }
 
-static void free_told(told *to) {
+static void free_received(received *to) {
     ol_state_destroy(&to->state);
     free(to->bytes);
 }
 
-static ol_clean_report run(ol_partition *partition, told *to, bool takes_active, int64_t end_max, size_t map_bytes) {
+static ol_clean_report run(ol_partition *partition, received *to, bool takes_active, int64_t end_max,
+                           size_t map_bytes) {
     static ol_clean_report report;
     ol_clean_sink sink = {take, to, takes_active};
     ol_clean_options options;
@@ -59,7 +60,7 @@ static ol_clean_report run(ol_partition *partition, told *to, bool takes_active,
 }
 
 /* Appends the batches at and above `from` that begin below `until` to `to`. */
-static void take_log(ol_partition *partition, int64_t from, int64_t until, told *to) {
+static void take_log(ol_partition *partition, int64_t from, int64_t until, received *to) {
     ol_batch_walk walk;
     ol_batch batch;
     ol_error error;
@@ -107,7 +108,7 @@ static void work(ol_partition *partition, int count, int64_t open) {
     }
 }
 
-static void check_state(const told *to, ol_partition *partition) {
+static void check_state(const received *to, ol_partition *partition) {
     ol_digest digest;
     ol_state_digest(&to->state, true, &digest);
     check_same_digest(digest, digest_of(partition));
@@ -121,7 +122,7 @@ OL_TEST(what_is_reported_is_what_a_clean_leaves) {
         for (int again = 0; again < 3; again++) {
             work(partition, 1500, again == 1 && turn % 2 ? 30 : -1);
             if (again == 2) fixture_now += 2 * day_ms;
-            told before = begin_told(), after = begin_told();
+            received before = begin_received(), after = begin_received();
             ol_clean_report dry = run(partition, &before, false, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
             ol_clean_report done = run(partition, NULL, false, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
             OL_CHECK_INT(dry.target, done.target);
@@ -136,8 +137,8 @@ OL_TEST(what_is_reported_is_what_a_clean_leaves) {
             OL_CHECK_INT(dry.bytes_written, 0);
             take_log(partition, dry.told_end, INT64_MAX, &before);
             check_state(&before, partition);
-            free_told(&before);
-            free_told(&after);
+            free_received(&before);
+            free_received(&after);
         }
         close_partition(partition);
     }
@@ -147,7 +148,7 @@ OL_TEST(what_is_reported_is_what_a_clean_leaves) {
 OL_TEST(nothing_is_changed) {
     ol_partition *partition = small_partition(true);
     work(partition, 3000, -1);
-    told before = begin_told(), after = begin_told(), to = begin_told();
+    received before = begin_received(), after = begin_received(), to = begin_received();
     int64_t flushed = ol_log_flushed(ol_partition_log(partition));
     take_log(partition, 0, INT64_MAX, &before);
     run(partition, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
@@ -155,9 +156,9 @@ OL_TEST(nothing_is_changed) {
     take_log(partition, 0, INT64_MAX, &after);
     OL_CHECK(before.size == after.size && memcmp(before.bytes, after.bytes, after.size) == 0);
     OL_CHECK_INT(ol_log_flushed(ol_partition_log(partition)), flushed);
-    free_told(&before);
-    free_told(&after);
-    free_told(&to);
+    free_received(&before);
+    free_received(&after);
+    free_received(&to);
     close_partition(partition);
     remove_fixture();
 }
@@ -169,20 +170,20 @@ OL_TEST(the_active_segment_is_reported_up_to_an_open_transaction) {
         int64_t limit = ol_log_end(ol_partition_log(partition));
         ol_log_transaction transaction;
         if (ol_partition_transaction_at(partition, 0, &transaction)) limit = transaction.first_offset;
-        told to = begin_told();
+        received to = begin_received();
         ol_clean_report report = run(partition, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
         OL_CHECK_INT(report.target, limit);
         OL_CHECK_INT(report.told_end, limit);
         OL_CHECK(report.complete && (open || report.records.superseded > 0));
         take_log(partition, limit, INT64_MAX, &to);
         check_state(&to, partition);
-        free_told(&to);
+        free_received(&to);
         /* It is closed, but not by that. */
-        to = begin_told();
+        to = begin_received();
         report = run(partition, &to, false, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
         OL_CHECK_INT(to.batches, 0);
         OL_CHECK_INT(report.told_end, 0);
-        free_told(&to);
+        free_received(&to);
         close_partition(partition);
     }
     remove_fixture();
@@ -193,12 +194,12 @@ OL_TEST(a_read_only_log_can_be_reported) {
     work(partition, 2000, 30);
     close_partition(partition);
     ol_partition *reader = read_only_partition(true);
-    told to = begin_told();
+    received to = begin_received();
     ol_clean_report report = run(reader, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
     OL_CHECK(report.told_end > 500 && report.records.superseded > 500);
     take_log(reader, report.told_end, INT64_MAX, &to);
     check_state(&to, reader);
-    free_told(&to);
+    free_received(&to);
     close_partition(reader);
     remove_fixture();
 }
@@ -214,12 +215,12 @@ OL_TEST(a_log_that_somebody_else_appends_to_is_reported_as_far_as_it_was_loaded)
     ol_partition_positions(reader, &positions);
     OL_CHECK_INT(positions.applied, ol_log_end(ol_partition_log(writer)));
     work(writer, 1000, -1);
-    told to = begin_told();
+    received to = begin_received();
     ol_clean_report report = run(reader, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
     OL_CHECK(report.told_end <= positions.applied);
     take_log(reader, report.told_end, positions.applied, &to);
     check_state(&to, reader);
-    free_told(&to);
+    free_received(&to);
     close_partition(reader);
     close_partition(writer);
     remove_fixture();
@@ -230,7 +231,7 @@ OL_TEST(an_end_and_a_small_map_leave_the_rest_as_it_is) {
     work(partition, 4000, -1);
     int64_t end = ol_log_end(ol_partition_log(partition));
     for (int turn = 0; turn < 2; turn++) {
-        told to = begin_told();
+        received to = begin_received();
         ol_clean_report report = turn == 0 ? run(partition, &to, true, end / 3, OL_CLEAN_MAP_BYTES_DEFAULT)
                                            : run(partition, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_MIN);
         OL_CHECK(report.told_end <= (turn == 0 ? end / 3 : end) && report.told_end > 0);
@@ -238,7 +239,7 @@ OL_TEST(an_end_and_a_small_map_leave_the_rest_as_it_is) {
         OL_CHECK_INT(report.passes, 1);
         take_log(partition, report.told_end, INT64_MAX, &to);
         check_state(&to, partition);
-        free_told(&to);
+        free_received(&to);
     }
     close_partition(partition);
     remove_fixture();
@@ -247,7 +248,7 @@ OL_TEST(an_end_and_a_small_map_leave_the_rest_as_it_is) {
 OL_TEST(what_a_sink_says_ends_the_run) {
     ol_partition *partition = small_partition(true);
     work(partition, 500, -1);
-    told to = begin_told();
+    received to = begin_received();
     to.refuse_with = OL_CLOSED;
     ol_clean_sink sink = {take, &to, true};
     ol_clean_options options;
@@ -257,8 +258,8 @@ OL_TEST(what_a_sink_says_ends_the_run) {
     options.now_ms = fixture_now;
     options.sink = &sink;
     OL_CHECK_INT(ol_cleaner_run(partition, &options, &report, &error), OL_CLOSED);
-    OL_CHECK(strcmp(error.reason, "told to") == 0);
-    free_told(&to);
+    OL_CHECK(strcmp(error.reason, "asked to") == 0);
+    free_received(&to);
     close_partition(partition);
     remove_fixture();
 }

@@ -19,7 +19,7 @@ static ol_batch parse(const uint8_t *data, size_t size) {
 static int stored_compress(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output, ol_error *error) {
     (void)codec;
     OL_CHECK_INT(magic, 2);
-    if (context == NULL) return ol_fail(error, OL_UNSUPPORTED, "told to fail");
+    if (context == NULL) return ol_fail(error, OL_UNSUPPORTED, "asked to fail");
     uint8_t *block = malloc(input.size + 1);
     block[0] = 'S';
     memcpy(block + 1, input.data, input.size);

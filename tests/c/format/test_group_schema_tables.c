@@ -125,16 +125,16 @@ OL_TEST(tables_keep_what_their_readers_rely_on) {
 /* ------------------------------------------------------------------------------------------------ every field, every version */
 
 /* The events as text; the same from a walk of the table and from the decoder. */
-static char told[TEXT_MAX];
-static size_t told_size;
+static char output[TEXT_MAX];
+static size_t output_size;
 
 static int tell(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int size = vsnprintf(told + told_size, sizeof told - told_size, format, arguments);
+    int size = vsnprintf(output + output_size, sizeof output - output_size, format, arguments);
     va_end(arguments);
-    OL_CHECK(size >= 0 && told_size + (size_t)size < sizeof told);
-    told_size += (size_t)size;
+    OL_CHECK(size >= 0 && output_size + (size_t)size < sizeof output);
+    output_size += (size_t)size;
     return OL_OK;
 }
 
@@ -239,20 +239,22 @@ static void check_random_record(const ol_schema *schema, int16_t version) {
     ol_schema_writer state, *writer = &state;
     ol_error error;
     size_t size, used;
-    told_size = 0;
+    output_size = 0;
     OL_CHECK_OK(ol_schema_writer_start(writer, schema, version, bytes, sizeof bytes, &error), &error);
     BOTH(begin_struct, NULL);
     make_fields(writer, schema->fields);
     BOTH(end_struct, NULL);
     OL_CHECK_OK(ol_schema_writer_finish(writer, &size, &error), &error);
-    memcpy(expected, told, told_size + 1);
-    told_size = 0;
+    memcpy(expected, output, output_size + 1);
+    output_size = 0;
     uint8_t *copy = malloc(size ? size : 1);        /* exactly as large: a sanitizer sees a read past it */
     memcpy(copy, bytes, size);
     OL_CHECK_OK(ol_schema_decode(schema, version, ol_slice_of(copy, size), &teller, &used, &error), &error);
     OL_CHECK_INT(used, size);
-    if (strcmp(told, expected) != 0) fprintf(stderr, "%s version %d\n%s\n%s\n", schema->name, version, told, expected);
-    OL_CHECK(strcmp(told, expected) == 0);
+    if (strcmp(output, expected) != 0) {
+        fprintf(stderr, "%s version %d\n%s\n%s\n", schema->name, version, output, expected);
+    }
+    OL_CHECK(strcmp(output, expected) == 0);
     free(copy);
 }
 

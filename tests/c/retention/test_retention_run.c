@@ -82,17 +82,17 @@ static ol_retention_report expire(ol_partition *partition, int64_t default_ms, i
     ol_retention_rules *rules = rules_of(default_ms);
     ol_retention_options options = {.rules = rules, .now_ms = now_ms};
     ol_expiring_rows rows = {0};
-    ol_retention_report told, report;
+    ol_retention_report preview, report;
     ol_error error;
     int64_t end = ol_log_end(ol_partition_log(partition));
-    OL_CHECK_OK(ol_retention_preview(partition, &options, 3, &rows, &told, &error), &error);
+    OL_CHECK_OK(ol_retention_preview(partition, &options, 3, &rows, &preview, &error), &error);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), end);
     report = expire_as(partition, &options);
     /* The run does what the report announced. */
-    OL_CHECK_INT(told.positions_expired, report.positions_expired);
-    OL_CHECK_INT(told.positions_pending, report.positions_pending);
-    OL_CHECK_INT(told.groups_removed, report.groups_removed);
-    OL_CHECK_INT(told.groups_held, report.groups_held);
+    OL_CHECK_INT(preview.positions_expired, report.positions_expired);
+    OL_CHECK_INT(preview.positions_pending, report.positions_pending);
+    OL_CHECK_INT(preview.groups_removed, report.groups_removed);
+    OL_CHECK_INT(preview.groups_held, report.groups_held);
     OL_CHECK_INT(rows.count, report.positions_expired + report.groups_removed);
     for (size_t i = 0; i < rows.count; i++) {
         OL_CHECK(rows.rows[i].at_ms <= now_ms);
@@ -330,8 +330,8 @@ OL_TEST(many_groups_each_by_its_own_rule) {
     OL_CHECK_OK(ol_retention_rules_create(given, 4, DAY, &rules, &error), &error);
     ol_retention_options options = {.rules = rules, .now_ms = fixture_now};
     ol_expiring_rows rows = {0};
-    ol_retention_report told;
-    OL_CHECK_OK(ol_retention_preview(partition, &options, 0, &rows, &told, &error), &error);
+    ol_retention_report preview;
+    OL_CHECK_OK(ol_retention_preview(partition, &options, 0, &rows, &preview, &error), &error);
     for (size_t i = 0; i < rows.count; i++) {
         ol_slice group = ol_string_dictionary_get(&rows.group_names, (size_t)rows.rows[i].group);
         OL_CHECK_INT(rows.rows[i].rule, ol_slice_equal(group, text("c-2")) ? 2 : 0);
@@ -343,7 +343,7 @@ OL_TEST(many_groups_each_by_its_own_rule) {
     OL_CHECK_INT(report.groups, GROUPS);
     OL_CHECK_INT(report.groups_never, (GROUPS + 1) / 3);
     OL_CHECK_INT(report.positions_expired, (GROUPS + 2) / 3 - 1 + 1);
-    OL_CHECK_INT(told.positions_expired, report.positions_expired);
+    OL_CHECK_INT(preview.positions_expired, report.positions_expired);
     OL_CHECK_INT(fetch_one(partition, "a-0", "t", 0), 7);
     OL_CHECK_INT(fetch_one(partition, "a-3", "t", 0), -1);
     OL_CHECK_INT(fetch_one(partition, "c-2", "t", 0), -1);
