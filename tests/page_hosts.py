@@ -99,10 +99,25 @@ def shifted_text(text: str, shift: timedelta) -> str:
     return AGE.sub("20 min ago", text)
 
 
+@contextlib.contextmanager
+def ensemble() -> Iterator[Play]:
+    """Pages about zk1, zk2 and zk3, servers of one ZooKeeper, and a broker's directory."""
+    from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+    from tests.zookeeper.ensemble import Ensemble
+
+    with tempfile.TemporaryDirectory() as name, Ensemble(Path(name) / "zookeeper") as servers, broker() as play_page:
+        names = {f"zk{number}:2181": f"127.0.0.1:{port}" for number, port in enumerate(servers.ports, start=1)}
+        with ZooKeeperConnection(ConnectionSettings(hosts=servers.hosts)) as connection:
+            connection.create("/guarded")
+        replaced = {**names, **play_page.keywords["replaced"]}
+        yield partial(play, replaced=replaced)
+
+
 HOSTS: dict[str, Callable[[], contextlib.AbstractContextManager[Play]]] = {
     "docs/how-to/offsets-were-reset.md": accident,
     "docs/kafka.md": accident,
     "docs/server.md": server,
+    "docs/zookeeper.md": ensemble,
     "docs/how-to/aiokafka.md": server,
     "docs/how-to/confluent-kafka.md": server,
     "docs/how-to/broker-directory.md": broker,
