@@ -42,6 +42,8 @@ RUN_ELSEWHERE = {
     "docs/repair.md": "tests/test_documentation.py",
     "docs/pytest.md": "tests/pytest_plugin/test_plugin.py",
     "docs/how-to/spark.md": "tests/spark/test_page.py",
+    "docs/spark-clusters.md": "tests/spark_cluster/test_page.py",
+    "docs/spark.md": "tests/spark/test_page.py",
     "docs/zookeeper.md": "tests/zookeeper/test_page.py",
 }
 
@@ -64,8 +66,6 @@ NOT_RUN = {
     ("docs/server.md", ""): (1, "a picture of a server under load"),
     ("docs/server.md", "json"): (1, "a line of the log"),
     ("docs/server.md", "properties"): (1, "a file for one machine; tests/server/test_page.py compares the table"),
-    ("docs/spark-clusters.md", "text"): (2, "commands of a cluster; tests/spark_cluster starts one"),
-    ("docs/spark.md", "text"): (12, "Spark with paths and clusters of the reader; tests/spark runs such calls"),
     ("docs/table.md", ""): (1, "names of files"),
 }
 
@@ -87,7 +87,7 @@ INDENTED = {
     "docs/repair.md": (3, "commands on data of the reader"),
     "docs/retention.md": (1, "commands on data of the reader"),
     "docs/server.md": (4, "commands on data of the reader"),
-    "docs/spark-clusters.md": (10, "commands on several machines; tests/spark_cluster"),
+    "docs/spark-clusters.md": (9, "machines, YARN, Kubernetes; parsed by tests/spark/test_cluster_manuals.py"),
     "docs/spark.md": (6, "commands on data of the reader"),
     "docs/verify.md": (2, "commands on data of the reader"),
 }
@@ -212,6 +212,8 @@ TYPED = [
 UNTYPED = [
     "docs/plugin.md",
     "docs/pytest.md",
+    "docs/spark-clusters.md",
+    "docs/spark.md",
     *(f"docs/how-to/{name}.md" for name in ("aiokafka", "asyncio", "backup", "confluent-kafka", "spark", "tail-files")),
 ]
 

@@ -37,7 +37,7 @@ def test_the_table_has_every_property() -> None:
 
 
 def test_the_table_has_the_defaults() -> None:
-    """Of the properties whose default is a number."""
+    """A property whose default is no number has none here."""
     made = from_properties({"zookeeper.connect": "zk1:2181"})
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     shown = {name: int(number) for name, number in re.findall(r"^\| `([\w.]+)` \| (-?\d+) \|", text, re.MULTILINE)}
