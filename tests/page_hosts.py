@@ -99,10 +99,45 @@ def shifted_text(text: str, shift: timedelta) -> str:
     return AGE.sub("20 min ago", text)
 
 
+@contextlib.contextmanager
+def spark_manual() -> Iterator[Play]:
+    """The manual of Spark; what it needs is imported for it alone."""
+    from tests.spark import page_host
+
+    with page_host.spark_manual() as play_page:
+        yield play_page
+
+
+@contextlib.contextmanager
+def spark_cluster() -> Iterator[Play]:
+    """The manual of clusters of Spark; likewise."""
+    from tests.spark import page_host
+
+    with page_host.spark_cluster() as play_page:
+        yield play_page
+
+
+@contextlib.contextmanager
+def ensemble() -> Iterator[Play]:
+    """Pages about zk1, zk2 and zk3, servers of one ZooKeeper, and a broker's directory."""
+    from offsetlog.zookeeper.connection import ConnectionSettings, ZooKeeperConnection
+    from tests.zookeeper.ensemble import Ensemble
+
+    with tempfile.TemporaryDirectory() as name, Ensemble(Path(name) / "zookeeper") as servers, broker() as play_page:
+        names = {f"zk{number}:2181": f"127.0.0.1:{port}" for number, port in enumerate(servers.ports, start=1)}
+        with ZooKeeperConnection(ConnectionSettings(hosts=servers.hosts)) as connection:
+            connection.create("/guarded")
+        replaced = {**names, **play_page.keywords["replaced"]}
+        yield partial(play, replaced=replaced)
+
+
 HOSTS: dict[str, Callable[[], contextlib.AbstractContextManager[Play]]] = {
     "docs/how-to/offsets-were-reset.md": accident,
     "docs/kafka.md": accident,
     "docs/server.md": server,
+    "docs/spark-clusters.md": spark_cluster,
+    "docs/spark.md": spark_manual,
+    "docs/zookeeper.md": ensemble,
     "docs/how-to/aiokafka.md": server,
     "docs/how-to/confluent-kafka.md": server,
     "docs/how-to/broker-directory.md": broker,

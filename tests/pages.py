@@ -1,6 +1,7 @@
 """The blocks of the documents' pages: what they are, how they run, and what they print.
 
     python -m tests.pages --write PAGE...       runs pages, and writes what their blocks print into them
+    python -m tests.pages --check PAGE...       runs pages, and ends with 1 where a block prints something else
 
 A page is one session in a directory of its own. Blocks that run, by their language:
 
@@ -33,6 +34,8 @@ FENCE = re.compile(
 )
 OUTPUT = 'text title="Output"'
 COLUMNS = 100
+#: How long a command is waited for; far more than one of Spark takes beside other tests.
+COMMAND_SECONDS = 480
 
 
 class Block(NamedTuple):
@@ -168,7 +171,8 @@ def commands(code: str) -> list[str]:
 
 def shell(command: str) -> str:
     """Runs one command, ours in this process unless the shell is needed for it; returns what it prints."""
-    words = shlex.split(command, comments=True)
+    # A backslash joins lines in a shell; shlex would make a word of the line's end.
+    words = shlex.split(command.replace("\\\n", ""), comments=True)
     if words[0] == "offsetlog" and not re.search(r"[|&;<>$`]", command):
         return ours(words[1:])
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -179,7 +183,7 @@ def shell(command: str) -> str:
         stdin=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "PATH": path, "COLUMNS": str(COLUMNS)},
-        timeout=120,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
     return made.stdout
@@ -291,9 +295,42 @@ def rewrite(page: str, play_it: Callable[[str], Iterator[Printed]]) -> bool:
     return bool(made)
 
 
-if __name__ == "__main__":
+def differences(
+    page: str, play_it: Callable[..., Iterator[Printed]], session: dict[str, Any] | None = None
+) -> list[str]:
+    """Runs a page; returns what its blocks print where that is not what it shows, each with its place."""
+    shown = []
+    found = []
+    for printed in play_it(page, session=session):
+        shown.append(printed)
+        if not is_like(printed.expected, printed.actual):
+            found.append(
+                f"{printed.block.place} shows another output than this run made; if this one is right, "
+                f"python -m tests.pages --write {page} writes it:\n{printed.actual}"
+            )
+    if not digests_agree(shown):
+        found.append(f"python -m tests.pages --write {page} writes digests of one run")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the pages that a command line names; returns the exit code."""
     from tests.page_hosts import host_of
 
-    for name in (word for word in sys.argv[1:] if word != "--write"):
+    # As pytest does, by its setting `pythonpath`.
+    sys.path.insert(0, str(ROOT / "tests"))
+    mode, *names = arguments
+    code = 0
+    for name in names:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), host_of(name) as play_page:
-            print(name, "written" if rewrite(name, play_page) else "as it is")
+            if mode == "--write":
+                print(name, "written" if rewrite(name, play_page) else "as it is")
+                continue
+            for difference in differences(name, play_page):
+                print(difference, file=sys.stderr)
+                code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -168,6 +168,36 @@ def test_what_has_no_time_ends_a_stall_as_well(spark):
     assert tuples_of(found, "partition", "stalled_ms", "commits", "ongoing") == [(0, 20 * MINUTE, 2, False)]
 
 
+def test_positions_that_are_deleted_or_pending_do_not_stall(spark):
+    rows = [
+        commit(1, group="deleted", timestamp=0),
+        delete(group="deleted", timestamp=20 * MINUTE),
+        in_transaction(2, 7, "open", group="pending", timestamp=MINUTE),
+        in_transaction(3, 8, "aborted", 4, group="aborted", timestamp=MINUTE),
+        *[commit(number, group="busy", timestamp=number * MINUTE) for number in range(0, 100, 2)],
+    ]
+    prepared = audit.prepared(frame(spark, rows))
+    found = tuples_of(audit.stalls(prepared, 15 * MINUTE), "group", "since", "until", "ongoing")
+    assert found == [("deleted", 0, 20 * MINUTE, False)]
+    found = tuples_of(audit.silences(prepared, 15 * MINUTE), "group", "since", "until", "ongoing", "others")
+    # Until the deletion; the 11 are the commits of others in the whole seconds between.
+    assert found == [("deleted", 0, 20 * MINUTE, False, 11)]
+    assert tuples_of(audit.silences(prepared, 21 * MINUTE), "group") == []
+    # Where one position of a group is left, the group goes on being silent.
+    kept = audit.prepared(frame(spark, [*rows, commit(1, group="deleted", timestamp=0, partition=1)]))
+    assert tuples_of(audit.silences(kept, 21 * MINUTE), "group", "until", "ongoing") == [("deleted", 98 * MINUTE, True)]
+
+
+@pytest.mark.parametrize("stall_ms", [0, -1])
+def test_a_stall_of_no_time_is_refused(spark, tmp_path, stall_ms):
+    prepared = audit.prepared(frame(spark, [commit(1)]))
+    refused = rf"a stall of {stall_ms} ms: .* give a time above 0"
+    with pytest.raises(InvalidArgumentError, match=refused):
+        audit.audit(prepared, stall_ms=stall_ms)
+    with pytest.raises(InvalidArgumentError, match=refused):
+        audit.run(spark, tmp_path, stall_ms=stall_ms)
+
+
 def test_silences(spark):
     rows = [commit(minute, timestamp=minute * MINUTE) for minute in range(0, 60, 2)]
     # The broker's deletions are no actions of a group.
@@ -291,11 +321,11 @@ def test_counts(spark):
         "positions",
     ]
     assert tuples_of(audit.groups(commits), *names) == [
-        ("g", 3, 1, 1, 1, 0, 0, 3000, 61, 2),
-        ("h", 1, 0, 1, 0, 1, 4000, 4000, 1, 1),
+        ("g", 3, 1, 1, 1, 0, 0, 3000, 61, 1),
+        ("h", 1, 0, 1, 0, 1, 4000, 4000, 1, 0),
     ]
     assert tuples_of(audit.totals(commits), "commits", "deletes", "groups", "positions", "bytes", "log_partitions") == [
-        (4, 1, 2, 3, 62, 1)
+        (4, 1, 2, 1, 62, 1)
     ]
     assert tuples_of(audit.positions(commits), "group", "partition", "offset") == [
         ("g", 0, None),

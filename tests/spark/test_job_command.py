@@ -139,6 +139,13 @@ def test_a_job_for_a_cluster_says_that_the_driver_plans(tmp_path, command):
         assert (DRIVER_PLANS in str(caught.value)) == is_said
 
 
+def test_a_stall_of_no_time_is_refused_before_spark_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(audit, "spark_for", None)
+    for text in ("0s", "0"):
+        with pytest.raises(errors.InvalidArgumentError, match=f"--stall {text}: .* give a time above 0, such as 15m"):
+            audit.command(str(tmp_path), stall=text)
+
+
 def test_a_report_that_cannot_be_written_is_said_before_the_audit(tmp_path, monkeypatch):
     (tmp_path / "there.html").touch()
     offsetlog.open(tmp_path / "log", partitions=1).close()

@@ -38,8 +38,13 @@ def test_the_commands(spark, tmp_path):
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.return_value == 0, done.output
     assert [(row["log_partition"], row["equal"], row["spark"] == row["engine"]) for row in rows] == [
-        (number, True, True) for number in range(3)
+        (number, True, True) for number in (0, 1, 2, None)
     ]
+    # The sum is that of the log before it was moved, however many log partitions that had.
+    assert rows[-1] == {"log_partition": None, "end": None, "equal": True, "spark": str(digest), "engine": str(digest)}
+    done = run("verify", data, "--logical", "--format", "tsv")
+    assert done.stdout.splitlines()[-1].split("\t")[2:4] == ["true", str(digest)]
+    assert len(run("verify", data, "--format", "json").stdout.splitlines()) == 2, "log offsets make a sum meaningless"
 
     dump = tmp_path / "dump.jsonl"
     lines = [{"group": "group-1", "topic": "orders", "partition": 0, "offset": 100}, {"group": "none"}]

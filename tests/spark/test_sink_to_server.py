@@ -20,7 +20,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
 def shown(server: str) -> Callable[[Any, int], None]:
     """The function of the page, for another server."""
     (text,) = re.findall(
-        r"```text\n(from offsetlog import OffsetAndMetadata.*?)\ncommits\.writeStream", PAGE.read_text(), re.S
+        r"```python\n(from offsetlog import OffsetAndMetadata.*?)\nquery = ", PAGE.read_text(), re.S
     )
     assert "offsets.example:9092" in text
     names: dict[str, Any] = {}

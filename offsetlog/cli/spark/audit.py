@@ -23,7 +23,7 @@ from offsetlog.cli.spark.options import (
 )
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.cli.text import time_text
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.missing_library import missing_library
 from offsetlog.moments import duration_text, parse_duration, parse_time
 from offsetlog.spark.jobs.places import check_paths
@@ -51,6 +51,13 @@ Examples:
 """
 
 FINDINGS = ("rewinds", "zombies", "stalls", "silences", "generations", "transactions")
+
+
+def _stall(text: str) -> int:
+    stall_ms = parse_duration(text)
+    if stall_ms == 0:
+        raise InvalidArgumentError(f"--stall {text}: every commit would be a stall; give a time above 0, such as 15m")
+    return stall_ms
 
 
 def _until(text: str | None) -> int | None:
@@ -136,7 +143,7 @@ def command(
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Runs the audit; returns the exit code."""
-    stall_ms, until_ms = parse_duration(stall), _until(until)
+    stall_ms, until_ms = _stall(stall), _until(until)
     with checked_on_driver(master):
         check_paths(path, output_directory, overwrite)
     if report is not None:

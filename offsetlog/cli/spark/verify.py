@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,12 +12,16 @@ from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import checked_on_driver, spark_for
 from offsetlog.spark.jobs.places import log_directory
+from offsetlog.types import Digest
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
 Both are of the same records, also while somebody writes. PATH is only read. A log that ends before the offset in a
 checkpoint beside it is reported: its tail is missing. So is everything else that its witnesses list and that is not
 there; with --permissive the exit code is about the digests alone.
+
+With --logical the last row, which has no log partition, is the sum over all of them: equal sums of two clusters are
+equal states, however many log partitions each has.
 
 Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 
@@ -28,6 +32,16 @@ Examples:
 """
 
 COLUMNS = shown_as(columns("spark verify"), "equal", show=lambda equal: "yes" if equal else "NO")
+
+
+def _row(log_partition: int | None, end: int | None, spark: Digest, engine: Digest) -> dict[str, Any]:
+    return {
+        "log_partition": log_partition,
+        "end": end,
+        "equal": spark == engine,
+        "spark": str(spark),
+        "engine": str(engine),
+    }
 
 
 def command(
@@ -47,16 +61,10 @@ def command(
         from offsetlog.spark.jobs import verify
 
         found = verify.run(spark, path, physical=not logical)
-    rows = (
-        {
-            "log_partition": each.log_partition,
-            "end": each.end,
-            "equal": each.spark == each.engine,
-            "spark": str(each.spark),
-            "engine": str(each.engine),
-        }
-        for each in found
-    )
+        whole = verify.summed(each.spark for each in found), verify.summed(each.engine for each in found)
+    rows = [_row(each.log_partition, each.end, each.spark, each.engine) for each in found]
+    if logical and found:
+        rows.append(_row(None, None, *whole))
     Output(form).rows(COLUMNS, rows, "there is no log partition", wide=wide)
     for each in found:
         for damage in each.damages:

@@ -148,23 +148,23 @@ def _counts() -> list[Column]:
 
 
 def totals(commits: DataFrame) -> DataFrame:
-    """Returns one row: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, positions."""
-    place = fn.struct(*POSITION)
-    return commits.agg(
+    """Returns one row: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, positions.
+
+    `positions` are those that are committed in the end: neither deleted, nor only in a transaction that is open or was
+    aborted.
+    """
+    found = commits.agg(
         *_counts(),
         fn.count_distinct("group").alias("groups"),
-        fn.count_distinct(place).alias("positions"),
         fn.count_distinct("log_partition").alias("log_partitions"),
     )
+    return found.crossJoin(fn.broadcast(_last_offsets(commits).agg(fn.count("offset").alias("positions"))))
 
 
 def groups(commits: DataFrame) -> DataFrame:
-    """Returns for each group its counts as in `totals`, its positions and its share of all bytes."""
-    found = commits.groupBy("group").agg(
-        *_counts(),
-        fn.count_distinct(fn.struct(*POSITION)).alias("positions"),
-        fn.min("log_partition").alias("log_partition"),
-    )
+    """Returns for each group its counts and positions as in `totals`, and its share of all bytes."""
+    counted = commits.groupBy("group").agg(*_counts(), fn.min("log_partition").alias("log_partition"))
+    found = counted.join(_last_offsets(commits).groupBy("group").agg(fn.count("offset").alias("positions")), "group")
     everything = commits.agg(fn.coalesce(fn.sum("bytes"), fn.lit(0)).cast("double").alias("_all"))
     share = fn.when(fn.col("_all") > 0, fn.col("bytes") / fn.col("_all")).otherwise(fn.lit(0.0))
     return found.crossJoin(fn.broadcast(everything)).withColumn("bytes_share", share).drop("_all")
@@ -175,13 +175,18 @@ def positions(commits: DataFrame) -> DataFrame:
 
     `offset` is null where the last thing in effect is a deletion, or nothing ever took effect.
     """
+    return _last_offsets(commits, *_counts())
+
+
+def _last_offsets(commits: DataFrame, *more: Column) -> DataFrame:
+    # By position: more columns, and the offset that is committed in the end, if any.
     last = fn.max(
         fn.when(
             fn.col("effective_at").isNotNull(),
             fn.struct("effective_at", "log_offset", "kind", "offset"),
         )
     )
-    found = commits.groupBy(*POSITION).agg(*_counts(), last.alias("_last"))
+    found = commits.groupBy(*POSITION).agg(*more, last.alias("_last"))
     offset = fn.when(fn.col("_last.kind") == "commit", fn.col("_last.offset"))
     return found.withColumn("offset", offset).drop("_last")
 
@@ -298,6 +303,8 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
 def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
     """Returns each time that a group committed nothing for long while other groups went on.
 
+    A group without a position in the end is silent until its last deletion, and no longer: nothing of it could move.
+
     Args:
         commits: prepared.
         stall_ms: how long it has to last.
@@ -308,16 +315,20 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
     """
     second = fn.floor(fn.col("at") / _SECOND_MS)
     timed = _timed_commits(commits).select("group", "at")
-    seconds = timed.groupBy(second.alias("second")).agg(fn.count("*").alias("_count"))
+    # Those in which a silence can end: with a commit, or with a deletion.
+    rows = commits.where(fn.col("at").isNotNull()).groupBy(second.alias("second"))
+    seconds = rows.agg(fn.count_if(fn.col("kind") == "commit").alias("_count"))
     # One row for each second in which anything was committed: few enough for one task.
     until_second = fn.sum("_count").over(Window.orderBy("second").rowsBetween(Window.unboundedPreceding, 0))
     before_second = fn.coalesce(fn.sum("_count").over(Window.orderBy("second").rowsBetween(*_BEFORE)), fn.lit(0))
     sums = seconds.select("second", until_second.alias("_through"), before_second.alias("_before"))
     whole = timed.agg(fn.count("*").alias("_whole"))
     gaps = (
-        timed.withColumn("_next", fn.lead("at").over(Window.partitionBy("group").orderBy("at")))
+        timed.withColumn("_following", fn.lead("at").over(Window.partitionBy("group").orderBy("at")))
+        .join(_group_ends(commits), "group")
+        .withColumn("_next", fn.coalesce("_following", "_gone_at"))
         .crossJoin(fn.broadcast(_end_of(commits, until)))
-        .withColumn("until", fn.coalesce("_next", "_end"))
+        .withColumn("until", fn.coalesce("_next", fn.when(fn.col("_holds"), fn.col("_end"))))
         .where(fn.col("until") - fn.col("at") >= stall_ms)
         .withColumn("_first", second)
         .withColumn("_last", fn.floor(fn.col("_next") / _SECOND_MS))
@@ -339,6 +350,14 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
         )
         .where(fn.col("others") > 0)
     )
+
+
+def _group_ends(commits: DataFrame) -> DataFrame:
+    # By group: whether it has a position in the end, and if not, when its last one was deleted.
+    gone_at = fn.max(fn.when(fn.col("kind") == "delete", fn.col("at"))).alias("_deleted_at")
+    found = _last_offsets(commits, gone_at).groupBy("group")
+    ends = found.agg((fn.count("offset") > 0).alias("_holds"), fn.max("_deleted_at").alias("_deleted_at"))
+    return ends.select("group", "_holds", fn.when(~fn.col("_holds"), fn.col("_deleted_at")).alias("_gone_at"))
 
 
 def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
@@ -553,6 +572,14 @@ def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
     )
 
 
+def check_stall(stall_ms: int) -> None:
+    """Refuses a stall of no time; raises InvalidArgumentError. Safe in any thread."""
+    if stall_ms <= 0:
+        raise InvalidArgumentError(
+            f"a stall of {stall_ms} ms: every commit would be one; give a time above 0, such as {STALL_MS} ms (15m)"
+        )
+
+
 def audit(
     commits: DataFrame,
     records: DataFrame | None = None,
@@ -569,7 +596,11 @@ def audit(
         stall_ms: how long a position or a group may rest.
         until: when the log is looked at, in ms; None for the time of its youngest commit.
         bucket_ms: of `over_time`.
+
+    Raises:
+        InvalidArgumentError: `stall_ms` is not above 0.
     """
+    check_stall(stall_ms)
     return Audit(
         commits=commits,
         bucket_ms=bucket_ms,
@@ -619,8 +650,10 @@ def run(
 
     Raises:
         CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
-        InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then.
+        InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then, or
+            `stall_ms` is not above 0.
     """
+    check_stall(stall_ms)
     given = {"partitions": partitions, "columns": ",".join(RECORD_COLUMNS)}
     incomplete = problems_of(spark, path, "records", permissive=permissive, **given)
     records = read(spark, path, partitions=partitions, permissive=permissive, reported=incomplete)
