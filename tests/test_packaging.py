@@ -1,4 +1,4 @@
-"""The engine is linked once, by one build; workflows run only commands of the tree; the settings of the wheels agree."""
+"""The engine is linked once, by one build; workflows run only commands of the tree; the wheels' settings agree."""
 
 from __future__ import annotations
 
