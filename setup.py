@@ -3,6 +3,7 @@
 Everything that does not need a program is in pyproject.toml.  Environment variables:
 
 * ``CC``, ``CFLAGS``: the compiler, and flags to add after ours.
+* ``NM``: the program that lists the symbols of objects (default nm).
 * ``OFFSETLOG_JOBS``: how many files are translated or compiled at a time (default 2).
 * ``OFFSETLOG_SANITIZE``: a list for ``-fsanitize=`` (``address,undefined``); built aside, in ``build/sanitize``.
 """
@@ -14,9 +15,9 @@ import dataclasses
 import fcntl
 import functools
 import hashlib
+import itertools
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
@@ -44,7 +45,7 @@ LIBRARY = f"liboffsetlog.so.{sysconfig.get_config_var('SOABI')}"
 TAG = f"{platform.machine()}-{sys.implementation.cache_tag}"
 
 # No -march: the baseline of the architecture, with what is faster chosen at run time (ol_crc32c).
-# The linker hides what no extension calls (`exports`); calls within the library need no indirection.
+# The linker hides what no extension calls (`exported_names`); calls within the library need no indirection.
 ENGINE_FLAGS = shlex.split(
     "-std=gnu11 -O3 -g1 -fPIC -pthread -fno-semantic-interposition -D_GNU_SOURCE -UNDEBUG -Wall"
 )
@@ -168,17 +169,62 @@ def engine() -> list[Compilation]:
     ]
 
 
-def exports(objects: list[Path], target: Path) -> Path:
-    """Writes what the library shows to the linker: what `objects` ask of the engine, and the extensions it holds.
+def symbols_of(paths: list[Path], *options: str) -> set[str]:
+    """Lists the symbols of objects and libraries by $NM: the last word of each line, without its version."""
+    call = [*shlex.split(os.environ.get("NM", "nm")), *options, *map(str, paths)]
+    try:
+        listed = subprocess.run(call, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SystemExit(f"{call[0]} lists no symbols ({error}): install binutils, or set NM") from error
+    return {line.split()[-1].partition("@")[0] for line in listed.splitlines() if line and not line.endswith(":")}
 
-    The linker drops or inlines everything else.  The file is written only when that list changes.
-    """
-    listed = subprocess.run(["nm", "-u", *map(str, objects)], check=True, capture_output=True, text=True).stdout
-    names = sorted({*re.findall(r"\bol_\w+", listed), *(f"PyInit_{name.rpartition('.')[2]}" for name in HOT)})
-    text = "{ global: " + " ".join(f"{name};" for name in names) + " local: *; };\n"
+
+def exported_names(objects: list[Path]) -> list[str]:
+    """The names that the library shows: what `objects` ask of the engine, and the extensions it holds."""
+    asked = {name for name in symbols_of(objects, "-u") if name.startswith("ol_")}
+    return sorted({*asked, *(f"PyInit_{name.rpartition('.')[2]}" for name in HOT)})
+
+
+def check_exports(library: Path, names: list[str]) -> None:
+    """Stops the build where `library` lacks one of `names`: the extensions would fail only when they are imported."""
+    missing = sorted(set(names) - symbols_of([library], "-D", "--defined-only"))
+    if missing:
+        library.unlink()
+        raise SystemExit(
+            f"{library.name} does not show {len(missing)} of {len(names)} names that extensions ask for, "
+            f"the first of them {missing[0]}: set CC and NM to programs of one toolchain, and build again"
+        )
+
+
+def write_changed(target: Path, text: str) -> Path:
+    """Writes a file that is made, only where it changes: what depends on it is as fresh as before."""
     if not target.exists() or target.read_text() != text:
         target.write_text(text)
     return target
+
+
+def build_mark(version: str) -> str:
+    """The name of a symbol that the library of this build has, and that each of its extensions asks for.
+
+    The loader takes a library that is loaded for any other of its name.  A process whose package is replaced would
+    run new extensions over the old engine, whose structs may differ; instead, the import fails and shows this name.
+    It covers what extensions and the library must agree on.  A changed .c file alone leaves it: such a build links
+    the library and no extension.
+    """
+    settings = [version, ENGINE_FLAGS, EXTENSION_FLAGS, SANITIZE_FLAGS, USER_FLAGS, DIRECTIVES, Cython.__version__]
+    digest = hashlib.sha256(repr(settings).encode())
+    for path in sorted([*Path("csrc").rglob("*.h"), *Path("offsetlog/_native").glob("*.pxd")]):
+        content = path.read_bytes()
+        digest.update(f"{path} {len(content)} ".encode() + content)
+    return f"ol_package_was_replaced_restart_this_process_{digest.hexdigest()[:12]}"
+
+
+def mark_sources(mark: str, folder: Path) -> tuple[Path, Path]:
+    """Writes the two sources of the mark: of the library, which has it, and of an extension, which asks for it."""
+    declared = f'extern __attribute__((visibility("default"))) const char {mark};\n'
+    has = f"{declared}const char {mark} = 0;\n"
+    asks = f"{declared}__attribute__((used)) static const char *const asked = &{mark};\n"
+    return write_changed(folder / "has_mark.c", has), write_changed(folder / "asks_for_mark.c", asks)
 
 
 class build(_build):  # noqa: N801  (setuptools names its commands so)
@@ -227,53 +273,69 @@ class build_ext(_build_ext):  # noqa: N801
             name: Compilation(Path(sources[0]), folder / f"{name}.o", hot if name in HOT else cool)
             for name, sources in ((extension.name, extension.sources) for extension in self.extensions)
         }
+        has_mark, asks_for_mark = (
+            Compilation(source, source.with_suffix(".o"), cool)
+            for source in mark_sources(build_mark(self.distribution.get_version()), folder)
+        )
         # Only tests include csrc/testing.
         testing = [one for one in compilations if self.for_tests and one.source.parts[1] == "testing"]
         shipped = [one for one in compilations if one.source.parts[1] != "testing"]
         # The largest first, so that no core waits for the other at the end.
-        stale = [compilation for compilation in [*own.values(), *shipped, *testing] if compilation.is_stale()]
+        every = [*own.values(), *shipped, *testing, has_mark, asks_for_mark]
+        stale = [compilation for compilation in every if compilation.is_stale()]
         stale.sort(key=lambda compilation: -compilation.source.stat().st_size)
         side_by_side(compilation.run for compilation in stale)
-        self.link_library([one.target for one in shipped], {name: one.target for name, one in own.items()}, folder)
+        outside = [one.target for name, one in own.items() if name not in {*HOT, *TEST_EXTENSIONS}]
+        inside = [one.target for one in [*shipped, has_mark, *(own[name] for name in HOT)]]
+        self.link_library(inside, [*outside, asks_for_mark.target], folder)
         side_by_side(
             functools.partial(
                 self.link_extension,
                 extension.name,
                 own[extension.name].target,
+                asks_for_mark.target,
                 [one.target for one in [*testing, *shipped]] if extension.name in TEST_EXTENSIONS else [],
             )
             for extension in self.extensions
         )
 
-    def link_library(self, engine_objects: list[Path], extension_objects: dict[str, Path], folder: Path) -> None:
-        """Links the engine and the code of HOT, which it shows to the loader of extensions."""
-        outside = [path for name, path in extension_objects.items() if name not in {*HOT, *TEST_EXTENSIONS}]
-        script = exports(outside, folder / "exports.map")
-        inside = [*engine_objects, *(extension_objects[name] for name in HOT)]
+    def link_library(self, inside: list[Path], outside: list[Path], folder: Path) -> None:
+        """Links the engine and the code of HOT, and shows what the objects `outside` ask for."""
+        names = exported_names(outside)
+        text = "{ global: " + " ".join(f"{name};" for name in names) + " local: *; };\n"
+        script = write_changed(folder / "exports.map", text)
         level = ["-O3", LINK_TIME_FLAGS[0]] if link_time_flags() else []
         options = ["-fno-semantic-interposition", f"-Wl,--version-script={script}", f"-Wl,-soname,{LIBRARY}"]
         self.link(self.library, [*level, *options, *map(str, inside)], [*inside, script])
+        check_exports(self.library, names)
 
-    def link_extension(self, name: str, compiled: Path, engine_objects: list[Path]) -> None:
+    def link_extension(self, name: str, compiled: Path, mark: Path, engine_objects: list[Path]) -> None:
         """Links one extension with the library, or a test's one with objects of the engine of its own.
 
-        Those in HOT have nothing of their own: dlsym finds PyInit_* in the library, which they only name.
+        Those in HOT hold nothing but the mark: dlsym finds PyInit_* in the library, which they name.
         """
         target = Path(self.get_ext_fullpath(name))
-        inputs = [compiled, *engine_objects] if name not in HOT else []
         # Without -fno-lto the linker would do it for every extension, since the engine's objects allow it.
         options = ["-fno-lto"] if link_time_flags() else []
         if engine_objects:
+            inputs = [compiled, *engine_objects]
             self.link(target, [*options, "-Wl,-Bsymbolic", *map(str, inputs)], inputs)
             return
-        options += [f"-L{self.library.parent}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", f"-l:{LIBRARY}"]
-        self.link(target, [*map(str, inputs), *options], inputs)
+        inputs = [mark] if name in HOT else [compiled, mark]
+        options += [f"-L{self.library.parent}", "-Wl,--no-as-needed", f"-l:{LIBRARY}"]
+        self.link(target, [*map(str, inputs), *options], inputs, "-Wl,-rpath,$ORIGIN")
 
-    def link(self, target: Path, arguments: list[str], inputs: list[Path]) -> None:
-        """Calls the linker where one of `inputs` is newer than `target`, or where it was made by another call."""
+    def link(self, target: Path, arguments: list[str], inputs: list[Path], *first: str) -> None:
+        """Calls the linker where one of `inputs` is newer than `target`, or where it was made by another call.
+
+        The options `first` stand before those with which Python was built, such as a search path of libraries.
+        """
         kept = [] if self.for_tests else ["-Wl,--strip-all"]
+        linker = list(self.compiler.linker_so)
+        program = list(itertools.takewhile(lambda word: not word.startswith("-"), linker))
+        call = [*program, *first, *linker[len(program) :], *arguments, *kept]
         # Pages of their own for headers and constants would add 12 KB to each of the files.
-        call = [*self.compiler.linker_so, *arguments, *kept, "-Wl,-z,noseparate-code", "-Wl,-z,now", "-pthread"]
+        call += ["-Wl,-z,noseparate-code", "-Wl,-z,now", "-pthread"]
         call += SANITIZE_FLAGS[:1]
         # Objects of other flags lie elsewhere and may be older than what was linked from these.
         record = BUILD / "links" / f"{hashlib.sha256(str(target).encode()).hexdigest()[:12]}.txt"

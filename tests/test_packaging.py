@@ -1,12 +1,16 @@
-"""The engine is linked once; workflows run only commands that the tree has; the settings of the wheels agree."""
+"""The engine is linked once, by one build; workflows run only commands of the tree; the wheels' settings agree."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -52,6 +56,115 @@ def test_the_library_shows_what_extensions_call_and_no_more():
     asked = {name for path in NATIVE.glob("*.so") for name in symbols(path, "-D", "--undefined-only")}
     shown = {name for name in symbols(library(), "-D", "--defined-only") if name.startswith("ol_")}
     assert shown == {name for name in asked if name.startswith("ol_")}
+
+
+#: Opens a store with one build, takes the files of the other by rename as pip does, imports what was not loaded yet.
+REPLACED_WHILE_IN_USE = """
+import os, sys
+from pathlib import Path
+import offsetlog
+package, other, place = Path(offsetlog.__file__).parent, Path(sys.argv[1]), sys.argv[2]
+with offsetlog.open(place, create="anywhere") as store:
+    store.commit_one("g", ("t", 0), 1)
+    assert store.fetch_one("g", ("t", 0)).offset == 1
+    for path in other.iterdir():
+        os.replace(path, package / "_native" / path.name)
+    for name in ("scan", "frame_stream"):
+        assert f"offsetlog._native.{name}" not in sys.modules
+        try:
+            __import__(f"offsetlog._native.{name}")
+        except ImportError as error:
+            print(error)
+"""
+
+
+def mark() -> str:
+    (name,) = (name for name in symbols(library(), "-D", "--defined-only") if name.startswith("ol_package_"))
+    return name
+
+
+@pytest.mark.parametrize("path", sorted(NATIVE.glob("*.so")), ids=lambda path: path.name.partition(".")[0])
+def test_an_extension_asks_for_the_library_of_its_build(path):
+    assert mark() in symbols(path, "-D", "--undefined-only")
+
+
+def test_extensions_of_another_build_are_refused_by_a_process_that_runs(tmp_path):
+    package, other = tmp_path / "offsetlog", tmp_path / "other"
+    shutil.copytree(NATIVE.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    other.mkdir()
+    of_other = mark()[:-12].encode() + b"0" * 12
+    for path in [*NATIVE.glob("*.so"), library()]:
+        (other / path.name).write_bytes(path.read_bytes().replace(mark().encode(), of_other))
+    done = subprocess.run(
+        [sys.executable, "-c", REPLACED_WHILE_IN_USE, str(other), str(tmp_path / "store")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    assert all("ol_package_was_replaced_restart_this_process_" in line for line in lines)
+
+
+@pytest.fixture
+def setup_module(monkeypatch) -> ModuleType:
+    monkeypatch.chdir(ROOT)
+    spec = importlib.util.spec_from_file_location("setup_of_offsetlog", ROOT / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_mark_follows_versions_headers_and_flags_and_no_source(setup_module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    header, source = tmp_path / "csrc" / "log" / "log.h", tmp_path / "csrc" / "log" / "log.c"
+    declarations = tmp_path / "offsetlog" / "_native" / "csrc.pxd"
+    for path in (header, source, declarations):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("before")
+    first = setup_module.build_mark("1.0")
+    source.write_text("after")
+    assert setup_module.build_mark("1.0") == first
+    marks = {first, setup_module.build_mark("1.1")}
+    header.write_text("after")
+    marks.add(setup_module.build_mark("1.0"))
+    declarations.write_text("after")
+    marks.add(setup_module.build_mark("1.0"))
+    monkeypatch.setattr(setup_module, "USER_FLAGS", ["-fshort-enums"])
+    marks.add(setup_module.build_mark("1.0"))
+    assert len(marks) == 5
+
+
+def test_a_library_that_lacks_what_extensions_ask_for_ends_the_build(setup_module, tmp_path):
+    copied = tmp_path / library().name
+    shutil.copyfile(library(), copied)
+    setup_module.check_exports(copied, [mark()])
+    with pytest.raises(SystemExit, match="1 of 2 names that extensions ask for, the first of them ol_absent"):
+        setup_module.check_exports(copied, [mark(), "ol_absent"])
+    # The next build links it again.
+    assert not copied.exists()
+
+
+def test_the_build_lists_symbols_by_the_program_of_nm(setup_module, tmp_path, monkeypatch):
+    program = tmp_path / "cross-nm"
+    program.write_text("#!/bin/sh\necho '                 U ol_of_another_machine'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("NM", f"{program} --plugin=lto")
+    assert "ol_of_another_machine" in setup_module.exported_names([tmp_path / "absent.o"])
+    monkeypatch.setenv("NM", str(tmp_path / "absent"))
+    with pytest.raises(SystemExit, match="install binutils, or set NM"):
+        setup_module.exported_names([])
+
+
+@pytest.mark.parametrize("path", sorted(NATIVE.glob("*.so")), ids=lambda path: path.name.partition(".")[0])
+def test_an_extension_looks_for_the_library_beside_itself_first(path):
+    done = subprocess.run(["readelf", "-d", str(path)], capture_output=True, text=True, check=True, timeout=60)
+    (found,) = re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", done.stdout)
+    assert found.split(":")[0] == "$ORIGIN"
 
 
 #: Names as musl and the headers of older C libraries have them.

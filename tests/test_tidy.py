@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
+from offsetlog._native.row_blocks import VIEWS
 
 pytestmark = pytest.mark.source_tree
 
@@ -179,3 +180,10 @@ def test_the_lock_holds_everything_that_is_declared():
     ]
     names = {re.match(r"[\w-]+", requirement)[0].lower() for requirement in declared} - {"offsetlog"}
     assert names <= {line.partition("==")[0] for line in locked()}
+
+
+def test_commits_are_taken_many_at_a_time_whatever_columns_are_wanted():
+    # A column that csrc/columns/usual_commits.c does not fill makes the whole scan take one record at a time.
+    source = (ROOT / "csrc" / "columns" / "usual_commits.c").read_text()
+    filled = {name.lower() for name in re.findall(r"case OL_COLUMN_(\w+):", source)}
+    assert set(VIEWS["commits"]) == filled

@@ -47,6 +47,7 @@ typedef struct ol_record_scan {
     int32_t partition;                  /* -1: all */
     ol_key_shard shard;
     bool wants_outcomes;
+    bool one_at_a_time;                 /* no fast path: the rows are the same */
     /* of the open batch */
     ol_records records;
     int64_t position;

@@ -3,15 +3,16 @@
 
 #include <string.h>
 
-void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max) {
+void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max,
+                           ol_usual_filter *filter, const void *context) {
     const uint8_t *p = records->cursor, *limit = records->limit;
     /* Offsets grow and lie within the batch; the delta of a record has 32 bits. */
     int64_t last = records->batch.last_offset - records->base;
     int64_t previous = records->previous_offset - records->base;
     size_t count = 0;
+    int32_t read_count = 0;
     if (count_max > OL_USUAL_COMMITS_MAX) count_max = OL_USUAL_COMMITS_MAX;
-    if (count_max > (size_t)records->remaining) count_max = (size_t)records->remaining;
-    while (count < count_max) {
+    while (count < count_max && read_count < records->remaining) {
         ol_usual_commit *commit = &commits->commits[count];
         const uint8_t *after = ol_usual_commit_read(p, limit, commit);
         if (OL_UNLIKELY(after == NULL || commit->offset_delta <= previous ||
@@ -20,9 +21,11 @@ void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records,
         }
         previous = commit->offset_delta;
         p = after;
-        count++;
+        read_count++;
+        if (filter == NULL || filter(context, commit)) count++;
     }
     commits->count = count;
+    commits->read_count = read_count;
     commits->cursor = p;
     commits->last_delta = (int32_t)previous;
 }
@@ -144,8 +147,8 @@ static int put_column(const ol_usual_commits *commits, const ol_batch *batch,
     case OL_COLUMN_TOPIC_ID:
         return repeat_text(commits, column, block, "", error);
     default:
-        OL_ASSERT(false);
-        return OL_OK;
+        return ol_fail(error, OL_UNSUPPORTED, "the column %s is put one row at a time",
+                       ol_column_name(column));
     }
 }
 

@@ -18,8 +18,9 @@ enum { OL_USUAL_COMMITS_MAX = 64 };
 typedef struct ol_usual_commits {
     ol_usual_commit commits[OL_USUAL_COMMITS_MAX];
     size_t count;
-    const uint8_t *cursor;      /* where the walk goes on after them */
+    int32_t read_count;         /* of the records that were read, asked for or not */
     int32_t last_delta;         /* the offset delta of the last one */
+    const uint8_t *cursor;      /* where the walk goes on after them */
 } ol_usual_commits;
 
 /* The same for all rows of a batch. */
@@ -29,20 +30,25 @@ typedef struct ol_usual_rows {
     int32_t log_partition;
 } ol_usual_rows;
 
-/* Reads up to `count_max` commits at the cursor of a walk over a batch of magic 2 that is not
- * compressed, and does not move it.  It ends early at the first doubt. */
-void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max);
+/* Whether a commit is asked for; `context` is the caller's. */
+typedef bool ol_usual_filter(const void *context, const ol_usual_commit *commit);
 
-/* Moves the walk after the `count` records that were read. */
-static inline void ol_usual_commits_pass(const ol_usual_commits *commits, size_t count,
-                                         ol_records *records) {
+/* Reads at the cursor of a walk over a batch of magic 2 that is not compressed, and does not move
+ * it, until there are `count_max` commits that are asked for (filter NULL: all are).  It ends early
+ * at OL_USUAL_COMMITS_MAX of them, at the end of the batch and at the first doubt. */
+void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max,
+                           ol_usual_filter *filter, const void *context);
+
+/* Moves the walk after the records that were read. */
+static inline void ol_usual_commits_pass(const ol_usual_commits *commits, ol_records *records) {
     records->cursor = commits->cursor;
     records->previous_offset = records->base + commits->last_delta;
-    records->remaining -= (int32_t)count;
+    records->remaining -= commits->read_count;
 }
 
 /* Appends a row for each commit to a block of columns of the view of commits, which has room for
- * them.  OL_NO_MEMORY or OL_LIMIT as in columns/record_block: no row was appended. */
+ * them.  OL_NO_MEMORY or OL_LIMIT as in columns/record_block, or OL_UNSUPPORTED for a column that
+ * only the other path fills: no row was appended. */
 int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
                          const ol_usual_rows *rows, ol_record_block *block,
                          ol_error *error) OL_NODISCARD;

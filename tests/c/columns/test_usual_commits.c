@@ -1,7 +1,8 @@
-/* Commits that are taken many at a time, against the path that takes one record at a time: random batches with all kinds
- * of records, mutated with a right checksum, read in blocks of any size.  Each record in the usual form, against the
- * decoders of any form. */
+/* Commits that are taken many at a time, against the path that takes one record at a time: random batches with all
+ * kinds of records, mutated with a right checksum, read between any bounds, in blocks of any size, which have no room
+ * for strings or whose memory runs out.  Each record in the usual form, against the decoders of any form. */
 #include "columns/usual_commits.h"
+#include "fault_memory.h"
 #include "memory_scan.h"
 #include "stored_codec.h"
 
@@ -11,8 +12,11 @@ static const ol_column columns[] = {
     OL_COLUMN_GROUP, OL_COLUMN_TOPIC, OL_COLUMN_PARTITION, OL_COLUMN_OFFSET, OL_COLUMN_LEADER_EPOCH, OL_COLUMN_METADATA,
     OL_COLUMN_COMMIT_TIMESTAMP, OL_COLUMN_EXPIRE_TIMESTAMP, OL_COLUMN_TOPIC_ID, OL_COLUMN_KIND, OL_COLUMN_TIMESTAMP,
     OL_COLUMN_OUTCOME, OL_COLUMN_MARKER_OFFSET, OL_COLUMN_PRODUCER_ID, OL_COLUMN_PRODUCER_EPOCH,
-    OL_COLUMN_LOG_PARTITION, OL_COLUMN_LOG_OFFSET};
-enum { COLUMNS = sizeof columns / sizeof *columns };
+    OL_COLUMN_LOG_PARTITION, OL_COLUMN_LOG_OFFSET,
+    /* which the fast path does not fill */
+    OL_COLUMN_VALUE_VERSION};
+enum { COLUMNS = sizeof columns / sizeof *columns, COLUMNS_OF_VIEW = COLUMNS - 1 };
+static const ol_column strings[] = {OL_COLUMN_GROUP, OL_COLUMN_TOPIC, OL_COLUMN_METADATA};
 
 /* ----------------------------------------------------------------------------------------------- random batches */
 
@@ -50,6 +54,10 @@ static void seal_random_batch(void) {
     size_t batch = the_log.count;
     memory_log_seal(&the_log, chosen == OL_ATTRIBUTE_TRANSACTIONAL ? 7 : -1, chosen);
     if (ol_test_below(8) == 0) {
+        memory_log_start(&the_log, batch)[OL_BATCH_AT_ATTRIBUTES + 1] |= OL_ATTRIBUTE_DELETE_HORIZON;
+        memory_log_renew_crc(&the_log, batch);
+    }
+    if (ol_test_below(8) == 0) {
         memory_log_compress(&the_log);
         return;
     }
@@ -77,19 +85,32 @@ static void write_random_log(void) {
 
 /* ----------------------------------------------------------------------------------------- the two ways to read */
 
-static void begin(memory_scan *s, bool one_at_a_time, size_t capacity, uint64_t wanted,
-                  const ol_transaction_outcomes *outcomes) {
-    ol_column some[COLUMNS];
-    size_t count = 0;
-    for (size_t i = 0; i < COLUMNS; i++) {
-        if (wanted >> i & 1) some[count++] = columns[i];
-    }
-    begin_scan(s, OL_VIEW_COMMITS, (wanted & 1) != 0, outcomes);
-    ol_record_block_free(&s->rows);
-    OL_CHECK_OK(ol_record_block_create(&s->rows, some, count, capacity, &s->error), &s->error);
-    s->work.log_partition = 5;
-    /* Only what lies at or above is counted, so that a batch is taken record by record. */
-    s->work.count_from = one_at_a_time ? INT64_MAX : 0;
+/* What is read of the log, and into which blocks. */
+typedef struct reading {
+    const ol_transaction_outcomes *outcomes;
+    int64_t first, until, count_from;
+    size_t capacity;
+    uint64_t wanted, filter;
+} reading;
+
+static int64_t random_offset(void) { return (int64_t)ol_test_below((uint64_t)the_log.next_offset + 3); }
+
+static reading random_reading(const ol_transaction_outcomes *outcomes) {
+    reading r = {.outcomes = outcomes, .until = INT64_MAX, .filter = ol_test_below(12),
+                 .capacity = 1 + ol_test_below(ol_test_below(2) ? 12 : 300),
+                 .wanted = (ol_test_random() | 1u << ol_test_below(COLUMNS_OF_VIEW)) & ((1u << COLUMNS_OF_VIEW) - 1)};
+    if (ol_test_below(8) == 0) r.wanted |= 1u << COLUMNS_OF_VIEW;
+    if (ol_test_below(4) == 0) r.first = random_offset();
+    if (ol_test_below(4) == 0) r.until = r.first + random_offset();
+    if (ol_test_below(4) == 0) r.count_from = random_offset();
+    return r;
+}
+
+/* How many log offsets a whole log has between the bounds: each has a record. */
+static int64_t offsets_between(const reading *r) {
+    int64_t from = r->first > r->count_from ? r->first : r->count_from;
+    int64_t until = r->until < the_log.next_offset ? r->until : the_log.next_offset;
+    return until > from ? until - from : 0;
 }
 
 static void filter(memory_scan *s, uint64_t choice) {
@@ -97,6 +118,24 @@ static void filter(memory_scan *s, uint64_t choice) {
     if (choice == 1) s->work.topic = ol_slice_of("a", 1);
     if (choice == 2) s->work.partition = 3;
     if (choice == 3) s->work.shard = (ol_key_shard){.number = 1, .count = 2};
+    if (choice == 4) s->work.group = ol_slice_of("absent", 6);
+}
+
+static void begin(memory_scan *s, const reading *r, bool one_at_a_time) {
+    ol_column some[COLUMNS];
+    size_t count = 0;
+    for (size_t i = 0; i < COLUMNS; i++) {
+        if (r->wanted >> i & 1) some[count++] = columns[i];
+    }
+    begin_scan(s, OL_VIEW_COMMITS, (r->wanted & 1) != 0, r->outcomes);
+    ol_record_block_free(&s->rows);
+    OL_CHECK_OK(ol_record_block_create(&s->rows, some, count, r->capacity, &s->error), &s->error);
+    s->work.log_partition = 5;
+    s->work.one_at_a_time = one_at_a_time;
+    s->work.first = r->first;
+    s->work.until = r->until;
+    s->work.count_from = r->count_from;
+    filter(s, r->filter);
 }
 
 static bool bit_at(const uint8_t *bits, size_t row) { return bits[row >> 3] >> (row & 7) & 1; }
@@ -115,7 +154,10 @@ static void check_same_column(const ol_row_array *a, const ol_row_array *b, size
             OL_CHECK(memcmp(a->data + row * width, b->data + row * width, width) == 0);
         }
     }
-    if (a->kind == OL_COLUMN_STRING) OL_CHECK(memcmp(a->data, b->data, (size_t)a->ends[count]) == 0);
+    if (a->kind == OL_COLUMN_STRING) {
+        size_t start = (size_t)a->ends[0];
+        OL_CHECK(memcmp(a->data + start, b->data + start, (size_t)a->ends[count] - start) == 0);
+    }
     /* The row that would be next has no value yet. */
     if (count % 8 != 0) OL_CHECK(!bit_at(a->valid, count));
 }
@@ -129,24 +171,48 @@ static void check_same(const memory_scan *a, const memory_scan *b, int status, i
     }
     OL_CHECK_INT(a->file_scan.position, b->file_scan.position);
     OL_CHECK_INT(a->work.next_offset, b->work.next_offset);
+    OL_CHECK_INT(a->work.present, b->work.present);
     if (status == OL_OK || status == OL_END) return;
     OL_CHECK(strcmp(a->error.reason, b->error.reason) == 0);
     OL_CHECK_INT(a->error.offset, b->error.offset);
     OL_CHECK_INT(a->error.position, b->error.position);
 }
 
-/* Returns how many rows there were until the end, or until damage that ends it. */
-static size_t compare_ways(const ol_transaction_outcomes *outcomes) {
+/* The columns of strings have room for `room` bytes in each block, and use them up before they have none. */
+static void limit_strings(memory_scan *s, size_t room) {
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        ol_row_array *array = &s->rows.arrays[strings[i]];
+        if (!array->wanted) continue;
+        free(array->data);
+        array->data = (uint8_t *)malloc(room) - (OL_RECORD_BLOCK_BYTES_MAX - room);
+        array->data_capacity = OL_RECORD_BLOCK_BYTES_MAX;
+        array->ends[0] = (int32_t)(OL_RECORD_BLOCK_BYTES_MAX - room);
+    }
+}
+
+/* They have as much room as there is, from the next block on. */
+static void end_limit(memory_scan *s) {
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        ol_row_array *array = &s->rows.arrays[strings[i]];
+        if (!array->wanted || array->ends[0] == 0) continue;
+        free(array->data + array->ends[0]);
+        array->data = NULL;
+        array->data_capacity = 0;
+        array->ends[0] = 0;
+    }
+}
+
+/* Returns how many rows there were until the end, or until damage that ends it.  room 0: for any strings. */
+static size_t compare_ways(const reading *r, size_t room) {
     memory_scan many, single;
     stored_codec stored;
     ol_decompressor port = stored_port(&stored);
-    size_t capacity = 1 + ol_test_below(ol_test_below(2) ? 12 : 300), rows = 0;
-    uint64_t wanted = ol_test_random() | 1u << ol_test_below(COLUMNS), filtered = ol_test_below(12);
-    begin(&many, false, capacity, wanted, outcomes);
-    begin(&single, true, capacity, wanted, outcomes);
+    size_t rows = 0;
+    begin(&many, r, false);
+    begin(&single, r, true);
     many.work.decompressor = single.work.decompressor = &port;
-    filter(&many, filtered);
-    filter(&single, filtered);
+    if (room > 0) limit_strings(&many, room);
+    if (room > 0) limit_strings(&single, room);
     for (;;) {
         ol_error_clear(&many.error);
         ol_error_clear(&single.error);
@@ -157,24 +223,121 @@ static size_t compare_ways(const ol_transaction_outcomes *outcomes) {
         ol_record_block_clear(&many.rows);
         ol_record_block_clear(&single.rows);
     }
-    /* Each log offset that has a record counts, whatever is looked for. */
-    if (is_whole) OL_CHECK_INT(many.work.present, the_log.next_offset);
+    if (is_whole) OL_CHECK_INT(many.work.present, offsets_between(r));
+    end_limit(&many);
+    end_limit(&single);
     end_scan(&many);
     end_scan(&single);
     return rows;
 }
 
+/* The transaction of the producer commits after everything, or it is open. */
+static ol_outcome_marker marker = {.producer_id = 7, .offset = 1000000, .type = OL_CONTROL_COMMIT};
+static ol_transaction_outcomes random_outcomes(void) {
+    return (ol_transaction_outcomes){.markers = &marker, .is_sorted = true, .count = ol_test_below(2)};
+}
+
 OL_TEST(many_at_a_time_are_the_rows_of_one_at_a_time) {
     size_t rows = 0;
-    /* The transaction of the producer commits after everything, or it is open. */
-    ol_outcome_marker marker = {.producer_id = 7, .offset = 1000000, .type = OL_CONTROL_COMMIT};
-    ol_transaction_outcomes outcomes = {.markers = &marker, .is_sorted = true};
     for (int64_t round = ol_test_depth(ROUNDS, ROUNDS_LONG); round > 0; round--) {
         write_random_log();
-        outcomes.count = ol_test_below(2);
-        rows += compare_ways(&outcomes);
+        ol_transaction_outcomes outcomes = random_outcomes();
+        reading r = random_reading(&outcomes);
+        /* A text of three bytes for each malformed one has room. */
+        rows += compare_ways(&r, ol_test_below(4) == 0 ? 400 + ol_test_below(2000) : 0);
     }
     OL_CHECK(rows > ROUNDS);
+}
+
+/* ------------------------------------------------------------------------------------ blocks that hold no more */
+
+static void begin_commits(memory_scan *s, const reading *r, int32_t count) {
+    memory_log_clear(&the_log);
+    memory_log_commits(&the_log, -1, count);
+    begin(s, r, false);
+}
+
+OL_TEST(a_block_without_room_for_strings_ends_the_fast_path_for_itself_alone) {
+    reading r = {.until = INT64_MAX, .capacity = 300, .wanted = 1, .filter = 12};
+    memory_scan s;
+    begin_commits(&s, &r, 200);
+    limit_strings(&s, 5 * 100);
+    OL_CHECK_OK(fill(&s), &s.error);
+    OL_CHECK_INT(s.rows.count, 100);
+    OL_CHECK(!s.work.takes_many);
+    end_limit(&s);
+    ol_record_block_clear(&s.rows);
+    s.rows.capacity = 64;
+    OL_CHECK_OK(fill(&s), &s.error);
+    OL_CHECK_INT(s.rows.count, 64);
+    OL_CHECK(s.work.takes_many);
+    end_scan(&s);
+}
+
+static bool no_commit(const void *context OL_UNUSED, const ol_usual_commit *commit OL_UNUSED) { return false; }
+
+/* A filter is asked for each record, not for as many as have room. */
+OL_TEST(a_filter_that_matches_nothing_passes_a_batch_at_once) {
+    reading r = {.until = INT64_MAX, .capacity = 1, .wanted = 1, .filter = 4};
+    memory_scan s;
+    begin_commits(&s, &r, 200);
+    ol_records records;
+    ol_usual_commits commits;
+    ol_batch batch = memory_log_batch(&the_log, 0);
+    OL_CHECK_OK(ol_records_open(&records, &batch, NULL, &s.error), &s.error);
+    ol_usual_commits_read(&commits, &records, 1, no_commit, NULL);
+    OL_CHECK_INT(commits.count, 0);
+    OL_CHECK_INT(commits.read_count, 200);
+    ol_records_close(&records);
+    OL_CHECK_INT(fill(&s), OL_END);
+    OL_CHECK_INT(s.work.present, 200);
+    end_scan(&s);
+}
+
+/* How often the scan of many failed to allocate, and went on. */
+static int absorbed;
+
+/* One allocation of the scan of many fails, each in turn: its rows are those of the other until it ends. */
+static bool compare_without_memory(const reading *r, int64_t at) {
+    memory_scan many, single;
+    begin(&many, r, false);
+    begin(&single, r, true);
+    OL_CHECK_OK(fill(&single), &single.error);
+    fault_memory_at(at);
+    int status = fill(&many);
+    bool failed = fault_memory_calls() >= at;
+    fault_memory_at(0);
+    if (status == OL_NO_MEMORY) {
+        OL_CHECK(many.rows.count <= single.rows.count);
+        for (size_t i = 0; i < COLUMNS; i++) {
+            check_same_column(&many.rows.arrays[columns[i]], &single.rows.arrays[columns[i]], many.rows.count);
+        }
+    } else {
+        check_same(&many, &single, status, OL_OK);
+        absorbed += failed;
+    }
+    end_scan(&many);
+    end_scan(&single);
+    return failed;
+}
+
+OL_TEST(memory_that_runs_out_changes_no_row) {
+    reading r = {.until = INT64_MAX, .capacity = 150, .wanted = (1u << COLUMNS_OF_VIEW) - 1, .filter = 12};
+    uint8_t key[512], value[512], name[200];
+    memset(name, 'n', sizeof name);
+    memory_log_clear(&the_log);
+    for (int32_t i = 0; i < 200; i++) {
+        ol_slice text = ol_slice_of(name, sizeof name);
+        uint8_t *key_end = ol_offset_key_put(key, OL_KEY_OFFSET_COMMIT, text, ol_slice_of(name, 9), i);
+        uint8_t *value_end = ol_offset_value_3_put(value, i, -1, text, 5);
+        memory_log_put(&the_log, ol_slice_of(key, (size_t)(key_end - key)),
+                       ol_slice_of(value, (size_t)(value_end - value)));
+    }
+    memory_log_seal(&the_log, -1, 0);
+    absorbed = 0;
+    for (int64_t at = 1; compare_without_memory(&r, at); at++) {}
+    /* The strings of a column found no memory for many rows, and then for one at a time. */
+    OL_CHECK(absorbed > 0);
 }
 
 /* ---------------------------------------------------------------------------------------------- a single record */
@@ -270,10 +433,10 @@ OL_TEST(a_batch_of_usual_commits_is_read_in_one_piece) {
     memory_log_commits(&the_log, -1, OL_USUAL_COMMITS_MAX);
     ol_batch batch = memory_log_batch(&the_log, 0);
     OL_CHECK_OK(ol_records_open(&records, &batch, NULL, &error), &error);
-    ol_usual_commits_read(&commits, &records, 1000);
+    ol_usual_commits_read(&commits, &records, 1000, NULL, NULL);
     OL_CHECK_INT(commits.count, OL_USUAL_COMMITS_MAX);
     OL_CHECK(records.cursor == batch.data + OL_BATCH_AT_RECORDS);
-    ol_usual_commits_pass(&commits, commits.count, &records);
+    ol_usual_commits_pass(&commits, &records);
     OL_CHECK_INT(records.remaining, 0);
     ol_record record;
     OL_CHECK_INT(ol_records_next(&records, &record, &error), OL_END);
