@@ -3,7 +3,7 @@
     OffsetLogError
     ├── InvalidArgumentError (ValueError)       an argument is out of its domain; nothing was done
     │   ├── GroupError, TopicError, PartitionError, OffsetError, MetadataTooLargeError, StringTooLongError
-    │   ├── DuplicateKeyError, ConfigError, PartitionCountError
+    │   ├── DuplicateKeyError, InsideCommitError, ConfigError, PartitionCountError
     │   └── ArgumentTypeError (TypeError)
     ├── StorageError (OSError)                  the machine below
     │   └── DiskFullError, MissingFileError (FileNotFoundError), ChangedFileError, LockedError (BlockingIOError)
@@ -16,7 +16,7 @@
     │   ├── ClosedError, ReadOnlyError, PartitionFailedError
     │   ├── CoordinatorLoadingError, NotCoordinatorError          retriable
     │   ├── ConditionError: ExpectedOffsetError, RewindError
-    │   ├── HistoryError
+    │   ├── HistoryError, DeletesGroupError
     │   ├── GenerationError, GroupNotEmptyError, ThrottledError, NotEnoughReplicasError, CapabilityError
     │   ├── FencedError: FencedLeaderEpochError; UnknownLeaderEpochError
     │   ├── TransactionError, ClockError, DifferenceError, CommitTimeoutError (TimeoutError): UnknownOutcomeError
@@ -156,6 +156,20 @@ class StringTooLongError(InvalidArgumentError):
 
 class DuplicateKeyError(InvalidArgumentError):
     """A conditional commit names the same topic and partition twice."""
+
+
+class InsideCommitError(InvalidArgumentError):
+    """The log offset lies inside a commit, and no state has half of one.
+
+    Attributes:
+        before: the log offset of the state before this commit.
+        after: the log offset of the state after it.
+    """
+
+    def __init__(self, message: str = "", *, before: int | None = None, after: int | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.before = before
+        self.after = after
 
 
 class ConfigError(InvalidArgumentError):
@@ -478,6 +492,18 @@ class HistoryError(StateError):
         self.floor = floor
         self.oldest = oldest
         self.log_partition = log_partition
+
+
+class DeletesGroupError(StateError):
+    """A restore was refused because it would delete all offsets of the group; nothing was written.
+
+    Attributes:
+        group: the consumer group.
+    """
+
+    def __init__(self, message: str = "", *, group: str | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.group = group
 
 
 class FencedError(StateError):

@@ -153,6 +153,7 @@ static int report_batch(timeline *work, const ol_batch *batch, bool *damaged, ol
 static int meet_batch(timeline *work, const ol_batch *batch, ol_error *error) {
     bool damaged = false;
     int status = OL_OK;
+    work->facts->last_timestamp = batch->max_timestamp;
     if (batch->max_timestamp > work->facts->max_timestamp) {
         work->facts->max_timestamp = batch->max_timestamp;
     }
@@ -181,7 +182,8 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until,
                      .until = until,
                      .from = from > start ? from : 0,
                      .expected = from > start ? from : 0};
-    *facts = (ol_timeline_facts){.first_missing = INT64_MAX, .max_timestamp = -1};
+    *facts = (ol_timeline_facts){
+        .first_missing = INT64_MAX, .max_timestamp = -1, .last_timestamp = INT64_MIN};
     int status = ol_batch_walk_open(&walk, log, from > start ? from : start, until, sink != NULL,
                                     error);
     if (status != OL_OK) return status;
@@ -202,15 +204,35 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until,
     return status == OL_END ? OL_OK : status;
 }
 
-int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until,
-                               int64_t *timestamp, ol_error *error) {
+/* The header of a compressed set of magic 0 or 1 names its last offset only. */
+static int64_t first_offset(const ol_partition *partition, const ol_batch *batch) {
+    const ol_decompressor *decompressor =
+        ol_partition_get_options(partition)->log.decompressor;
+    ol_records records;
+    ol_record record;
+    ol_error ignored;
+    int64_t first = batch->base_offset;
+    if (batch->record_count >= 0) return first;
+    if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return first;
+    if (ol_records_next(&records, &record, &ignored) == OL_OK) first = record.offset;
+    ol_records_close(&records);
+    return first;
+}
+
+int ol_timeline_next_batch(ol_partition *partition, int64_t from, ol_timeline_batch *found,
+                           ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
-    *timestamp = -1;
-    int status = ol_batch_walk_open(&walk, ol_partition_log(partition), from, until, true, error);
+    *found = (ol_timeline_batch){.first = -1, .next = -1, .timestamp = -1};
+    ol_log *log = ol_partition_log(partition);
+    int status = ol_batch_walk_open(&walk, log, from, INT64_MAX, true, error);
     if (status != OL_OK) return status;
     status = ol_batch_walk_next(&walk, &batch, error);
-    if (status == OL_OK) *timestamp = batch.max_timestamp;
+    if (status == OL_OK) {
+        found->first = first_offset(partition, &batch);
+        found->next = ol_batch_next_offset(&batch);
+        found->timestamp = batch.max_timestamp;
+    }
     ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }

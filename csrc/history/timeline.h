@@ -40,6 +40,7 @@ typedef struct ol_timeline_facts {
     int64_t first_missing;      /* the first offset that the log does not have, INT64_MAX none */
     int64_t missing_end;        /* the offset after the last missing one, 0 none */
     int64_t max_timestamp;      /* of the batches that begin below `until`, -1 none */
+    int64_t last_timestamp;     /* of the last of them: -1 it has none, INT64_MIN no batch */
     int64_t passed_over;        /* bad batches */
     int64_t refused;            /* records of the filter that cannot be decoded, as in a load */
 } ol_timeline_facts;
@@ -55,9 +56,17 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until,
                      const ol_timeline_filter *filter, const ol_timeline_sink *sink,
                      ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
-/* The timestamp of the first batch that ends at or above `from` and begins below `until`, -1 where
- * there is none. */
-int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until,
-                               int64_t *timestamp, ol_error *error) OL_NODISCARD;
+/* A batch of the log: offsets [first, next). */
+typedef struct ol_timeline_batch {
+    int64_t first;
+    int64_t next;               /* -1: there is no such batch */
+    int64_t timestamp;          /* the greatest of its records, -1 none */
+} ol_timeline_batch;
+
+/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  Of a
+ * compressed set of magic 0 or 1 that cannot be inflated only the last offset is known; it is
+ * `first` then. */
+int ol_timeline_next_batch(ol_partition *partition, int64_t from, ol_timeline_batch *found,
+                           ol_error *error) OL_NODISCARD;
 
 #endif

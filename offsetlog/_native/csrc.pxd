@@ -1168,13 +1168,18 @@ cdef extern from "history/timeline.h" nogil:
         int64_t first_missing
         int64_t missing_end
         int64_t max_timestamp
+        int64_t last_timestamp
         int64_t passed_over
         int64_t refused
 
+    ctypedef struct ol_timeline_batch:
+        int64_t first
+        int64_t next
+        int64_t timestamp
+
     int ol_timeline_walk(ol_partition *partition, int64_t start, int64_t until, const ol_timeline_filter *filter,
                          const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) noexcept
-    int ol_timeline_next_timestamp(ol_partition *partition, int64_t start, int64_t until, int64_t *timestamp,
-                                   ol_error *error) noexcept
+    int ol_timeline_next_batch(ol_partition *partition, int64_t start, ol_timeline_batch *found, ol_error *error) noexcept
 
 
 cdef extern from "history/change_feed.h" nogil:

@@ -7,7 +7,7 @@ tuple (offset, leader epoch, metadata, commit timestamp, expire timestamp, topic
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 from posix.unistd cimport usleep
@@ -75,9 +75,10 @@ from offsetlog._native.csrc cimport (
     ol_table_name,
     ol_table_next,
     ol_table_row,
+    ol_timeline_batch,
     ol_timeline_facts,
     ol_timeline_filter,
-    ol_timeline_next_timestamp,
+    ol_timeline_next_batch,
     ol_timeline_sink,
     ol_timeline_walk,
 )
@@ -97,6 +98,7 @@ class Facts(NamedTuple):
         first_missing: the first log offset that is not there, None where all are.
         missing_end: the log offset after the last one that is not there, 0 where all are.
         max_timestamp: of the batches that were walked over, -1 for none.
+        last_timestamp: of the last of them, -1 where it has none; None where there was no batch.
         passed_over: batches that cannot be read.
         refused: records that cannot be decoded.
     """
@@ -104,13 +106,23 @@ class Facts(NamedTuple):
     first_missing: int | None
     missing_end: int
     max_timestamp: int
+    last_timestamp: int | None
     passed_over: int
     refused: int
 
 
 cdef object _facts_of(const ol_timeline_facts *facts):
     first = None if facts.first_missing == INT64_MAX else facts.first_missing
-    return Facts(first, facts.missing_end, facts.max_timestamp, facts.passed_over, facts.refused)
+    last = None if facts.last_timestamp == INT64_MIN else facts.last_timestamp
+    return Facts(first, facts.missing_end, facts.max_timestamp, last, facts.passed_over, facts.refused)
+
+
+class Batch(NamedTuple):
+    """A batch of a log: the records [first, next), and the greatest timestamp of them, -1 for none."""
+
+    first: int
+    next: int
+    timestamp: int
 
 
 cdef bytes _bytes_of(ol_slice slice):
@@ -273,15 +285,15 @@ def survey(Partition partition not None, int64_t start, int64_t until):
         partition.leave()
 
 
-def next_timestamp(Partition partition not None, int64_t start):
-    """Returns the timestamp of the first batch at or above a log offset, -1 where there is none."""
+def next_batch(Partition partition not None, int64_t start):
+    """Returns the first Batch that ends at or above a log offset, None where there is none; damaged ones do not count."""
     cdef ol_error error
-    cdef int64_t timestamp = -1
+    cdef ol_timeline_batch found
     partition.enter()
     try:
         with nogil:
-            check(ol_timeline_next_timestamp(partition.handle, start, INT64_MAX, &timestamp, &error), &error)
-        return timestamp
+            check(ol_timeline_next_batch(partition.handle, start, &found, &error), &error)
+        return None if found.next < 0 else Batch(found.first, found.next, found.timestamp)
     finally:
         partition.leave()
 

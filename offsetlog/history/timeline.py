@@ -10,11 +10,11 @@ HistoryError; see `history_floor` for how it is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from offsetlog import arguments, moments
@@ -23,11 +23,16 @@ from offsetlog._native.fetch_columns import position_schema
 from offsetlog._native.partition import Partition
 from offsetlog._native.retention import newest_timestamp
 from offsetlog._native.store_core import StoreCore
-from offsetlog.clock import future_error, is_ahead
+from offsetlog.clock import SKEW_MS_MAX, future_error, is_ahead, wall_ms
 from offsetlog.directory.history_floor import HistoryFloor, read_floor
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
-from offsetlog.errors import HistoryError, InvalidArgumentError, OffsetOutOfRangeError
+from offsetlog.errors import (
+    HistoryError,
+    InsideCommitError,
+    InvalidArgumentError,
+    OffsetOutOfRangeError,
+)
 from offsetlog.types import (
     Change,
     Deletion,
@@ -49,6 +54,7 @@ Moment = datetime | int
 #: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the
 #: log has them.
 Value = tuple[int, int, bytes, int, int, bytes | None, int]
+_Answer = TypeVar("_Answer")
 
 
 def value_of(row: Value) -> OffsetAndMetadata:
@@ -95,27 +101,58 @@ class PartitionPast:
         """Returns a moment as a log offset; None is now.
 
         Raises:
-            HistoryError: the records there were cleaned, so that nobody knows which side of the time
-                it was on.
+            HistoryError: the records there were cleaned, or have no times, so that nobody knows
+                which side of the time they were on.
             OffsetOutOfRangeError: the log offset is above the end of the log.
+            InsideCommitError: the log offset lies inside a commit.
         """
         if moment is None:
             return self.end
         if isinstance(moment, datetime):
-            cut = min(native.cutoff(self.partition, arguments.checked_time(name, moment)), self.end)
-            if (
-                cut < self.end
-                and native.survey(self.partition, cut, cut + 1).first_missing is not None
-            ):
-                self.refuse_below_floor(group, cut)
-            return cut
+            return self._cut_by_time(arguments.checked_time(name, moment), group)
         if moment > self.end:
+            hint = f"; for milliseconds since 1970 pass str({moment}) or a datetime"
             raise OffsetOutOfRangeError(
-                f"log partition {self.partition.number} ends at {self.end}: there is no state at {moment} yet",
+                f"log partition {self.partition.number} ends at {self.end}: there is no state at log offset {moment} "
+                f"yet{hint if moment >= moments.EPOCH_MS_MIN else ''}",
                 path=self.partition.path,
                 log_offset=moment,
             )
+        self._refuse_inside(moment, group)
         return moment
+
+    def _cut_by_time(self, asked_ms: int, group: str | None) -> int:
+        cut = min(native.cutoff(self.partition, asked_ms), self.end)
+        if cut < self.end and native.survey(self.partition, cut, cut + 1).first_missing is not None:
+            self.refuse_below_floor(group, cut)
+        is_present = cut == self.end and asked_ms >= wall_ms() - SKEW_MS_MAX
+        if is_present or not self._has_untimed_end(cut):
+            return cut
+        floor = self.floor(group)
+        raise self._untimed_error(cut, floor, self.since(floor))
+
+    def _has_untimed_end(self, cut: int) -> bool:
+        """Returns whether the last batch below a log offset has no time."""
+        if cut == 0:
+            return False
+        last = native.survey(self.partition, cut - 1, cut).last_timestamp
+        if last is None:  # it was cleaned away
+            last = native.survey(self.partition, 0, cut).last_timestamp
+        return last is not None and last < 0
+
+    def _refuse_inside(self, cut: int, group: str | None) -> None:
+        batch = native.next_batch(self.partition, cut) if 0 < cut < self.end else None
+        if batch is None or not batch.first < cut < batch.next:
+            return
+        self.check(group, cut, native.survey(self.partition, 0, cut))
+        raise InsideCommitError(
+            f"log offset {cut} of log partition {self.partition.number} lies inside a commit, which is never split; "
+            f"offset:{batch.first} ends before this commit, offset:{batch.next} after it",
+            before=batch.first,
+            after=batch.next,
+            path=self.partition.path,
+            log_offset=cut,
+        )
 
     # --------------------------------------------------------------------------------- what is gone
 
@@ -159,8 +196,34 @@ class PartitionPast:
         if native.cutoff(self.partition, youngest) < floor:
             # The record right below the floor is gone, and its time with it: it was not later than
             # what follows.
-            youngest = max(youngest, native.next_timestamp(self.partition, floor))
+            youngest = max(youngest, self._next_timestamp(floor))
+        # Records without times say nothing; the next one that has a time does.
+        while youngest < 0 or self._has_untimed_end(native.cutoff(self.partition, youngest)):
+            cut = native.cutoff(self.partition, youngest)
+            following = self._next_timestamp(cut) if cut < self.end else -1
+            if following <= youngest:
+                return None
+            youngest = following
         return arguments.time_of(youngest)
+
+    def _next_timestamp(self, offset: int) -> int:
+        batch = native.next_batch(self.partition, offset)
+        return -1 if batch is None else batch.timestamp
+
+    def earliest_refusal(self, group: str | None) -> HistoryError | None:
+        """Returns the error for times that cannot be asked for here, None where every time can.
+
+        Its `oldest` is also set where only the present state is known; None where no record has a
+        time.
+        """
+        floor = self.floor(group)
+        if floor >= self.end > 0:
+            newest = native.survey(self.partition, 0, self.end).max_timestamp
+            return self._cleaned_error(floor, None if newest < 0 else arguments.time_of(newest))
+        if floor > 0:
+            return self._cleaned_error(floor, self.since(floor))
+        untimed = native.cutoff(self.partition, -1)
+        return self._untimed_error(untimed, 0, self.since(0)) if untimed > 0 else None
 
     def check(self, group: str | None, cut: int, facts: native.Facts) -> None:
         """Raises HistoryError unless the state that was made of the log below `cut` is what it was then.
@@ -175,20 +238,39 @@ class PartitionPast:
         floor = self.floor(group)
         if cut >= floor:
             return
-        oldest = self.since(floor)
+        raise self._cleaned_error(floor, self.since(floor))
+
+    def _cleaned_error(self, floor: int, oldest: datetime | None) -> HistoryError:
         number = self.partition.number
         message = f"commits before log offset {floor} of log partition {number} were cleaned since"
-        if oldest is not None:
-            message += f"; the oldest time that can be asked for is {oldest.isoformat(timespec='milliseconds')}"
-        elif floor >= self.end:
+        if floor >= self.end:
             message += ", so that only the present state is known"
-        raise HistoryError(
+        if oldest is not None:
+            message += f"; the oldest time that can be asked for is {_text(oldest)}"
+        elif floor < self.end:
+            message += "; the records after it have no times, so that only log offsets can be asked for"
+        if floor < self.end:
+            message += f"; the lowest log offset is offset:{floor}"
+        return self._error(message, floor, oldest)
+
+    def _untimed_error(self, cut: int, floor: int, oldest: datetime | None) -> HistoryError:
+        # A record of magic 0 has no time.  One that a record with a time follows was there by then.
+        message = (
+            f"the records before log offset {cut} of log partition {self.partition.number} have no times, as Kafka "
+            "wrote them before 0.10, and nobody knows which of them were there at a time; name a log offset, as "
+            "offset:12345: `offsetlog history` prints them with their commit times"
+        )
+        if oldest is not None:
+            message += f"; the oldest time that can be asked for is {_text(oldest)}"
+        return self._error(message, floor, oldest)
+
+    def _error(self, message: str, floor: int, oldest: datetime | None) -> HistoryError:
+        return HistoryError(
             message,
             floor=floor,
             oldest=oldest,
-            log_partition=number,
+            log_partition=self.partition.number,
             path=self.partition.path,
-            log_offset=cut,
         )
 
     # --------------------------------------------------------------------------------------- states
@@ -414,7 +496,7 @@ class Timeline:
             )
         pasts = self.of_all(None)
         refuse_future("at", at, *pasts)
-        rows = [row for past in pasts for row in past.positions(past.cut(at, None))]
+        rows = answers_of(pasts, None, lambda past: past.positions(past.cut(at, None)))
         return table_of(sorted(rows, key=lambda row: row[:3]))
 
     def checked_keys(
@@ -439,19 +521,12 @@ class Timeline:
         pasts = self.of_all(group)
         refuse_future("a", before, *pasts)
         refuse_future("b", after, *pasts)
-        found: list[Change] = []
-        refused: list[HistoryError] = []
-        for past in pasts:
-            try:
-                found += past.changes(
-                    group, (past.cut(before, group, "a"), past.cut(after, group, "b"))
-                )
-            except HistoryError as failure:
-                refused.append(failure)
-        if refused:
-            # The one whose history is the shortest: from its oldest time on all of them can answer.
-            raise max(refused, key=_shortness)
-        return sorted(found, key=lambda change: change[:3])
+
+        def changes(past: PartitionPast) -> list[Change]:
+            cuts = past.cut(before, group, "a"), past.cut(after, group, "b")
+            return past.changes(group, cuts)
+
+        return sorted(answers_of(pasts, group, changes), key=lambda change: change[:3])
 
     def deletions(self, group: str | None, given: datetime | str | None) -> list[Deletion]:
         """See OffsetStore.deletions."""
@@ -467,5 +542,37 @@ class Timeline:
         return sorted(found, key=lambda deletion: deletion[:3])
 
 
+def answers_of(
+    pasts: list[PartitionPast], group: str | None, ask: Callable[[PartitionPast], list[_Answer]]
+) -> list[_Answer]:
+    """Returns the answers of all partitions together.
+
+    Raises:
+        HistoryError: one of them cannot answer.  Where several are asked, the error is that of the
+            partition whose history is the shortest: from its oldest time on all of them can.
+    """
+    found: list[_Answer] = []
+    for past in pasts:
+        try:
+            found += ask(past)
+        except HistoryError as failure:
+            if len(pasts) == 1:
+                raise
+            raise _shortest(pasts, group, failure) from None
+    return found
+
+
+def _shortest(
+    pasts: list[PartitionPast], group: str | None, failure: HistoryError
+) -> HistoryError:
+    # A partition that could answer for this moment may be unable to for a later one.
+    known = [past.earliest_refusal(group) for past in pasts]
+    return max((each for each in known if each is not None), key=_shortness, default=failure)
+
+
 def _shortness(failure: HistoryError) -> float:
     return float("inf") if failure.oldest is None else failure.oldest.timestamp()
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")

@@ -78,7 +78,19 @@ class Machine:
         return 0 if partition is None else partition.log_facts()["end"]
 
     def cut(self, group: str) -> int:
-        return self.random.randrange(self.end(group) + 1)
+        self.reference.note()
+        while True:
+            cut = self.random.randrange(self.end(group) + 1)
+            if not self.reference.is_inside(self.number(group), cut):
+                return cut
+            try:
+                found = self.store.fetch(group, at=cut)
+            except (errors.InsideCommitError, errors.HistoryError):
+                continue
+            # All of this commit was cleaned away, and the history of the group was kept.
+            assert self.keeps
+            assert group == "kept"
+            assert told(found) == self.reference.group(group, cut)
 
     # ------------------------------------------------------------------------------------------------ steps
 
@@ -117,7 +129,6 @@ class Machine:
     def restore(self) -> None:
         group = self.group()
         at = self.cut(group)
-        self.reference.note()
         try:
             self.store.restore(group, at)
         except errors.HistoryError as failure:

@@ -39,6 +39,13 @@ class PastReference:
     def ends(self, number: int) -> list[int]:
         return [batch.last_offset + 1 for batch in self.batches[number]]
 
+    def is_inside(self, number: int, cut: int) -> bool:
+        """Whether a log offset would split a commit, which is a batch, or a compressed set of messages."""
+        return any(
+            min([batch.base_offset, *(record.offset for record in batch.records)]) < cut <= batch.last_offset
+            for batch in self.batches[number]
+        )
+
     def cut(self, number: int, timestamp_ms: int) -> int:
         """The end of the longest prefix whose timestamps are all <= the given one."""
         offset = 0

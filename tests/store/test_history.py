@@ -152,7 +152,6 @@ def test_the_state_at_a_log_offset(single):
     single.commit("g", {KEYS[0]: 4})
     single.delete("g", [KEYS[1]])
     assert single.fetch("g", at=0) == {}
-    assert offsets(single.fetch("g", at=1)) == {0: 1}
     assert offsets(single.fetch("g", at=3)) == {0: 1, 1: 2, 2: 3}
     assert offsets(single.fetch("g", at=4)) == {0: 4, 1: 2, 2: 3}
     assert offsets(single.fetch("g", at=5)) == {0: 4, 2: 3}
@@ -166,7 +165,7 @@ def test_a_transaction_counts_from_its_marker_on(single):
     single.commit("g", {KEYS[0]: 1})
     with single.transaction("g", 7) as transaction:
         transaction.commit({KEYS[0]: 2, KEYS[1]: 3})
-    assert [offsets(single.fetch("g", at=at)) for at in range(5)] == [{}, {0: 1}, {0: 1}, {0: 1}, {0: 2, 1: 3}]
+    assert [offsets(single.fetch("g", at=at)) for at in (0, 1, 3, 4)] == [{}, {0: 1}, {0: 1}, {0: 2, 1: 3}]
 
 
 def test_the_state_at_a_time(single):
@@ -390,7 +389,8 @@ def test_nobody_knows_on_which_side_of_a_time_was_what_is_gone(single):
 
 
 def test_below_what_is_missing_everything_is_known(single):
-    single.commit("g", {KEYS[5]: 7, KEYS[4]: 8})  # nothing supersedes them, so that they stay
+    for key, offset in ((KEYS[5], 7), (KEYS[4], 8)):  # nothing supersedes them, so that they stay
+        single.commit("g", {key: offset})
     fill(single)
     single.compact()
     assert offsets(single.fetch("g", at=1)) == {5: 7}
@@ -670,6 +670,11 @@ def test_moments_of_real_directories_are_those_of_their_records(scenario: Scenar
                 except errors.HistoryError as failure:
                     refusals.append((cut, failure.floor, missing))
                     continue
+                except errors.InsideCommitError as failure:
+                    assert reference.is_inside(number, cut)
+                    assert failure.before < cut < failure.after
+                    continue
+                assert not reference.is_inside(number, cut)
                 assert values_of(found) == reference.group(group, cut)
     assert all(missing and missing[0] < cut < floor for cut, floor, missing in refusals)
     assert refusals or scenario.name != "kafka-4.3.0/compacted"

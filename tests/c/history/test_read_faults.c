@@ -71,8 +71,9 @@ static int read_past(scene *s, ol_error *error) {
 
 static int read_times(scene *s, ol_error *error) {
     int64_t end = ol_log_end(log_of(s)), found;
-    int status = ol_timeline_next_timestamp(s->work.partition, end / 3, end, &found, error);
-    if (status == OL_OK) OL_CHECK(found > 0);
+    ol_timeline_batch batch;
+    int status = ol_timeline_next_batch(s->work.partition, end / 3, &batch, error);
+    if (status == OL_OK) OL_CHECK(batch.timestamp > 0 && batch.first <= end / 3 && end / 3 < batch.next);
     if (status == OL_OK) status = ol_log_offset_for_time(log_of(s), fixture_now - 5000, end, &found, error);
     return status;
 }
