@@ -7,18 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offsetlog import errors
+    from offsetlog import errors, types
     from offsetlog._native.tickets import Ticket
     from offsetlog.config import MaintenanceConfig, StoreConfig
     from offsetlog.lifecycle.accept_loss import accept_loss
-    from offsetlog.opening import open  # noqa: A004  (offsetlog.open, like gzip.open)
+    from offsetlog.opening import open, open_async  # noqa: A004  (offsetlog.open, like gzip.open)
     from offsetlog.store import OffsetStore
     from offsetlog.transaction import Transaction
     from offsetlog.types import (
         Change,
         CleaningReport,
+        Committed,
         Deletion,
         Digest,
+        Durability,
         Expiring,
         ExpiryReport,
         History,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         OpenTransaction,
         PartitionHealth,
+        PartitionKey,
         Position,
         StoreHealth,
         TopicPartition,
@@ -37,8 +40,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Change",
     "CleaningReport",
+    "Committed",
     "Deletion",
     "Digest",
+    "Durability",
     "Expiring",
     "ExpiryReport",
     "History",
@@ -48,6 +53,7 @@ __all__ = [
     "OffsetStore",
     "OpenTransaction",
     "PartitionHealth",
+    "PartitionKey",
     "Position",
     "StoreConfig",
     "StoreHealth",
@@ -59,6 +65,8 @@ __all__ = [
     "accept_loss",
     "errors",
     "open",
+    "open_async",
+    "types",
 ]
 
 _MODULES = {
@@ -68,13 +76,14 @@ _MODULES = {
     "OffsetStore": "offsetlog.store",
     "accept_loss": "offsetlog.lifecycle.accept_loss",
     "open": "offsetlog.opening",
+    "open_async": "offsetlog.opening",
     "Transaction": "offsetlog.transaction",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("offsetlog.errors")
+    if name in ("errors", "types"):
+        return import_module(f"offsetlog.{name}")
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'offsetlog' has no attribute {name!r}")
     value = getattr(import_module(_MODULES.get(name, "offsetlog.types")), name)

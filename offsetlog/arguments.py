@@ -12,7 +12,7 @@ from uuid import UUID
 from offsetlog.config import PARTITIONS_MAX, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 from offsetlog.moments import parse_moment, parse_past_moment, parse_time
-from offsetlog.types import PartitionKey, TopicPartition, key_of
+from offsetlog.types import Create, PartitionKey, TopicPartition, key_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -139,13 +139,14 @@ def checked_lock_timeout(lock_timeout: float) -> float:
     return lock_timeout
 
 
-def checked_create(create: str) -> bool:
-    """Returns whether a new log may lie beside other files."""
+def checked_create(create: Create) -> Create:
+    """Returns where a log that is missing may be made."""
+    wanted = 'create must be "never", "new" or "anywhere"'
     if not isinstance(create, str):
-        raise ArgumentTypeError(f'create must be "new" or "anywhere", not {_kind(create)}')
-    if create not in ("new", "anywhere"):
-        raise ConfigError(f'create must be "new" or "anywhere", not {create!r}')
-    return create == "anywhere"
+        raise ArgumentTypeError(f"{wanted}, not {_kind(create)}")
+    if create not in ("never", "new", "anywhere"):
+        raise ConfigError(f"{wanted}, not {create!r}")
+    return create
 
 
 def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:

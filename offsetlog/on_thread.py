@@ -1,9 +1,12 @@
-"""Calls that block, made for an event loop: each runs on a thread, and always to its end."""
+"""Calls that block, made for an event loop: each runs on a thread of its own, and always to its end."""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -13,29 +16,35 @@ Result = TypeVar("Result")
 
 
 async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | None = None) -> Result:
-    """Makes a call on a thread of the running loop's, and waits for its end without blocking the loop.
+    """Makes a call on a thread of its own, and waits for its end without blocking the loop.
+
+    The pool of the loop is not used: it may be shut down, and its threads may all wait for something.
 
     A task that is cancelled meanwhile waits for the end all the same: what the call opens or closes is never half done
     when the next line of the caller runs.
 
+    Where the system gives no thread, a call that ends by itself is made at once, and the loop waits for it; one that
+    has a `stop` may take long, and is refused.
+
     Args:
         call: what is called.
-        stop: called on a thread when the task is cancelled, to have the call end soon.
+        stop: called on another thread when the task is cancelled, to have the call end soon.
 
     Raises:
         asyncio.CancelledError: the task was cancelled; the call has ended, with whatever result.
+        RuntimeError: there is no thread for a call that has a `stop`; nothing was called.
         BaseException: that of the call.
     """
     # Code that awaits has imported it; a command, which does not, starts faster without it.
     import asyncio
 
-    work: asyncio.Task[Result] = asyncio.ensure_future(asyncio.to_thread(call))
+    work = asyncio.wrap_future(_begin(call, may_block=stop is None))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        pending: list[asyncio.Task[Any]] = [work]
+        pending: list[asyncio.Future[Any]] = [work]
         if stop is not None:
-            pending.append(asyncio.ensure_future(asyncio.to_thread(stop)))
+            pending.append(asyncio.wrap_future(_begin(stop, may_block=True)))
         while not all(each.done() for each in pending):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(pending)
@@ -43,3 +52,25 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
             if not each.cancelled():
                 each.exception()  # looked at, so that the loop does not report it
         raise
+
+
+def _begin(call: Callable[[], Result], *, may_block: bool) -> Future[Result]:
+    ended: Future[Result] = Future()
+    ended.set_running_or_notify_cancel()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result = context.run(call)
+        except BaseException as failure:
+            ended.set_exception(failure)
+        else:
+            ended.set_result(result)
+
+    try:
+        threading.Thread(target=run, name="offsetlog-call").start()
+    except RuntimeError:
+        if not may_block:
+            raise
+        run()
+    return ended

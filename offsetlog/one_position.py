@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from offsetlog._native.store_core import StoreCore
-from offsetlog.types import Committed, OffsetAndMetadata, PartitionKey
-
-#: A commit survives this when it returns: the end of the process, or the loss of power.
-Durability = Literal["process", "disk"]
+from offsetlog.types import Committed, Durability, OffsetAndMetadata, PartitionKey
 
 
 class OnePosition(ABC):

@@ -23,7 +23,7 @@ from offsetlog.lifecycle.refresh import Refresher
 from offsetlog.maintenance import retention as _retention
 from offsetlog.maintenance.scheduler import Maintenance, Progress
 from offsetlog.moments import Moment
-from offsetlog.one_position import Durability, OnePosition
+from offsetlog.one_position import OnePosition
 from offsetlog.transaction import Transaction
 from offsetlog.types import (
     Change,
@@ -31,6 +31,7 @@ from offsetlog.types import (
     Committed,
     Deletion,
     Digest,
+    Durability,
     ExpiryReport,
     History,
     Key,
@@ -118,6 +119,7 @@ class OffsetStore(OnePosition, StoreContext):
     def _load(self) -> None:
         if self._loads_later:
             self.wait_loaded()
+            self._loads_later = False
 
     def _warn_of_damage(self) -> None:
         inspection.warn_of_damage(self._open_core, self._open_partitions, self.path, stacklevel=4)

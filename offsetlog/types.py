@@ -33,8 +33,9 @@ class NamesPartition(Protocol):
         """Its partition."""
 
 
-#: A topic and its partition where a call takes one: a TopicPartition, a plain tuple, or another library's object.
 PartitionKey = tuple[str, int] | NamesPartition
+"""A topic and its partition where a call takes one: a TopicPartition, a plain tuple, or another library's object."""
+
 #: The keys of a mapping, all of one type, and those of a second mapping.
 Key = TypeVar("Key", bound=PartitionKey)
 OtherKey = TypeVar("OtherKey", bound=PartitionKey)
@@ -73,8 +74,14 @@ class OffsetAndMetadata(NamedTuple):
     topic_id: UUID | None = None
 
 
-#: The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple that begins like one.
 Committed = int | tuple[int, str] | tuple[int, str, int] | OffsetAndMetadata
+"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple that begins like one."""
+
+
+Durability = Literal["process", "disk"]
+"""A commit survives this when it returns: the end of the process, or the loss of power."""
+#: Where a log that is missing may be made: nowhere, in a directory that is new or empty, also among other files.
+Create = Literal["never", "new", "anywhere"]
 
 
 class Position(NamedTuple):

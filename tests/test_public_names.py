@@ -104,6 +104,7 @@ MEANING = {
     "OffsetStore.undelete(partitions)": TOPICS,
     "OffsetStore.partitions": COUNT,
     "open(partitions)": COUNT,
+    "open_async(partitions)": COUNT,
     "LoadProgress.partitions": COUNT,
     "ExpiryReport.partitions": COUNT,
     "StoreHealth.partitions": LOGS,

@@ -147,7 +147,7 @@ def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
     """Returns whether there is a log in a directory; arguments and failures as `open_writable`, which makes one."""
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
-    if directory.exists() and (directory.partition_numbers() or directory.known_properties() is not None):
+    if directory.holds_log():
         return True
     if not create:
         what = "there is no log in this directory" if directory.exists() else "there is no log directory"

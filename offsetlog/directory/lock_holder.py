@@ -252,19 +252,21 @@ def ask(lock_file: Path, content: bytes, timeout_seconds: float | None = None) -
         The answer; None where nobody listens, or the holder did not answer in time.
     """
     try:
-        return _exchange(lock_file, content, timeout_seconds)
+        return _exchange(lock_file, content, timeout_seconds, None)
     except OSError:
         return None
 
 
-def release(lock_file: Path, timeout_seconds: float | None = None) -> bool:
-    """Asks the holder of a lock to give it up, and waits as `ask`.
+def release(
+    lock_file: Path, timeout_seconds: float | None = None, stop: threading.Event | None = None
+) -> bool:
+    """Asks the holder of a lock to give it up, and waits as `ask`, until `stop` is set.
 
     Returns:
         Whether it gave it up, or ended meanwhile; somebody else may have the lock since.
     """
     try:
-        return _exchange(lock_file, RELEASE, timeout_seconds) == RELEASED
+        return _exchange(lock_file, RELEASE, timeout_seconds, stop) == RELEASED
     except ConnectionRefusedError:  # nobody listens
         return False
     except ConnectionError:
@@ -274,7 +276,9 @@ def release(lock_file: Path, timeout_seconds: float | None = None) -> bool:
         return False
 
 
-def _exchange(lock_file: Path, content: bytes, timeout_seconds: float | None) -> bytes | None:
+def _exchange(
+    lock_file: Path, content: bytes, timeout_seconds: float | None, stop: threading.Event | None
+) -> bytes | None:
     end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     address = _address(lock_file)
     if address in _own_uses.__dict__.get("addresses", ()):
@@ -287,6 +291,9 @@ def _exchange(lock_file: Path, content: bytes, timeout_seconds: float | None) ->
         _send(holder, content)
         answer = WORKING
         while answer == WORKING:
+            # A holder that is at work says so every second: the wait ends no later.
+            if stop is not None and stop.is_set():
+                return None
             holder.settimeout(_seconds_left(end))
             answer = _receive(holder)
         return answer

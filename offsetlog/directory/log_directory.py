@@ -199,6 +199,28 @@ class LogDirectory:
             path=self.path,
         )
 
+    def holds_log(self) -> bool:
+        """Returns whether there is a log partition in it, or a file that says how many it has.
+
+        Raises:
+            InvalidArgumentError: as `check_is_none_of_its_parts`.
+            CorruptionError: as `known_properties`.
+        """
+        if not self.exists():
+            return False
+        return bool(self.partition_numbers()) or self.known_properties() is not None
+
+    def check_holds_log(self) -> None:
+        """Refuses a directory in which a log would have to be made.
+
+        Raises:
+            MissingFileError: there is no log in it, or no such directory.
+            InvalidArgumentError, CorruptionError: as `holds_log`.
+        """
+        if not self.holds_log():
+            reason = "there is no log in this directory" if self.exists() else "there is no such directory"
+            raise MissingFileError(f'{reason}, and create="never" makes none', path=self.path)
+
     def _is_sign(self, name: str) -> bool:
         if name in _SIGNS or name.startswith(listing.OWN_FILES):
             return True
@@ -413,7 +435,12 @@ class LogDirectory:
 
     # -------------------------------------------------------------------------------------- writing
 
-    def lock(self, wait_seconds: float | None = None, timeout_seconds: float = 0.0) -> None:
+    def lock(
+        self,
+        wait_seconds: float | None = None,
+        timeout_seconds: float = 0.0,
+        stop: threading.Event | None = None,
+    ) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
         A process that holds it only to be fast the next time is asked to give it up (`lock_holder`).
@@ -421,12 +448,14 @@ class LogDirectory:
         Args:
             wait_seconds: how long that one may take, if it says that it is at work; None: no limit; 0: it is not asked.
             timeout_seconds: how long to wait for one that keeps it.  A signal's handler can end the wait.
+            stop: ends both waits once it is set, by any thread.
 
         Raises:
             LockedError: somebody else needs it; names the process where the system tells.
         """
         begin = time.monotonic()
         end = None if wait_seconds is None else begin + wait_seconds
+        stop = stop or threading.Event()
         may_be_free = True
         pause = _LOCK_PAUSE_SECONDS
         while True:
@@ -437,13 +466,15 @@ class LogDirectory:
                 left = None if end is None else end - time.monotonic()
                 may_ask = may_be_free and (left is None or left > 0)
                 patience = begin + timeout_seconds - time.monotonic()
+                if stop.is_set():
+                    raise  # nobody waits to hear who holds it, which takes long to find out
                 if not may_ask and patience <= 0:
                     raise self._named(failure, timeout_seconds) from None
             # Where nobody was to be asked, its holder may have ended just then.
             if may_ask:
-                may_be_free = lock_holder.release(self.path / LOCK, left)
+                may_be_free = lock_holder.release(self.path / LOCK, left, stop)
             else:
-                time.sleep(min(pause, patience))
+                stop.wait(min(pause, patience))
                 pause = min(2 * pause, _LOCK_PAUSE_SECONDS_MAX)
                 may_be_free = True
 

@@ -39,7 +39,11 @@ class StoreContext(ABC):
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Waits on a thread until everything is loaded; after a failure the store is closed."""
+        """Waits on a thread until everything is loaded; after a failure the store is closed.
+
+        Raises:
+            RuntimeError: the system gives no thread for the wait.
+        """
         self._check_open()
         try:
             await on_thread(self._load, self.close)
@@ -54,7 +58,10 @@ class StoreContext(ABC):
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the store on a thread, to the end also where the task is cancelled."""
+        """Closes the store on a thread, to the end also where the task is cancelled.
+
+        Where the system gives no thread, the loop waits for the close.
+        """
         await on_thread(self.close)
 
     def _check_open(self) -> None:

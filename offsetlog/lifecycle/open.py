@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from offsetlog.lifecycle.open_directory import Opened, open_read_only, open_writ
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.maintenance.retention import Expirer, Retention
 from offsetlog.maintenance.scheduler import Maintenance
+from offsetlog.types import Create
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class OpenArguments:
             partitions stays unknown where nobody says it, and calls that need it are refused.
         lock_seconds: how long a process that gives the lock up may take for that, None for no limit.
         lock_timeout: how long to wait for a process that keeps the lock, in seconds.
-        anywhere: whether a new log may lie beside files that are none of a log.
+        stop: ends that wait once it is set, None where nobody sets it.
+        create: where a log that is missing may be made.
     """
 
     path: Path
@@ -56,7 +59,8 @@ class OpenArguments:
     by_partition: bool
     lock_seconds: float | None = None
     lock_timeout: float = 0.0
-    anywhere: bool = False
+    stop: threading.Event | None = None
+    create: Create = "new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
             by_partition=given.by_partition,
             lock_seconds=given.lock_seconds,
             lock_timeout=given.lock_timeout,
-            anywhere=given.anywhere,
+            stop=given.stop,
+            create=given.create,
         )
     except LockedError as failure:
         advice = "read_only=True opens the directory for reading all the same"

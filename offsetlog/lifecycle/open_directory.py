@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from offsetlog._native.codec import partition_for
@@ -17,6 +18,7 @@ from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
 from offsetlog.errors import ConfigError, DiskFullError, MissingFileError, PartitionCountError, StorageError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener, ReplicaOptions
+from offsetlog.types import Create
 
 #: How many partitions the topic has, None for unknown, and the owner of those that are open.
 Opened = tuple[int | None, OpenPartitions]
@@ -169,22 +171,25 @@ def open_writable(
     replication: ReplicaOptions | None = None,
     lock_seconds: float | None = None,
     lock_timeout: float = 0.0,
-    anywhere: bool = True,
+    stop: threading.Event | None = None,
+    create: Create = "anywhere",
 ) -> Opened:
     """Takes the lock, waiting for it as `LogDirectory.lock`, and opens what is there for writing.
 
-    With `anywhere` a new log may lie beside other files.
+    `create` is where a log that is missing may be made.
 
     With `replication` nothing is loaded.
     The caller releases the lock after a failure.  A Kafka directory is taken over: from then on
     `offsetlog.properties` says how many partitions the topic has.  With `by_partition` and without
     `partitions` it stays Kafka's, and the number unknown.
     """
-    if not anywhere:
+    if create != "anywhere":
         directory.check_is_none_of_its_parts()
         directory.check_is_related()
+    if create == "never":
+        directory.check_holds_log()
     directory.create()
-    directory.lock(lock_seconds, lock_timeout)
+    directory.lock(lock_seconds, lock_timeout, stop)
     numbers = directory.partition_numbers()
     properties = directory.known_properties()
     count: int | None = None

@@ -27,10 +27,9 @@ from offsetlog.config import MaintenanceConfig
 from offsetlog.directory import lock_holder
 from offsetlog.directory.log_directory import LOCK
 from offsetlog.errors import ClosedError, InvalidArgumentError, OffsetLogError, StorageError
-from offsetlog.one_position import Durability
 from offsetlog.opening import open_with
 from offsetlog.store import OffsetStore
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import Durability, OffsetAndMetadata, TopicPartition
 
 #: How long a store that nobody asks for rests before it is closed, in seconds.
 KEEP_SECONDS = 10.0

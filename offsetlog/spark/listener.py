@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from offsetlog.errors import ArgumentTypeError, ConfigError, CorruptionError
-from offsetlog.one_position import Durability
 from offsetlog.spark.committer import LOGGER, CommitFailure, PositionCommitter
 from offsetlog.spark.positions import (
     is_kafka_source,
@@ -32,7 +31,7 @@ from offsetlog.spark.positions import (
     source_topic,
 )
 from offsetlog.spark.targets import TIMEOUT_SECONDS, Committed, TargetLike, make_target
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import Durability, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

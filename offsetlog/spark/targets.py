@@ -34,11 +34,10 @@ from offsetlog.errors import (
     OffsetLogError,
 )
 from offsetlog.missing_library import missing_library
-from offsetlog.one_position import Durability
 from offsetlog.spark import held_stores
 from offsetlog.spark.location import Location
 from offsetlog.store import OffsetStore
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import Durability, OffsetAndMetadata, TopicPartition
 
 Committed = dict[TopicPartition, OffsetAndMetadata]
 

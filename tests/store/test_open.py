@@ -122,6 +122,7 @@ def test_a_wrong_durability_leaves_no_lock(path, durability):
     ("wrong", "says"),
     [
         ({"durability": "x"}, '"process" or "disk"'),
+        ({"durability": None}, 'durability must be "process" or "disk", not None'),
         ({"config": {}}, "StoreConfig"),
         ({"topic_id": "text"}, "UUID"),
         ({"topic_id": b"0123456789abcdef"}, "UUID"),

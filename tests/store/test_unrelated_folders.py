@@ -75,8 +75,28 @@ def test_an_open_that_failed_at_its_beginning_is_begun_again(path, monkeypatch):
     offsetlog.open(path).close()
 
 
-@pytest.mark.parametrize(("create", "error"), [("never", errors.ConfigError), (True, errors.ArgumentTypeError)])
+@pytest.mark.parametrize(("create", "error"), [("always", errors.ConfigError), (True, errors.ArgumentTypeError)])
 def test_a_wrong_value_is_refused(path, create, error):
-    with pytest.raises(error, match='create must be "new" or "anywhere"'):
+    with pytest.raises(error, match='create must be "never", "new" or "anywhere"'):
         offsetlog.open(path, create=create)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("names", [None, (), ("lost+found/",), ("meta.properties",), (".lock",)])
+def test_never_makes_no_log(path, names):
+    for name in names or ():
+        (path / name).mkdir(parents=True) if name.endswith("/") else (path.mkdir(), (path / name).touch())
+    before = sorted(path.rglob("*"))
+    reason = "there is no log in this directory" if path.exists() else "there is no such directory"
+    with pytest.raises(errors.MissingFileError, match=f'{reason}, and create="never" makes none'):
+        offsetlog.open(path, create="never")
+    assert sorted(path.rglob("*")) == before
+    with pytest.raises(errors.InvalidArgumentError, match="holds other files"):
+        offsetlog.open(Path(__file__).parent, create="never")
+
+
+def test_never_opens_a_log(path, tmp_path):
+    offsetlog.open(path).close()
+    offsetlog.open(path, create="never").close()  # nothing was committed yet
+    shutil.copytree(REAL, tmp_path / "broker")
+    offsetlog.open(tmp_path / "broker", COUNT, create="never").close()
