@@ -516,7 +516,7 @@ def test_a_path_that_is_not_held_is_locked_for_its_commits_only(listen, tmp_path
     with offsetlog.open(tmp_path / "one", partitions=2) as store:
         listener.onQueryProgress(progress(0, orders(3)))
         assert not listener.flush(0.1)
-        assert isinstance(listener.last_error, errors.LockedError)
+        assert wait_until(lambda: isinstance(listener.last_error, errors.LockedError))
         assert store.groups() == []
     assert listener.flush(10)
 
