@@ -36,4 +36,5 @@ def test_the_manual_of_spark() -> None:
     make = subprocess.run(["make", "-s", "jvm"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     if not JAR.exists():
         skip_or_fail(f"no reader in the JVM: {make.stderr}")
-    assert differences_of("docs/spark.md") == ""
+    found = differences_of("docs/spark.md")
+    assert not found, found

@@ -15,4 +15,5 @@ def test_the_manual_of_clusters() -> None:
     """A cluster and a driver of its own: the session is the page's."""
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    assert differences_of("docs/spark-clusters.md") == ""
+    found = differences_of("docs/spark-clusters.md")
+    assert not found, found

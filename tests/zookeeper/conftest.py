@@ -16,11 +16,16 @@ _NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+def zookeeper_is_here() -> None:
+    """Skips the test where no ZooKeeper can be run, or fails it where packages are required."""
     if not is_possible():
         if os.environ.get("OFFSETLOG_REQUIRE_PACKAGES"):
             pytest.fail("no java, or no ZooKeeper among PySpark's jars")
         pytest.skip("no java, or no ZooKeeper among PySpark's jars")
+
+
+@pytest.fixture(scope="session")
+def ensemble(tmp_path_factory: pytest.TempPathFactory, zookeeper_is_here: None) -> Iterator[Ensemble]:
     with Ensemble(tmp_path_factory.mktemp("zookeeper")) as running:
         yield running
 

@@ -13,14 +13,14 @@ from offsetlog.manager.zookeeper.settings import PROPERTIES, from_properties
 from tests.page_hosts import host_of
 from tests.pages import ROOT, differences
 
-from .ensemble import Ensemble
-
 pytestmark = pytest.mark.source_tree
 PAGE = "docs/zookeeper.md"
 
 
-def test_the_page_of_zookeeper(ensemble: Ensemble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fixture says whether a ZooKeeper can run here; the page has one of its own, with nothing in it."""
+@pytest.mark.ci
+@pytest.mark.usefixtures("zookeeper_is_here")
+def test_the_page_of_zookeeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has an ensemble of its own, with nothing in it."""
     monkeypatch.chdir(tmp_path)
     with host_of(PAGE) as play:
         found = differences(PAGE, play)
