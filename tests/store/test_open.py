@@ -176,7 +176,7 @@ def test_who_holds_the_lock_is_reported_where_the_system_tells(path):
         assert broker.stdout.readline() == "locked\n"
         with pytest.raises(errors.LockedError, match=rf"by process {broker.pid}; read_only=True"):
             offsetlog.open(path)
-    with offsetlog.open(path), pytest.raises(errors.LockedError, match="another store in this one; read_only=True"):
+    with offsetlog.open(path), pytest.raises(errors.LockedError, match="by another store of this process; read_only=True"):
         offsetlog.open(path)
 
 
