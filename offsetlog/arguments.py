@@ -35,6 +35,13 @@ def checked_number(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def checked_flag(name: str, value: bool) -> bool:
+    """Returns a value that is True or False; any other object is refused, since "no" would be true."""
+    if not isinstance(value, bool):
+        raise ArgumentTypeError(f"{name} must be True or False, not {_kind(value)}")
+    return value
+
+
 def checked_epoch(epoch: int, low: int = -1) -> int:
     """Returns a leader epoch."""
     return checked_number("the leader epoch", epoch, low, 2**31 - 1)

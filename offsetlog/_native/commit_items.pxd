@@ -26,6 +26,8 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
 cdef dict own_dictionary(object offsets)
 cdef dict own_expected(object expected, object offsets)
 cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1
+# Any other object than a bool is refused: "no" would be true.
+cdef bint take_monotonic(object monotonic) except -1
 cdef int refuse_key(object key) except -1
 # {key: value} of the arguments of commit_one, which are a topic and its partition or a key in place of both.
 cdef dict one_position(object topic, object partition, object offset, object metadata, object leader_epoch)

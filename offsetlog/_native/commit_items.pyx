@@ -48,6 +48,14 @@ from offsetlog.errors import (
 from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
 
 
+cdef bint take_monotonic(object monotonic) except -1:
+    if monotonic is True:
+        return True
+    if monotonic is False:
+        return False
+    raise ArgumentTypeError(f"monotonic must be True or False, not {type(monotonic).__name__}")
+
+
 cdef int refuse_key(object key) except -1:
     raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key)
 

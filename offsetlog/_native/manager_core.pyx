@@ -24,7 +24,7 @@ from offsetlog._native.buffers cimport (
     take_number,
     take_timeout,
 )
-from offsetlog._native.commit_items cimport own_dictionary, start_item, take_key, take_value
+from offsetlog._native.commit_items cimport own_dictionary, start_item, take_key, take_monotonic, take_value
 from offsetlog._native.csrc cimport (
     OL_ITEM_GROUP_RECORD,
     OL_ITEM_POSITION_TOMBSTONE,
@@ -323,10 +323,10 @@ cdef class ManagerCore:
             check_client(client, principal)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client, principal)
-        if expected is None and not monotonic and generation is None:
+        if expected is None and monotonic is False and generation is None:
             end_offset = commit_named(self.core, group, offsets, None, False, None, -1, -1, &number, &term)
         else:
-            refused = self.commit_conditional(group, offsets, expected, monotonic, generation, &write)
+            refused = self.commit_conditional(group, offsets, expected, take_monotonic(monotonic), generation, &write)
             if refused is not None:
                 self.wait_settled(write.number, refused, timeout_ms)
                 raise refused
@@ -359,10 +359,10 @@ cdef class ManagerCore:
             check_client(client, principal)
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client, principal)
-        if expected is None and not monotonic and generation is None:
+        if expected is None and monotonic is False and generation is None:
             write.end_offset = commit_named(self.core, group, offsets, None, False, None, -1, -1, &write.number, &write.term)
         else:
-            refused = self.commit_conditional(group, offsets, expected, monotonic, generation, &write)
+            refused = self.commit_conditional(group, offsets, expected, take_monotonic(monotonic), generation, &write)
             if refused is not None:
                 return self.park_settled(write.number, refused, timeout_ms)
         write.count = -1

@@ -74,6 +74,7 @@ from offsetlog._native.commit_items cimport (
     start_item,
     take_expected,
     take_key,
+    take_monotonic,
     take_value,
 )
 from offsetlog._native.partition cimport Partition
@@ -387,7 +388,7 @@ cdef class StoreCore:
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
         item.partition = <int32_t>wide
         take_number(offset, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
-        if monotonic:
+        if monotonic is not False and take_monotonic(monotonic):
             item.condition = OL_CONDITION_MONOTONIC
         if metadata is not "":
             take_metadata(metadata, self.metadata_units_max, &item.metadata)
@@ -503,7 +504,7 @@ cdef class StoreCore:
         cdef int64_t end_offset
         cdef uint64_t term = 0
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
-        end_offset = commit_named(self, group, offsets, expected, monotonic, None, -1, -1, &number, &term)
+        end_offset = commit_named(self, group, offsets, expected, take_monotonic(monotonic), None, -1, -1, &number, &term)
         self.wait(number, end_offset, term, wanted)
         return new_position(number, end_offset)
 
@@ -514,7 +515,7 @@ cdef class StoreCore:
         cdef Partition used
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
-        end_offset = commit_named(self, group, offsets, expected, monotonic, None, -1, -1, &number, &ticket.term)
+        end_offset = commit_named(self, group, offsets, expected, take_monotonic(monotonic), None, -1, -1, &number, &ticket.term)
         used = self.used(number)
         if used is None:
             self.refuse_closed()

@@ -1,11 +1,14 @@
 """The process that holds a directory's lock, for the message of whoever finds it taken.
 
-The system does not say who holds a lock of an open file description, as ours are; /proc says who has the file open.
+The system does not say who holds a lock of an open file description, as ours are; /proc says who has the file open,
+and which descriptors of this process have a lock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 #: The advice of a library call that finds the lock taken.
@@ -17,38 +20,49 @@ _COMMAND_CHARACTERS_MAX = 120
 def other_owners(lock_file: Path) -> list[str]:
     """Returns the other processes that have a lock file open, as "process 12 (python consumer.py)", by number.
 
-    Processes of other users, of other containers and of other machines cannot be seen from here.
+    Processes of other users, of other containers and of other machines cannot be seen from here.  Thread-safe.
     """
     try:
-        wanted = os.stat(lock_file)
         numbers = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
     except OSError:
         return []
-    place = (wanted.st_dev, wanted.st_ino)
     return [
         f"process {number}{_command(number)}"
         for number in numbers
-        if number != os.getpid() and _has_open(number, lock_file.name, place)
+        if number != os.getpid() and any(_descriptors(number, lock_file))
     ]
 
 
-def _has_open(number: int, name: str, place: tuple[int, int]) -> bool:
+def is_held_here(lock_file: Path) -> bool:
+    """Tells whether this process holds the lock of a file; False where the system does not say.  Thread-safe.
+
+    Another thread that only tries to take the lock has the file open as well, so the locks of a descriptor decide.
+    """
+    for descriptor in _descriptors(os.getpid(), lock_file):
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            if "\nlock:" in Path(f"/proc/self/fdinfo/{descriptor}").read_text():
+                return True
+    return False
+
+
+def _descriptors(number: int, file: Path) -> Iterator[str]:
+    """Yields the numbers under which a process has a file open; none where it cannot be seen."""
     folder = f"/proc/{number}/fd"
     try:
+        wanted = os.stat(file)
         descriptors = os.listdir(folder)
-    except OSError:  # it is another user's, or has gone
-        return False
+    except OSError:  # the process is another user's, or has gone
+        return
     for descriptor in descriptors:
         path = f"{folder}/{descriptor}"
         try:
             # By the name first: a look at whatever else is open may wait for a file system that does not answer.
-            if os.readlink(path).endswith(name):
+            if os.readlink(path).endswith(file.name):
                 found = os.stat(path)
-                if (found.st_dev, found.st_ino) == place:
-                    return True
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    yield descriptor
         except OSError:
             continue
-    return False
 
 
 def _command(number: int) -> str:

@@ -58,9 +58,10 @@ FORMAT = 1
 _LOCK_PAUSE_SECONDS = 0.01
 _LOCK_PAUSE_SECONDS_MAX = 0.2
 
-# Signs of a directory of logs, ours or a broker's, and then names that are no sign of one.
-_SIGNS = frozenset({LOCK, CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
-_NO_SIGNS = frozenset({"lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
+# Signs of a directory of logs, ours or a broker's, and then names that are no sign of one and no
+# other files either: many programs have a file ".lock", and an open that ended early left ours alone.
+_SIGNS = frozenset({CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
+_NO_SIGNS = frozenset({LOCK, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
 
 Checkpoint = dict[tuple[str, int], int]
 
@@ -480,9 +481,14 @@ class LogDirectory:
 
     def _named(self, failure: LockedError, waited_seconds: float) -> LockedError:
         message = failure.message
-        owners = lock_owner.other_owners(self.path / LOCK)
-        if owners and re.search(r"by process \d", message) is None:
-            message = f"the lock is held by {' or '.join(owners)}"
+        if re.search(r"by process \d", message) is None:
+            owners = (
+                ["another store of this process"]
+                if lock_owner.is_held_here(self.path / LOCK)
+                else lock_owner.other_owners(self.path / LOCK)
+            )
+            if owners:
+                message = f"the lock is held by {' or '.join(owners)}"
         if waited_seconds > 0:
             message += f", after {waited_seconds:g} s of waiting"
         return LockedError(message, errno=failure.errno, path=failure.path)

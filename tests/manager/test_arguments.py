@@ -7,7 +7,7 @@ import pytest
 
 from offsetlog._native.change_feed import ChangeFeed
 from offsetlog._native.row_blocks import RowBlocks
-from offsetlog.errors import InternalError, InvalidArgumentError
+from offsetlog.errors import ArgumentTypeError, InternalError, InvalidArgumentError
 
 from .managers import KEYS, leading
 
@@ -74,3 +74,11 @@ def test_wrong_arguments_of_replication_are_refused_as_such(tmp_path, case, has_
             manager.commit("g", {KEYS[0]: 1})
         with pytest.raises(InvalidArgumentError):
             getattr(manager, name)(*given)
+
+
+@pytest.mark.parametrize("monotonic", ["", 0, 1, None])
+def test_monotonic_is_true_or_false_and_nothing_else(tmp_path, monotonic):
+    with leading(tmp_path / "data") as manager:
+        for commit in (manager.commit, manager.commit_async):
+            with pytest.raises(ArgumentTypeError, match="monotonic must be True or False, not "):
+                commit("g", {KEYS[0]: 1}, monotonic=monotonic)

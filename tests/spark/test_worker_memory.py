@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.spark.log import Shape, write_log
+from offsetlog.spark.scan.memory import release_unused
 
 ROOT = Path(__file__).parents[2]
 RECORDS, SHARES = 2_400_000, 3
@@ -42,3 +46,10 @@ def test_a_worker_does_not_grow_with_each_share_of_the_keys(tmp_path: Path) -> N
     first, *later = (resident for _, resident in shares)
     # Without that, 30 to 60 MiB more with each share of 800,000 records.
     assert max(later) <= first + 16, shares
+
+
+def test_the_pad_of_a_trim_has_the_width_that_the_c_library_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = ctypes.CDLL(None)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    release_unused()
+    assert not hasattr(library, "malloc_trim") or library.malloc_trim.argtypes == [ctypes.c_size_t]

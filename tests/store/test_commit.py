@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -425,4 +426,18 @@ def test_an_error_is_reported_though_its_key_cannot_be(store):
             store.commit("g", {_Unnamed(("t", 0)): offset})
     with pytest.raises(errors.PartitionError):
         store.delete("g", [_Unnamed(("t", -1))])
+    assert store.groups() == []
+
+
+@pytest.mark.parametrize("monotonic", ["no", 1, None, np.True_])
+def test_monotonic_is_true_or_false_and_nothing_else(store, monotonic):
+    calls = [
+        lambda: store.commit_one("g", "t", 0, 1, monotonic=monotonic),
+        lambda: store.commit_one("g", ("t", 0), 1, monotonic=monotonic),
+        lambda: store.commit("g", {("t", 0): 1}, monotonic=monotonic),
+        lambda: store.commit_async("g", {("t", 0): 1}, monotonic=monotonic),
+    ]
+    for call in calls:
+        with pytest.raises(errors.ArgumentTypeError, match="monotonic must be True or False, not "):
+            call()
     assert store.groups() == []

@@ -177,7 +177,10 @@ def test_who_holds_the_lock_is_reported_where_the_system_tells(path):
         assert broker.stdout.readline() == "locked\n"
         with pytest.raises(errors.LockedError, match=rf"by process {broker.pid}; read_only=True"):
             offsetlog.open(path)
-    with offsetlog.open(path), pytest.raises(errors.LockedError, match="another store in this one; read_only=True"):
+    with (
+        offsetlog.open(path),
+        pytest.raises(errors.LockedError, match="by another store of this process; read_only=True"),
+    ):
         offsetlog.open(path)
 
 
@@ -681,3 +684,11 @@ def test_a_brokers_directory_is_taken_over(tmp_path):
     with offsetlog.open(path) as store:
         assert store.partitions == count
         assert store.digest(physical=True) == after
+
+
+@pytest.mark.parametrize("name", ["read_only", "wait"])
+@pytest.mark.parametrize("value", ["no", 0, None])
+def test_a_flag_is_true_or_false_and_nothing_else(path, name, value):
+    with pytest.raises(errors.ArgumentTypeError, match=f"{name} must be True or False, not "):
+        offsetlog.open(path, **{name: value})
+    assert not path.exists()

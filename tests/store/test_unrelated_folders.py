@@ -17,8 +17,10 @@ COUNT = len(list(REAL.glob(f"{TOPIC}-*")))
 
 
 @pytest.mark.parametrize("names", [("notes.txt",), ("a", "b", "photos-2019/one.jpg"), (".git/HEAD",)])
-def test_an_unrelated_folder_is_refused_and_left_as_it_is(path, names):
-    for name in names:
+@pytest.mark.parametrize("lock", [(), (".lock",)])
+def test_an_unrelated_folder_is_refused_and_left_as_it_is(path, names, lock):
+    # A file ".lock" is another program's as well as ours, and no sign of a log.
+    for name in [*names, *lock]:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(b"x")
     before = sorted(path.rglob("*"))

@@ -18,6 +18,7 @@ import pytest
 import offsetlog
 from offsetlog import errors
 from offsetlog.cli import app
+from offsetlog.directory import lock_owner
 
 
 def call(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -117,3 +118,14 @@ def test_commands_that_write_wait(path, capsys):
     for command in ("compact", "snapshot", "delete", "restore", "undelete", "expire", "abort", "repair", "migrate"):
         _, out, _ = call(capsys, command, "--help")
         assert "--lock-timeout" in out
+
+
+def test_a_process_that_only_tries_for_a_lock_does_not_hold_it(path):
+    offsetlog.open(path).close()
+    lock = path / ".lock"
+    with open(lock, "rb"):
+        assert not lock_owner.is_held_here(lock)
+        with offsetlog.open(path):
+            assert lock_owner.is_held_here(lock)
+    assert not lock_owner.is_held_here(lock)
+    assert not lock_owner.is_held_here(path / "absent" / ".lock")

@@ -325,7 +325,8 @@ class ZooKeeperManager(BaseOffsetManager):
             self._kept_group(group)
             self._kept_keys(values)
             given = {key: value.offset for key, value in values.items()}
-            checked = Commit(group, given, checked_expected(expected, values), monotonic)
+            forward_only = arguments.checked_flag("monotonic", monotonic)
+            checked = Commit(group, given, checked_expected(expected, values), forward_only)
             position = Position(partition_for(group, self._count), -1)
 
         def steps(work: Work[Position]) -> Steps[Position]:

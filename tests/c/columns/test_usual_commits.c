@@ -85,7 +85,7 @@ static void write_random_log(void) {
 
 /* ----------------------------------------------------------------------------------------- the two ways to read */
 
-/* What is read of the log, and into which blocks. */
+/* The part of the log that is read, and the blocks it is read into. */
 typedef struct reading {
     const ol_transaction_outcomes *outcomes;
     int64_t first, until, count_from;
