@@ -12,6 +12,7 @@ from uuid import UUID
 from offsetlog.config import PARTITIONS_MAX, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 from offsetlog.moments import parse_moment, parse_past_moment, parse_time
+from offsetlog.shown_values import shown
 from offsetlog.types import Create, PartitionKey, TopicPartition, key_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def checked_number(name: str, value: int, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"{name} must be an int, not {_kind(value)}")
     if not low <= value <= high:
-        raise ConfigError(f"{name} must be from {low} to {high}, not {value}")
+        raise ConfigError(f"{name} must be from {low} to {high}, not {shown(value)}")
     return value
 
 
@@ -247,7 +248,7 @@ def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> lis
     # A string is iterable, and so is a TopicPartition: taken by its parts, it would be answered
     # with nothing.
     if isinstance(values, single) or not isinstance(values, Iterable):
-        given = repr(values) if isinstance(values, TopicPartition) else _kind(values)
+        given = f"the one {shown(values)}" if isinstance(values, TopicPartition) else _kind(values)
         raise ArgumentTypeError(f"{wanted}, not {given}")
     return list(values)
 
@@ -265,7 +266,7 @@ def listed_topics(topics: Iterable[str]) -> list[str]:
     listed = _listed(topics, wanted, single=(str, bytes, bytearray))
     for topic in listed:
         if not isinstance(topic, str):
-            raise ArgumentTypeError(f"{wanted}; {topic!r} is none", item=topic)
+            raise ArgumentTypeError(f"{wanted}; {shown(topic)} is not one", item=topic)
     return listed
 
 
@@ -274,11 +275,19 @@ def listed_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
     wanted = 'the partitions must be a list of TopicPartition, as [TopicPartition("topic", 0)]'
     listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))
     for index, key in enumerate(listed):
-        named = key if isinstance(key, tuple) else key_of(key)
-        if named is None or len(named) != 2:
-            raise ArgumentTypeError(f"{wanted}; {key!r} is none", item=key)
+        named = key_of(key)
+        if named is None or not _has_hash(named):
+            raise ArgumentTypeError(f"{wanted}; {shown(key)} is not one", item=key)
         listed[index] = named
     return listed
+
+
+def _has_hash(key: TopicPartition) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
 
 
 def distinct_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 from offsetlog._native.store_core import StoreCore
 from offsetlog.types import Committed, Durability, OffsetAndMetadata, PartitionKey
@@ -22,7 +22,7 @@ class OnePosition(ABC):
         self,
         group: str,
         topic: str,
-        partition: int,
+        partition: SupportsIndex,
         offset: Committed,
         metadata: str = "",
         leader_epoch: int = -1,
@@ -38,6 +38,18 @@ class OnePosition(ABC):
         offset: Committed,
         /,
         *,
+        metadata: str = "",
+        leader_epoch: int = -1,
+        monotonic: bool = False,
+        durability: Durability | None = None,
+    ) -> int: ...
+    @overload
+    def commit_one(
+        self,
+        group: str,
+        topic: PartitionKey,
+        *,
+        offset: Committed,
         metadata: str = "",
         leader_epoch: int = -1,
         monotonic: bool = False,
@@ -87,9 +99,9 @@ class OnePosition(ABC):
         )
 
     @overload
-    def fetch_one(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None: ...
+    def fetch_one(self, group: str, topic: str, partition: SupportsIndex) -> OffsetAndMetadata | None: ...
     @overload
-    def fetch_one(self, group: str, topic: PartitionKey, /) -> OffsetAndMetadata | None: ...
+    def fetch_one(self, group: str, topic: PartitionKey) -> OffsetAndMetadata | None: ...
     def fetch_one(self, group: str, topic: Any, partition: Any = None) -> OffsetAndMetadata | None:
         """Returns one committed position, None where there is none; a key may stand for both."""
         return self._open_core.fetch_one(group, topic, partition)

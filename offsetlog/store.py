@@ -188,7 +188,7 @@ class OffsetStore(OnePosition, StoreContext):
         group: str,
         offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[OtherKey, int | None] | None = None,
+        expected: Mapping[OtherKey, Committed | None] | None = None,
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Position:
@@ -226,7 +226,7 @@ class OffsetStore(OnePosition, StoreContext):
         group: str,
         offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[OtherKey, int | None] | None = None,
+        expected: Mapping[OtherKey, Committed | None] | None = None,
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Ticket:

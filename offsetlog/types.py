@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import FileIO
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, TypeVar, overload
 from uuid import UUID
 
 #: From the start of a batch to the end of its last offset delta (docs/format/batches.md §2.1).
@@ -29,11 +30,11 @@ class NamesPartition(Protocol):
         """The topic."""
 
     @property
-    def partition(self) -> int:
+    def partition(self) -> SupportsIndex:
         """Its partition."""
 
 
-PartitionKey = tuple[str, int] | NamesPartition
+PartitionKey = tuple[str, SupportsIndex] | NamesPartition
 """A topic and its partition where a call takes one: a TopicPartition, a plain tuple, or another library's object."""
 
 #: The keys of a mapping, all of one type, and those of a second mapping.
@@ -42,14 +43,30 @@ OtherKey = TypeVar("OtherKey", bound=PartitionKey)
 
 
 def key_of(named: Any) -> TopicPartition | None:
-    """Returns the topic and the partition that an object of another library names, None where it names none.
+    """Returns the topic and the partition that a caller names, None where nothing says that it names them.
 
-    Whatever else the object carries, as an offset, is not read.
+    That is a tuple of two, or an object of another library, also a longer tuple, with the attributes `topic`, a str,
+    and `partition`.  Whatever else the object carries, as an offset, is not read.  A partition is a plain int where it
+    is an integer of any type; otherwise it is as it was given, for whoever checks its domain.
     """
+    if isinstance(named, tuple) and len(named) == 2:
+        topic, partition = named
+        if type(partition) is int:
+            return named  # type: ignore[return-value]  # a plain tuple is as good
+        return TopicPartition(topic, _plain(partition))
     topic, partition = getattr(named, "topic", None), getattr(named, "partition", None)
-    if isinstance(topic, str) and isinstance(partition, int):
-        return TopicPartition(topic, partition)
+    if isinstance(topic, str) and partition is not None and not callable(partition):
+        return TopicPartition(topic, _plain(partition))
     return None
+
+
+def _plain(number: Any) -> Any:
+    if isinstance(number, bool):
+        return number
+    try:
+        return operator.index(number)
+    except TypeError:
+        return number
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -74,7 +91,16 @@ class OffsetAndMetadata(NamedTuple):
     topic_id: UUID | None = None
 
 
-Committed = int | tuple[int, str] | tuple[int, str, int] | OffsetAndMetadata
+Committed = (
+    SupportsIndex
+    | OffsetAndMetadata
+    | tuple[SupportsIndex]
+    | tuple[SupportsIndex, str]
+    | tuple[SupportsIndex, str, SupportsIndex]
+    | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex]
+    | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex]
+    | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex, UUID | None]
+)
 """The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple that begins like one."""
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "offsetlog"
 
-VALUES = {"errors", "error_codes", "status", "types", "config", "clock", "missing_library", "moments"}
+VALUES = {"errors", "error_codes", "status", "types", "config", "clock", "missing_library", "moments", "shown_values"}
 NATIVE = {*VALUES, "error_status", "_native", "_native.csrc", "_native.status", "_native.buffers"}
 #: Besides the extensions: checked arguments, and calls that can be stopped.
 CALLS = {*NATIVE, "arguments", "cancellation", "on_thread"}
@@ -65,9 +65,10 @@ RULE: dict[str, set[str]] = {
     "clock": {"errors"},
     "moments": {"errors"},
     "missing_library": {"errors"},
+    "shown_values": set(),
     "_native.csrc": set(),
     "_native.status": {"_native.csrc", "error_status"},
-    "_native.buffers": {"_native.csrc", "_native.status", "errors"},
+    "_native.buffers": {"_native.csrc", "_native.status", "errors", "shown_values"},
     "_native": NATIVE,
     "arguments": VALUES,
     "cancellation": NATIVE,

@@ -18,6 +18,7 @@ from offsetlog.errors import (
     StringTooLongError,
     TopicError,
 )
+from offsetlog.shown_values import shown
 
 cdef tuple NAMES = ("the group", "the topic", "the metadata")
 cdef tuple NAME_ERRORS = (GroupError, TopicError, InvalidArgumentError)
@@ -56,7 +57,7 @@ cdef int refuse_name(object value, name_kind kind) except -1:
 
 
 cdef int refuse_number(object value, number_kind kind) except -1:
-    raise NUMBER_ERRORS[<int>kind](f"{NUMBERS[<int>kind]} must be {NUMBER_DOMAINS[<int>kind]}, not {value}")
+    raise NUMBER_ERRORS[<int>kind](f"{NUMBERS[<int>kind]} must be {NUMBER_DOMAINS[<int>kind]}, not {shown(value)}")
 
 
 cdef int refuse_metadata(object value, size_t units_max) except -1:
@@ -70,7 +71,10 @@ cdef int convert_number(object value, number_kind kind, int64_t *number) except 
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         hint = "; its .offset is one" if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int) else ""
         raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}{hint}")
-    whole = index(value)
+    try:
+        whole = index(value)
+    except TypeError as failure:  # an array, of which some are one number
+        raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}: {failure}") from None
     if not -(2**63) <= whole < 2**63:
         return refuse_number(whole, kind)
     number[0] = <int64_t>whole

@@ -45,6 +45,7 @@ from offsetlog.errors import (
     OffsetLogError,
     RewindError,
 )
+from offsetlog.shown_values import shown, shown_key
 from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
 
 
@@ -57,35 +58,28 @@ cdef bint take_monotonic(object monotonic) except -1:
 
 
 cdef int refuse_key(object key) except -1:
-    raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key)
-
-
-cdef object plain_key(object key):
-    # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
-    if not PyTuple_Check(key):
-        found = key_of(key)
-        if found is None:
-            refuse_key(key)
-        return found
-    return key
+    raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key)
 
 
 cdef dict plain_keys(dict given):
+    # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
     cdef dict found = {}
     for key, value in given.items():
-        plain = plain_key(key)
+        plain = key_of(key)
+        if plain is None:
+            refuse_key(key)
         if plain in found:
-            raise InvalidArgumentError(f"{plain[0]}:{plain[1]} is named twice, by keys of different types", item=key)
+            raise InvalidArgumentError(f"{shown_key(*plain)} is named twice, by keys of different types", item=key)
         found[plain] = value
     return found
 
 
 cdef object key_in_place(object key):
     # A value that is neither a str nor a key was meant to be a topic.
-    plain = key if PyTuple_Check(key) else key_of(key)
-    if plain is None:
+    plain = key_of(key)
+    if plain is None and not PyTuple_Check(key):
         refuse_name(key, NAME_TOPIC)
-    if len(plain) != 2 or not isinstance(plain[0], str):
+    if plain is None or not isinstance(plain[0], str):
         refuse_key(key)
     return plain
 
@@ -99,14 +93,14 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{topic!r} has a partition of its own: only an offset follows it; metadata= and leader_epoch= are keywords"
+                f"{shown_key(*key)} is named by one key: only an offset follows it; metadata= and leader_epoch= are keywords"
             )
         if offset is None:
             raise ArgumentTypeError(
-                f"the offset is missing after {topic!r}: one that the object has is passed as well, as commit_one(group, "
-                "each, each.offset)"
+                f"the offset is missing after the key {shown_key(*key)}: one that the object has is passed as well, as "
+                "commit_one(group, each, each.offset)"
             )
-    if metadata != "" or leader_epoch != -1:
+    if metadata != "" or type(leader_epoch) is not int or leader_epoch != -1:
         if isinstance(offset, tuple):
             raise ArgumentTypeError("metadata and leader_epoch stand in the OffsetAndMetadata already")
         offset = OffsetAndMetadata(offset, metadata, leader_epoch)
@@ -119,7 +113,7 @@ cdef dict one_position(object topic, object partition, object offset, object met
 cdef tuple one_key(object key, object partition):
     plain = key_in_place(key)
     if partition is not None:
-        raise ArgumentTypeError(f"{key!r} has a partition of its own: nothing follows it")
+        raise ArgumentTypeError(f"{shown_key(*plain)} is named by one key: nothing follows it")
     return plain[0], plain[1]
 
 
@@ -134,11 +128,10 @@ cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
         return 0
     key = listed[index]
     failure.item = key
-    if not isinstance(key, tuple):
-        key = key_of(key)
-    if isinstance(failure, ConditionError) or not (isinstance(key, tuple) and len(key) == 2):
+    key = key_of(key)
+    if isinstance(failure, ConditionError) or key is None:
         return 0  # said already
-    message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
+    message = f"{shown_key(*key)}: {failure.message}"
     failure.message = message
     failure.args = (message,)
     return 0
@@ -198,11 +191,6 @@ cdef object resting(object failure, const ol_commit_result *result):
     return failure
 
 
-cdef str shortened(object part):
-    cdef str text = part if isinstance(part, str) and part.isprintable() and part else repr(part)
-    return text if len(text) <= 300 else text[:300] + "..."
-
-
 cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
     if value is None:
         return 0
@@ -244,7 +232,7 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
 
 cdef int refuse_mapping(object offsets) except -1:
     message = f"the offsets must be a mapping, not {type(offsets).__name__}"
-    if isinstance(offsets, (list, tuple)) and any(key_of(each) is not None for each in offsets):
+    if isinstance(offsets, (list, tuple)) and any(hasattr(each, "topic") and key_of(each) for each in offsets):
         message += "; {(each.topic, each.partition): each.offset for each in offsets} makes one of objects with offsets"
     raise ArgumentTypeError(message)
 
@@ -256,12 +244,18 @@ cdef dict own_dictionary(object offsets):
     cdef dict own
     if PyDict_CheckExact(offsets):
         own = (<dict>offsets).copy()
-    elif hasattr(offsets, "items"):
-        own = dict(offsets.items())
+    elif callable(getattr(offsets, "items", None)):
+        pairs = offsets.items()  # the caller's code: its errors are its own
+        try:
+            own = dict(pairs)
+        except (TypeError, ValueError) as failure:
+            raise ArgumentTypeError(
+                f"the offsets must be a mapping, and items() of this {type(offsets).__name__} gives no pairs: {failure}"
+            ) from failure
     else:
         refuse_mapping(offsets)
     while PyDict_Next(own, &cursor, &key, &value):
-        if not PyTuple_Check(<object>key):
+        if not PyTuple_Check(<object>key) or PyTuple_GET_SIZE(<object>key) != 2:
             return plain_keys(own)
     return own
 
@@ -272,7 +266,7 @@ cdef dict own_expected(object expected, object offsets):
     cdef dict own = own_dictionary(expected)
     for key in own:
         if key not in offsets:
-            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call", item=key)
+            raise InvalidArgumentError(f"{shown_key(*key)}: expected= names it, and this call does not commit it", item=key)
     return own
 
 
@@ -284,7 +278,10 @@ cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic)
     if <object>wanted is None:
         item.condition = OL_CONDITION_ABSENT
         return 0
-    take_number(<object>wanted, NUMBER_EXPECTED, 0, INT64_MAX, &item.expected)
+    offset = <object>wanted
+    if PyTuple_Check(offset) and PyTuple_GET_SIZE(offset) > 0:
+        offset = <object>PyTuple_GET_ITEM(offset, 0)  # a position as fetch returns it
+    take_number(offset, NUMBER_EXPECTED, 0, INT64_MAX, &item.expected)
     if monotonic and item.offset < item.expected:
         raise InvalidArgumentError(
             f"monotonic=True cannot go from the expected {item.expected} back to {item.offset}"

@@ -1,5 +1,5 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol, final
+from typing import Protocol, SupportsIndex, final
 
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
@@ -46,7 +46,7 @@ class StoreCore:
         self,
         group: str,
         topic: str | PartitionKey,
-        partition: int | Committed | None = None,
+        partition: Committed | None = None,
         offset: Committed | None = None,
         metadata: str = "",
         leader_epoch: int = -1,
@@ -59,7 +59,7 @@ class StoreCore:
         group: str,
         offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[OtherKey, int | None] | None = None,
+        expected: Mapping[OtherKey, Committed | None] | None = None,
         monotonic: bool = False,
         durability: str | None = None,
     ) -> Position: ...
@@ -68,7 +68,7 @@ class StoreCore:
         group: str,
         offsets: Mapping[Key, Committed],
         *,
-        expected: Mapping[OtherKey, int | None] | None = None,
+        expected: Mapping[OtherKey, Committed | None] | None = None,
         monotonic: bool = False,
         durability: str | None = None,
     ) -> Ticket: ...
@@ -83,5 +83,5 @@ class StoreCore:
         self, group: str, partitions: Iterable[PartitionKey] | None, *, durability: str | None = None
     ) -> int: ...
     def fetch_one(
-        self, group: str, topic: str | PartitionKey, partition: int | None = None
+        self, group: str, topic: str | PartitionKey, partition: SupportsIndex | None = None
     ) -> OffsetAndMetadata | None: ...

@@ -163,7 +163,7 @@ cdef class Ticket:
 
     def __repr__(self):
         state = "durable" if self.done() else "not yet durable"
-        return f"<Ticket partition={self.owner.number} log_offset={self.end_offset - 1} {state}>"
+        return f"<Ticket log_partition={self.owner.number} log_offset={self.end_offset - 1} {state}>"
 
     @property
     def position(self):

@@ -17,6 +17,7 @@ from offsetlog.errors import (
     StringTooLongError,
     TopicError,
 )
+from offsetlog.shown_values import shown
 from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition, key_of
 
 _STRING_BYTES_MAX = 32_767
@@ -52,7 +53,7 @@ def _checked_number(
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"the {what} must be an int, not {type(value).__name__}")
     if not low <= value <= high:
-        raise error(f"the {what} must be from {low} to {high}, not {value}")
+        raise error(f"the {what} must be from {low} to {high}, not {shown(value)}")
     return value
 
 
@@ -62,10 +63,10 @@ def checked_key(key: object) -> TopicPartition:
     Raises:
         TopicError, PartitionError, ArgumentTypeError, StringTooLongError.
     """
-    named = key if isinstance(key, tuple) else key_of(key)
-    if named is None or len(named) != 2:
+    named = key_of(key)
+    if named is None:
         raise ArgumentTypeError(
-            f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key
+            f"a key is a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key
         )
     topic = _checked_name("topic", named[0], TopicError)
     if not topic:
@@ -81,7 +82,7 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
         offset = _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
         return OffsetAndMetadata(offset)
     if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
-        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not {value!r}")
+        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not {shown(value)}")
     given = OffsetAndMetadata(*value)
     _checked_number("offset", given.offset, 0, _INT64_MAX, OffsetError)
     _checked_name("metadata", given.metadata, InvalidArgumentError)

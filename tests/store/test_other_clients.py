@@ -96,8 +96,8 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
     [
         (lambda store: store.commit_one("g", THEIRS), r"the offset is missing .* each, each\.offset\)"),
         (lambda store: store.commit_one("g", THEIRS, THEIRS), r"orders:3: the offset must be an int.*its \.offset is"),
-        (lambda store: store.commit_one("g", KEY, 3, 42), "has a partition of its own"),
-        (lambda store: store.commit_one("g", KEY, 42, "metadata"), "has a partition of its own"),
+        (lambda store: store.commit_one("g", KEY, 3, 42), "orders:3 is named by one key"),
+        (lambda store: store.commit_one("g", KEY, 42, "metadata"), "orders:3 is named by one key"),
         (lambda store: store.commit_one("g", 5, 3, 42), "the topic must be a str, not int"),
         (lambda store: store.commit_one("g", ("orders",), 42), "a key is a TopicPartition or a tuple"),
         (lambda store: store.commit_one("g", ("orders", []), 42), "a key is a TopicPartition or a tuple"),
@@ -105,7 +105,7 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
         (lambda store: store.commit_one("g", "orders", 3, "4"), "the offset must be an int, not str"),
         (lambda store: store.commit("g", {KEY: None}), "orders:3: the offset is missing: pass the next one"),
         (lambda store: checked_offsets({KEY: None}, 100), "the offset is missing: pass the next one"),
-        (lambda store: store.fetch_one("g", KEY, 3), "has a partition of its own"),
+        (lambda store: store.fetch_one("g", KEY, 3), "orders:3 is named by one key"),
         (lambda store: store.fetch_one("g", b"orders", 3), "the topic must be a str, not bytes"),
         (lambda store: store.fetch_one("g", "orders"), "the partition must be an int"),
         (lambda store: store.commit("g", [THEIRS]), r"a mapping, not list; \{\(each\.topic, each\.partition\): each"),
@@ -113,7 +113,7 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
         (lambda store: store.commit("g", {"orders": 1}), "a key is a TopicPartition or a tuple"),
         (lambda store: store.commit("g", {THEIRS: 1, KEY: 2}), "orders:3 is named twice"),
         (lambda store: store.fetch("g", THEIRS), "must be a list of TopicPartition"),
-        (lambda store: store.fetch("g", ["orders"]), "'orders' is none"),
+        (lambda store: store.fetch("g", ["orders"]), "'orders' is not one"),
     ],
 )
 def test_a_refusal_says_what_to_write(store, call, reason):

@@ -29,9 +29,9 @@ def test_tickets_and_transactions_tell_what_they_are(path):
     with offsetlog.open(path, partitions=1, durability="disk") as store:
         ticket = store.commit_async("g", {KEY: 5})
         assert isinstance(ticket, offsetlog.Ticket)
-        assert repr(ticket) == "<Ticket partition=0 log_offset=0 not yet durable>"
+        assert repr(ticket) == "<Ticket log_partition=0 log_offset=0 not yet durable>"
         ticket.result()
-        assert repr(ticket) == "<Ticket partition=0 log_offset=0 durable>"
+        assert repr(ticket) == "<Ticket log_partition=0 log_offset=0 durable>"
         transaction = store.transaction("g", 7, 2)
         assert isinstance(transaction, offsetlog.Transaction)
         assert repr(transaction) == "<Transaction of 'g' producer_id=7 producer_epoch=2 nothing written yet>"
