@@ -130,7 +130,7 @@ class Machine:
         group = self.group()
         at = self.cut(group)
         try:
-            self.store.restore(group, at)
+            self.store.restore(group, at, delete_all=True)
         except errors.HistoryError as failure:
             self.check_refusal(group, at, failure)
             return
