@@ -499,11 +499,13 @@ class DeletesGroupError(StateError):
 
     Attributes:
         group: the consumer group.
+        reason: the message without what the caller can do.
     """
 
-    def __init__(self, message: str = "", *, group: str | None = None, **place: Any) -> None:
-        super().__init__(message, **place)
+    def __init__(self, reason: str = "", *, group: str | None = None, **place: Any) -> None:
+        super().__init__(f"{reason}; delete_all=True permits it", **place)
         self.group = group
+        self.reason = reason
 
 
 class FencedError(StateError):

@@ -370,6 +370,8 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed positions of a group, or of those `partitions` that have one.
 
+        A group that is not there has none.
+
         Args:
             group: the consumer group.
             partitions: only these.
@@ -378,8 +380,9 @@ class OffsetStore(OnePosition, StoreContext):
         Raises:
             InvalidArgumentError: one of its kinds; `partitions` is a list, of one TopicPartition
                 also.
-            HistoryError: the commits of that moment were cleaned away.
+            HistoryError: the commits of that moment were cleaned away, or have no times.
             OffsetOutOfRangeError: `at` is above the end of the log.
+            InsideCommitError: `at` is a log offset inside a commit.
             StateError: the store is closed, or the log partition has failed.
         """
         core = self._open_core
@@ -466,6 +469,8 @@ class OffsetStore(OnePosition, StoreContext):
     def history(self, group: str, topic: str, partition: int) -> History:
         """Returns the records of one position, oldest first, and from where on they are all there.
 
+        A group or topic that is not there has none.
+
         Raises:
             InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
@@ -485,8 +490,7 @@ class OffsetStore(OnePosition, StoreContext):
             group: only this group.  Log offsets need it, since each log partition has its own.
 
         Raises:
-            HistoryError: the commits of one of them were cleaned away.
-            OffsetOutOfRangeError: one of them is above the end of the log.
+            HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`, of one of them.
             InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
         return self._timeline.diff(a, b, group)
@@ -498,6 +502,7 @@ class OffsetStore(OnePosition, StoreContext):
         partitions: Iterable[PartitionKey] | None = None,
         *,
         dry_run: bool = False,
+        delete_all: bool = False,
     ) -> list[Change]:
         """Commits again what a group had at a moment; returns what changed.
 
@@ -511,15 +516,22 @@ class OffsetStore(OnePosition, StoreContext):
             at: the moment.
             partitions: only these.
             dry_run: write nothing; returns what would change.
+            delete_all: permits a restore that leaves no offset of the group, or to a moment at which it had none.
+
+        Returns:
+            The changes; none where nothing differs, as for a group that never was.
 
         Raises:
-            HistoryError: the commits of that moment were cleaned away.
-            OffsetOutOfRangeError: the moment is above the end of the log.
+            HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`.
+            DeletesGroupError: it takes `delete_all`.
+            ReadOnlyError: the store is, or the log partition is damaged (not with `dry_run`).
             ConditionError: the group went on committing, faster than it could be read.
             TooLargeError: there are deletions among the changes, and not all of them fit one batch.
             InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """
-        return self._restorer.restore(group, at, partitions, dry_run=dry_run)
+        return self._restorer.restore(
+            group, at, partitions, dry_run=dry_run, delete_all=delete_all
+        )
 
     def deletions(self, group: str | None = None, since: datetime | str | None = None) -> list[Deletion]:
         """Returns the positions that are not there now and whose tombstones the log still holds.

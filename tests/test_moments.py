@@ -152,8 +152,8 @@ def test_calls_of_a_store_take_text(store):
     assert [change.before for change in store.diff("1h ago", "now")] == [None]
     assert store.diff("now", None) == []
     assert store.deletions("g", since="-2h") == []
-    assert store.restore("g", "-2h", dry_run=True)[0].after is None
-    store.restore("g", "2h ago")
+    assert store.restore("g", "-2h", dry_run=True, delete_all=True)[0].after is None
+    store.restore("g", "2h ago", delete_all=True)
     assert store.fetch("g") == {}
     assert [deletion.group for deletion in store.deletions("g", since="1h ago")] == ["g"]
     store.undelete("g", since="1 h ago")

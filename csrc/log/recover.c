@@ -395,12 +395,12 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
     size_t length = strlen(report->corruption.reason);
     if (bound == INT64_MAX) {
         snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-                 " (the log was closed cleanly)");
+                 " (flushed to disk before a clean stop, and changed since)");
         return;
     }
     snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-             " (offset %lld is below the flushed bound %lld)", (long long)bad->at.offset,
-             (long long)bound);
+             " (log offset %lld was flushed to disk, as all below %lld, and changed since)",
+             (long long)bad->at.offset, (long long)bound);
 }
 
 /* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say

@@ -319,12 +319,13 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     const char *slash = strrchr(found->path, '/');
     const char *file = slash == NULL ? found->path : slash + 1;
     if (found->position < 0) {
-        ol_fail(error, OL_READ_ONLY, "the partition is read-only, its log is damaged: %s",
+        ol_fail(error, OL_READ_ONLY,
+                "the partition is read-only, its log is damaged (remedy: `offsetlog repair`): %s",
                 found->reason);
     } else {
         ol_fail(error, OL_READ_ONLY,
-                "the partition is read-only, its log is damaged: in %s at byte %lld: %s", file,
-                (long long)found->position, found->reason);
+                "the partition is read-only, its log is damaged (remedy: `offsetlog repair`): "
+                "in %s at byte %lld: %s", file, (long long)found->position, found->reason);
     }
     return ol_error_at(error, partition->options.log.directory, -1);
 }

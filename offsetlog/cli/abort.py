@@ -14,6 +14,7 @@ from offsetlog.cli.consent import ASKS, Consent, DryRun, Effect, Force, Yes
 from offsetlog.cli.group_facts import facts_in, read_partition
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
+from offsetlog.cli.refusals import refusals_of
 from offsetlog.cli.stores import CheckedPartitionCount, LockTimeout
 from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import decode_text
@@ -102,8 +103,8 @@ def command(
             raise TransactionError(f"there is no open transaction of producer {producer_id}")
         effect = _effect(store, producer_id, pending)
         if dry_run:
-            consent.show(output, effect)
-            return 0
+            numbers = {known.log_partition for known in pending}
+            return consent.show(output, effect, refusals_of(store, path, partitions, numbers, by_partition=True))
         consent.ask(effect)
         ended = store.abort_transaction(producer_id)
     dropped = sum(each.positions for each in pending)

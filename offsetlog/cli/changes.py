@@ -81,9 +81,14 @@ def name_change(row: dict[str, Any]) -> str:
     return f"{place} {_offset_text(before)} -> {_offset_text(after)}"
 
 
-def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts) -> Effect:
-    """Returns the effect of a command that makes these changes of groups of which these facts are known."""
+def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: str | None = None) -> Effect:
+    """Returns the effect of a command that makes these changes of groups of which these facts are known.
+
+    `loses` is another reason why it takes --force.
+    """
     in_use = tuple(each.in_use for each in facts if each.in_use is not None)
+    if loses is not None:
+        in_use += (loses,)
     return Effect(deed, COLUMNS, [*change_rows(changes)], name_change, in_use=in_use)
 
 

@@ -17,7 +17,9 @@ import typer
 import offsetlog
 from offsetlog.cli.layout import Column, Row
 from offsetlog.cli.output import Format, Output, complain
-from offsetlog.cli.stores import open_readable, open_writable
+from offsetlog.cli.group_facts import number_of
+from offsetlog.cli.refusals import damage_of
+from offsetlog.cli.stores import look_into, open_readable, open_writable
 from offsetlog.errors import StateError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; off a terminal nothing is done without it.")]
@@ -104,28 +106,51 @@ class Consent:
         return not self.dry_run and (self.yes or _is_terminal())
 
     def open(
-        self, path: Path, partitions: int | None, lock_timeout: float, *, by_partition: bool = False
+        self,
+        path: Path,
+        partitions: int | None,
+        lock_timeout: float,
+        *,
+        by_partition: bool = False,
+        group: str | None = None,
     ) -> offsetlog.OffsetStore:
-        """Opens a store, for writing only where something may be written; see `open_writable`."""
+        """Opens a store, for writing only where something may be written; see `open_writable`.
+
+        Where the log partition of `group` is damaged, that is a RefusedError, and nothing was opened for writing.
+        """
+        if self.may_write and group is not None:
+            with look_into(path, partitions, writes=True) as store:
+                self.refuse_damaged(damage_of(store, (number_of(store, group),)))
         if self.may_write:
             return open_writable(
                 path, partitions, "disk", create=False, by_partition=by_partition, lock_timeout=lock_timeout
             )
         return open_readable(path, partitions, by_partition=by_partition)
 
-    def show(self, output: Output, effect: Effect) -> None:
-        """Prints what would change, for a dry run."""
-        effect.show(output, wide=self.wide)
-        for reason in effect.in_use:
-            complain(f"{reason}: it takes --force")
-        output.line(f"would {effect.deed}")
+    def refuse_damaged(self, damage: str | None) -> None:
+        """Raises RefusedError where a log partition cannot be written to, before anything of it is opened."""
+        if damage is not None and not self.dry_run:
+            raise RefusedError(f"nothing was done: {damage}")
 
-    def ask(self, effect: Effect) -> None:
-        """Returns if the effect was agreed to.
+    def show(self, output: Output, effect: Effect, refusals: Sequence[str] = ()) -> int:
+        """Prints what would change, for a dry run, and why it would be refused; returns the exit code."""
+        effect.show(output, wide=self.wide)
+        output.line(f"would {effect.deed}")
+        reasons = [*refusals]
+        if self.force:
+            for reason in effect.in_use:
+                complain(reason)
+        else:
+            reasons += [f"{reason}: it takes --force" for reason in effect.in_use]
+        for reason in reasons:
+            complain(f"would be refused: {reason}")
+        return 1 if reasons else 0
+
+    def check(self, effect: Effect) -> None:
+        """Returns if the effect was agreed to, or can be asked for.
 
         Raises:
-            RefusedError: a group is in use, and --force was not given; nobody can be asked, and --yes was not given.
-            typer.Abort: the answer is no.
+            RefusedError: it takes --force, which was not given; nobody can be asked, and --yes was not given.
         """
         can_ask = self.yes or _is_terminal()
         reasons = [] if self.force else [*effect.in_use]
@@ -139,6 +164,15 @@ class Consent:
                 f"nothing was done: {'; '.join(reasons)}; this would {effect.sentence}; with "
                 f"{' and '.join(options)} it is done{or_shown}"
             )
+
+    def ask(self, effect: Effect) -> None:
+        """Returns if the effect was agreed to.
+
+        Raises:
+            RefusedError: as `check`.
+            typer.Abort: the answer is no.
+        """
+        self.check(effect)
         for reason in effect.in_use:
             complain(reason)
         if self.yes:

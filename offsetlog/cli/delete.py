@@ -10,10 +10,11 @@ from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import GroupFacts, complain_unknown, facts_of, is_known
+from offsetlog.cli.group_facts import GroupFacts, complain_unknown, facts_of, is_known, number_of
 from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import is_selected, parse_selection
+from offsetlog.cli.refusals import refusals_of
 from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, OffsetAndMetadata
@@ -72,16 +73,17 @@ def command(
     output = Output(form)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     deleted = 0
-    with consent.open(path, partitions, lock_timeout) as store:
+    code = 0
+    with consent.open(path, partitions, lock_timeout, group=group) as store:
         values = {key: value for key, value in sorted(store.fetch(group).items()) if is_selected(key, selection)}
         facts = facts_of(store, group)
         deed = _deed(group, [*values.values()], facts, whole=not selection)
         effect = effect_of(deed, [Change(group, *key, value, None) for key, value in values.items()], facts)
         is_something = bool(values) or (not selection and bool(facts.records or facts.pending))
         if not is_something and not is_known(store, group):
-            return complain_unknown(group, path)
+            return complain_unknown(group, path, number_of(store, group))
         if dry_run and is_something:
-            consent.show(output, effect)
+            code = consent.show(output, effect, refusals_of(store, path, partitions, [number_of(store, group)]))
         elif is_something:
             consent.ask(effect)
             deleted = store.delete(group, [*values] if selection else None)
@@ -92,4 +94,4 @@ def command(
     elif not dry_run:
         others = "".join(f", and {each}" for each in ([] if selection else _counted(facts)))
         output.line(f"deleted {count_text(len(values), 'offset')} of {name_text(group)}{others}")
-    return 0
+    return code

@@ -10,7 +10,7 @@ import typer
 import offsetlog
 from offsetlog.cli.arguments import OnlyGroup, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import COLUMNS, change_rows
-from offsetlog.cli.group_facts import complain_unknown, is_known
+from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
 from offsetlog.cli.help import MomentsCommand
 from offsetlog.cli.moments import MOMENTS
 from offsetlog.cli.output import Format, Output, complain
@@ -61,10 +61,11 @@ def command(
     with offsetlog.open(path, partitions, read_only=True) as store:
         changes = store.diff(first, second, group)
         problems = store.problems()
+        number = None if group is None else number_of(store, group)
         is_unknown = group is not None and not changes and not _is_known(store, group, first, second)
     Output(form).rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
     if group is not None and is_unknown:
-        complain_unknown(group, path)
+        complain_unknown(group, path, number)
     for problem in problems:
         complain(str(problem))
     return 1 if problems or is_unknown else 0

@@ -11,7 +11,7 @@ import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
-from offsetlog.cli.group_facts import complain_unknown, is_known
+from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
 from offsetlog.cli.moments import MOMENTS
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
@@ -75,6 +75,7 @@ def command(
         fetched = store.fetch(group, at=moment)
         found = {key: value for key, value in fetched.items() if is_selected(key, set(selection))}
         problems = store.problems()
+        number = number_of(store, group)
         is_unknown = not found and not is_known(store, group)
     output = Output(form)
     if found or not output.is_text:
@@ -82,7 +83,7 @@ def command(
     verb = "is" if moment is None else "was"
     missing = [text for each, text in selection.items() if not any(is_selected(key, {each}) for key in found)]
     if is_unknown:
-        complain_unknown(group, path)
+        complain_unknown(group, path, number)
     elif not found and not selection:
         complain(f"no offset of group {name_text(group)} {verb} committed")
     else:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import offsetlog
 from offsetlog._native.codec import partition_for
+from offsetlog._native.files import FileSystem
 from offsetlog._native.records import decode_key, decode_value
 from offsetlog.cli.output import complain, count_text
 from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import decode_text, group_rows
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.directory.reading import PartitionState, find_partitions, read_state
 from offsetlog.errors import CorruptionError
 
@@ -75,10 +77,33 @@ def facts_in(state: PartitionState, group: str) -> GroupFacts:
     return GroupFacts(group, members, records, is_readable, pending)
 
 
-def complain_unknown(group: str, path: Path | str) -> int:
-    """Reports that a log knows nothing of a group; returns the exit code of every command that names one."""
-    complain(f"there is no group {name_text(group)} in {path}")
+def complain_unknown(group: str, path: Path | str, number: int | None = None) -> int:
+    """Reports that a log knows nothing of a group; returns the exit code of every command that names one.
+
+    Args:
+        group: the group.
+        path: the log directory.
+        number: the log partition of the group, None where the caller does not know it.
+    """
+    if number is not None and _is_elsewhere(Path(path), number):
+        complain(
+            f"log partition {number} of group {name_text(group)} is not in {path}: a broker has only the partitions that "
+            "it replicates; take the directory of a broker that has this one, or its other log directories"
+        )
+    else:
+        complain(f"there is no group {name_text(group)} in {path}")
     return 1
+
+
+def _is_elsewhere(path: Path, number: int) -> bool:
+    # A log partition that our own directory does not have yet has no group.
+    directory = LogDirectory(path, FileSystem())
+    return directory.known_properties() is None and number not in directory.partition_numbers()
+
+
+def number_of(store: offsetlog.OffsetStore, group: str) -> int:
+    """Returns the log partition of a group."""
+    return partition_for(group.encode(), store.partitions)
 
 
 def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
@@ -91,5 +116,5 @@ def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
 
 def facts_of(store: offsetlog.OffsetStore, group: str) -> GroupFacts:
     """Returns the facts about a group of a store, which has no other writer; raises as `read_state`."""
-    state = read_partition(store.path, partition_for(group.encode(), store.partitions))
+    state = read_partition(store.path, number_of(store, group))
     return GroupFacts(group) if state is None else facts_in(state, group)

@@ -11,7 +11,7 @@ import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
-from offsetlog.cli.group_facts import complain_unknown, is_known
+from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
 from offsetlog.cli.stores import PartitionCount
@@ -82,12 +82,13 @@ def command(
     with offsetlog.open(path, partitions, read_only=True) as store:
         history = store.history(group, *key)
         problems = store.problems()
+        number = number_of(store, group)
         is_unknown = not history and not is_known(store, group)
     output = Output(form)
     if history or not output.is_text:
         output.rows(columns("history"), history_rows(history), "", wide=wide)
     if is_unknown:
-        complain_unknown(group, path)
+        complain_unknown(group, path, number)
     elif not history:
         complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
     if history.complete_from > 0:

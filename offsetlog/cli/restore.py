@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,25 +12,31 @@ import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of, keys_of, selected, show, what_text
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known
+from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known, number_of
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
-from offsetlog.cli.stores import LockTimeout, PartitionCount
+from offsetlog.cli.refusals import damage_of, refusals_of
+from offsetlog.cli.stores import LockTimeout, PartitionCount, look_into
 from offsetlog.cli.text import name_text
+from offsetlog.errors import DeletesGroupError, OffsetLogError
 from offsetlog.moments import parse_past_moment
 from offsetlog.types import Change, TopicPartition
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
 It is one new commit, all or nothing. It changes nothing in the log, so that another restore can undo it. Positions that
 were not committed then are deleted. {ASKS} Stop the
-group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force.
+group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force,
+and so does a restore that would delete all offsets of the group. --dry-run also says why the restore would be refused.
 
 {MOMENTS}
 
-Exit codes: 0 done, or nothing to do; 1 the state of that moment was cleaned away, refused, or there is
-no such group or topic; 2 could not be read.
+Exit codes: 0 done, or nothing to do; 1 refused, the state of that moment was cleaned away, the log partition is damaged,
+or there is no such group or topic; 2 could not be read.
 
 \b
 Examples:
@@ -46,10 +53,43 @@ def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
     return f"restore group {name_text(group)} to {when}: {what_text(changes)}"
 
 
-def _line(group: str, changes: list[Change], moment: datetime | int) -> str:
+def _line(group: str, changes: list[Change], moment: datetime | int, hint: str) -> str:
     if not changes:
-        return f"nothing to do: the offsets of group {name_text(group)} are already those of {moment_text(moment)}"
+        return f"nothing to do: the offsets of group {name_text(group)} are already those of {moment_text(moment)}{hint}"
     return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
+
+
+def _hint(store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]) -> str:
+    # The printed time of the bad commit is not a moment before it.
+    if isinstance(moment, int):
+        return ""
+    at_ms = (moment - _EPOCH) // _MS
+    try:
+        before = store.restore(group, str(at_ms - 1), dry_run=True, delete_all=True)
+    except OffsetLogError:
+        return ""
+    if not selected(before, selection):
+        return ""
+    return f" (the last change was at this very time; --at {at_ms - 1}, one millisecond earlier, is before it)"
+
+
+def _plan(
+    store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
+) -> tuple[list[Change], str | None]:
+    """Returns the changes, and why they take --force beside members; None where they do not."""
+    keys = _keys(store, group, moment, selection)
+    try:
+        return store.restore(group, moment, keys, dry_run=True), None
+    except DeletesGroupError as failure:
+        return store.restore(group, moment, keys, dry_run=True, delete_all=True), failure.reason
+
+
+def _keys(
+    store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
+) -> list[TopicPartition] | None:
+    if not selection:
+        return None
+    return [key for key in {*store.fetch(group), *store.fetch(group, at=moment)} if is_selected(key, selection)]
 
 
 def _unknown(
@@ -58,7 +98,7 @@ def _unknown(
     # Nothing to do is no answer to a name that was mistyped.
     known = {*store.fetch(group), *store.fetch(group, at=moment)}
     if not known and not is_known(store, group):
-        return complain_unknown(group, store.path)
+        return complain_unknown(group, store.path, number_of(store, group))
     if not known:
         complain(f"group {name_text(group)} has no committed offset, neither now nor at {moment_text(moment)}")
         return 1
@@ -91,19 +131,47 @@ def command(
     moment = parse_past_moment(at)
     selection = {parse_selection(text) for text in topics or []}
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    with consent.open(path, partitions, lock_timeout) as store:
-        changes = selected(store.restore(group, moment, dry_run=True), selection)
+    hint = ""
+    with look_into(path, partitions, writes=consent.may_write) as store:
+        changes, loses = _plan(store, group, moment, selection)
+        numbers = (number_of(store, group),)
         unknown = _unknown(store, group, moment, selection)
-        if unknown:
+        damage = damage_of(store, numbers)
+        if unknown and not damage:
             return unknown
         if changes:
-            effect = effect_of(_deed(group, changes, moment), changes, facts_of(store, group))
+            effect = effect_of(_deed(group, changes, moment), changes, facts_of(store, group), loses=loses)
             if dry_run:
-                consent.show(output, effect)
-                return 0
-            consent.ask(effect)
-            changes = store.restore(group, moment, keys_of(changes))
+                return consent.show(output, effect, refusals_of(store, path, partitions, numbers))
+            consent.refuse_damaged(damage)
+            consent.check(effect)
+        else:
+            hint = _hint(store, group, moment, selection)
+    if changes:
+        changes = _restore(consent, path, partitions, lock_timeout, group, moment, selection)
     if yes or not output.is_text:
         show(output, changes, wide=wide)
-    output.line(_line(group, changes, moment))
+    if damage is not None:
+        complain(damage)
+        complain(f"nobody knows the offsets of group {name_text(group)} at {moment_text(moment)}: nothing was done")
+        return 1
+    output.line(_line(group, changes, moment, hint))
     return 0
+
+
+def _restore(
+    consent: Consent,
+    path: Path,
+    partitions: int | None,
+    lock_timeout: float,
+    group: str,
+    moment: datetime | int,
+    selection: set[str | TopicPartition],
+) -> list[Change]:
+    # Only now the lock keeps others from committing: the question shows what holds under it.
+    with consent.open(path, partitions, lock_timeout) as store:
+        changes, loses = _plan(store, group, moment, selection)
+        if not changes:
+            return []
+        consent.ask(effect_of(_deed(group, changes, moment), changes, facts_of(store, group), loses=loses))
+        return store.restore(group, moment, keys_of(changes), delete_all=loses is not None)

@@ -143,6 +143,23 @@ def open_readable(path: Path, partitions: int | None, *, by_partition: bool = Fa
     return store
 
 
+def look_into(path: Path, partitions: int | None, *, writes: bool) -> offsetlog.OffsetStore:
+    """Opens the store in a directory to read only, before a command opens it for writing; it prints nothing.
+
+    With `writes` a directory that an open for writing would refuse for want of a number is refused, as by
+    `open_writable`.
+    """
+    check_log(path, partitions, create=False)
+    if writes and needs_count(path, partitions):
+        raise PartitionCountError(unknown_count(path), path=path)
+    return opening.open_with(path, partitions, read_only=True)
+
+
+def needs_count(path: Path, partitions: int | None) -> bool:
+    """Returns whether an open for writing needs `--partitions`, which was not given."""
+    return partitions is None and LogDirectory(path, FileSystem()).known_properties() is None
+
+
 def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
     """Returns whether there is a log in a directory; arguments and failures as `open_writable`, which makes one."""
     directory = LogDirectory(path, FileSystem())

@@ -13,10 +13,11 @@ from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of, keys_of, selected, show
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known
+from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known, number_of
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import is_selected, parse_selection
+from offsetlog.cli.refusals import refusals_of
 from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.errors import InvalidArgumentError
@@ -129,20 +130,21 @@ def command(
         with offsetlog.open(path, partitions, read_only=True) as store:
             found = store.deletions(group, younger)
             if group is not None and not found and not _is_known(store, group):
-                return complain_unknown(group, path)
+                return complain_unknown(group, path, number_of(store, group))
             listed = [each for each in found if is_selected(TopicPartition(each.topic, each.partition), selection)]
             return _list(store, output, listed, wide=wide)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    with consent.open(path, partitions, lock_timeout) as store:
+    code = 0
+    with consent.open(path, partitions, lock_timeout, group=group) as store:
         would = store.undelete(group, at=moment, since=younger, dry_run=True)
         changes = selected(would.restored, selection)
         if not would.restored and not would.lost and not _is_known(store, group):
-            return complain_unknown(group, path)
+            return complain_unknown(group, path, number_of(store, group))
         if changes:
             deed = _deed(group, changes, store.deletions(group, younger), moment)
             effect = effect_of(deed, changes, facts_of(store, group))
             if dry_run:
-                consent.show(output, effect)
+                code = consent.show(output, effect, refusals_of(store, path, partitions, [number_of(store, group)]))
             else:
                 consent.ask(effect)
                 changes = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
@@ -152,7 +154,7 @@ def command(
         output.line(f"committed {count_text(len(changes), 'offset')} of {name_text(group)} again")
     elif not changes:
         output.line("nothing would come back" if dry_run else "nothing came back")
-    return _tell_lost(group, _named(would.lost, selection))
+    return max(code, _tell_lost(group, _named(would.lost, selection)))
 
 
 def _named(lost: list[Deletion], selection: set[str | TopicPartition]) -> list[Deletion]:

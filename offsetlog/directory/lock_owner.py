@@ -7,7 +7,9 @@ and which descriptors of this process have a lock.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,34 @@ from pathlib import Path
 WAITING_ADVICE = "lock_timeout=30 waits up to 30 seconds for it"
 # The longest command line that is shown, in characters.
 _COMMAND_CHARACTERS_MAX = 120
+
+
+# struct flock: type, whence, start, length, process.
+_FLOCK = "hhqqi0q"
+
+
+def holder(lock_file: Path) -> str | None:
+    """Returns who holds a lock, as text for a sentence; None where nobody does, or the system does not say.
+
+    Takes no lock, and makes no file.
+    """
+    query = getattr(fcntl, "F_OFD_GETLK", None)
+    if query is None:
+        return " or ".join(other_owners(lock_file)) or None
+    try:
+        descriptor = os.open(lock_file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, query, asked))[0]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if kind == fcntl.F_UNLCK:
+        return None
+    return " or ".join(other_owners(lock_file)) or "another process"
 
 
 def other_owners(lock_file: Path) -> list[str]:

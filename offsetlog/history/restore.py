@@ -15,7 +15,14 @@ from offsetlog import arguments, moments
 from offsetlog._native import timeline as native
 from offsetlog.clock import wall_ms
 from offsetlog.directory.listing import decode_text
-from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError, TooLargeError
+from offsetlog.errors import (
+    ConditionError,
+    DeletesGroupError,
+    InvalidArgumentError,
+    PossibleLossError,
+    ReadOnlyError,
+    TooLargeError,
+)
 from offsetlog.history.timeline import (
     LONG_AGO,
     DeletedRow,
@@ -69,6 +76,7 @@ class Restorer:
         partitions: Iterable[PartitionKey] | None,
         *,
         dry_run: bool,
+        delete_all: bool,
     ) -> list[Change]:
         """See OffsetStore.restore."""
         at = arguments.checked_moment("at", given)
@@ -76,20 +84,24 @@ class Restorer:
         refuse_future("at", at, past)
         if past is None:
             return []
-        then = past.rows(group, past.cut(at, group))
+        cut = past.cut(at, group)
+        then = past.rows(group, cut)
 
         def plan(now: Rows) -> list[Wanted]:
             places = [
                 place for place in {**now, **then} if chosen is None or _named(place) in chosen
             ]
             wanted = [Wanted(place, now.get(place), then.get(place)) for place in places]
-            return [
+            changed = [
                 each
                 for each in wanted
                 if each.before is None
                 or each.after is None
                 or not _is_same(each.before, each.after)
             ]
+            if not delete_all and _leaves_nothing(now, then, changed):
+                raise _deletes_group(past, group, cut, len(changed))
+            return changed
 
         return self._write(past, group, plan, dry_run=dry_run)
 
@@ -159,7 +171,10 @@ class Restorer:
         if writes and self.read_only:
             raise ReadOnlyError("the store is open read-only")
         chosen = None if partitions is None else set(self.timeline.checked_keys(group, partitions))
-        return self.timeline.of(group), chosen
+        past = self.timeline.of(group)
+        if writes and past is not None:
+            _refuse_damaged(past)
+        return past, chosen
 
     def _write(
         self,
@@ -195,6 +210,37 @@ class Restorer:
             "consumers first",
             group=group,
         )
+
+
+def _refuse_damaged(past: PartitionPast) -> None:
+    # Also where nothing differs: the damaged records may be the change that shall be undone.
+    damages = [
+        each for each in past.partition.problems() if not isinstance(each, PossibleLossError)
+    ]
+    if damages:
+        raise ReadOnlyError(
+            f"log partition {past.partition.number} is read-only, its log is damaged: {damages[0]}; `offsetlog repair` "
+            "lists the damage and removes it; another replica or a backup may be whole",
+            path=past.partition.path,
+        )
+
+
+def _leaves_nothing(now: Rows, then: Rows, changed: list[Wanted]) -> bool:
+    deleted = {each.place for each in changed if each.after is None}
+    stays = (now.keys() - deleted) | {each.place for each in changed if each.after is not None}
+    return bool(deleted) and not (then and stays)
+
+
+def _deletes_group(past: PartitionPast, group: str, cut: int, count: int) -> DeletesGroupError:
+    reason = (
+        f"at that moment group {group!r} had none of its offsets, and the restore would delete {count} of them"
+    )
+    first = native.next_batch(past.partition, past.start)
+    if first is not None and cut <= first.first and first.timestamp >= 0:
+        since = arguments.time_of(first.timestamp)
+        begins = "" if since is None else f" at {since.isoformat(timespec='milliseconds')}"
+        reason += f" (the log of its log partition begins{begins}, after that moment)"
+    return DeletesGroupError(reason, group=group)
 
 
 def _named(place: Place) -> TopicPartition:

@@ -59,12 +59,6 @@ COMMANDS = {
             ["billing", "orders", "2", "9", ""],
         ],
     ),
-    "restore to nothing": Asked(
-        ["restore", "billing", "--at=-5d"],
-        " UTC, 5 d 0 h ago, when nothing of that was committed: delete 2 offsets",
-        "orders:0 50 -> none, orders:2 9 -> none",
-        [["billing", "orders", "0", "50", ""]],
-    ),
     "undelete": Asked(
         ["undelete", "billing"],
         "commit 1 deleted offset of group billing again, deleted 20",
@@ -242,7 +236,7 @@ def test_a_terminal_does_not_ask_with_yes(data, asked):
 WITH_MEMBERS = {
     "delete": ["delete", "cl-range-fraud"],
     "delete some": ["delete", "cl-range-fraud", "orders-in:0"],
-    "restore": ["restore", "cl-range-fraud", "--at=offset:5"],
+    "restore": ["restore", "cl-range-fraud", "--at=offset:12"],
     "undelete": ["undelete", "cl-range-fraud", "audit-gone:1"],
     "abort": ["abort", "77"],
 }
@@ -267,7 +261,8 @@ def test_a_group_with_members_needs_force(used, capsys, arguments):
     code, shown = on_terminal(command, used, *rest, answer=b"y\n", columns=400)
     assert (code, said in shown, "[y/N]" in shown) == (1, True, False)
     code, _, err = call(capsys, command, used, *rest, "--dry-run")
-    assert (code, err) == (0, f"offsetlog: {said}: it takes --force\n")
+    assert (code, err) == (1, f"offsetlog: would be refused: {said}: it takes --force\n")
+    assert call(capsys, command, used, *rest, "--dry-run", "--force")[0] == 0
     assert state(used) == before
     code, shown = on_terminal(command, used, *rest, "--force", answer=b"n\n", columns=400)
     assert code == 1
@@ -276,6 +271,34 @@ def test_a_group_with_members_needs_force(used, capsys, arguments):
     code, _, err = call(capsys, command, used, *rest, "--yes", "--force")
     assert (code, err) == (0, f"offsetlog: {said}\n")
     assert state(used) != before
+
+
+def test_a_restore_to_nothing_needs_force(data, capsys):
+    # A mistyped year would delete everything of the group.
+    arguments = ["restore", data, "billing", "--at=-5d"]
+    deed = " UTC, 5 d 0 h ago, when nothing of that was committed: delete 2 offsets"
+    reason = "at that moment group 'billing' had none of its offsets, and the restore would delete 2 of them (the log of"
+    before = files(data)
+    for options, asked_for in (
+        ([], "with --yes and --force it is done"),
+        (["--yes"], "with --force it is done"),
+        (["--force"], "with --yes it is done"),
+    ):
+        code, out, err = call(capsys, *arguments, *options)
+        assert (code, out) == (1, "")
+        assert deed in err
+        assert f"{asked_for}, with --dry-run only shown" in err
+        assert (reason in err) == ("--force" not in options)
+    code, out, err = call(capsys, *arguments, "--dry-run")
+    assert code == 1
+    assert err.startswith(f"offsetlog: would be refused: {reason}")
+    assert err.endswith(": it takes --force\n")
+    assert deed in out
+    assert call(capsys, *arguments, "orders:2", "--dry-run")[0] == 1
+    assert call(capsys, *arguments, "--dry-run", "--force")[0] == 0
+    assert files(data) == before
+    code, out, err = call(capsys, *arguments, "--yes", "--force")
+    assert (code, "(delete 2 offsets: done)" in out) == (0, True)
 
 
 def test_a_whole_group_goes_with_its_records(used, capsys):

@@ -90,7 +90,7 @@ class Machine:
             # All of this commit was cleaned away, and the history of the group was kept.
             assert self.keeps
             assert group == "kept"
-            assert told(found) == self.reference.group(group, cut)
+            assert values_of(found) == self.reference.group(group, cut)
 
     # ------------------------------------------------------------------------------------------------ steps
 
@@ -130,7 +130,7 @@ class Machine:
         group = self.group()
         at = self.cut(group)
         try:
-            self.store.restore(group, at)
+            self.store.restore(group, at, delete_all=True)
         except errors.HistoryError as failure:
             self.check_refusal(group, at, failure)
             return

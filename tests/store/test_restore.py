@@ -102,7 +102,7 @@ def test_a_group_that_was_deleted_comes_back(single):
     single.delete("g")
     assert len(single.restore("g", 2)) == 2
     assert offsets(single.fetch("g")) == {0: 1, 1: 2}
-    assert len(single.restore("g", 0)) == 2
+    assert len(single.restore("g", 0, delete_all=True)) == 2
     assert single.fetch("g") == {}
 
 
@@ -163,9 +163,9 @@ def test_a_large_group_is_restored_at_once(path):
         assert offsets(store.fetch("g")) == {number: number for number in range(2000)}
         # Deletions take effect at once, so that they cannot be spread over batches.
         with pytest.raises(errors.TooLargeError, match="name fewer with partitions="):
-            store.restore("g", 0)
+            store.restore("g", 0, delete_all=True)
         assert offsets(store.fetch("g")) == {number: number for number in range(2000)}
-        assert len(store.restore("g", 0, list(many)[:50])) == 50
+        assert len(store.restore("g", 0, list(many)[:50], delete_all=True)) == 50
 
 
 def test_others_run_while_a_large_group_is_read(path):

@@ -1,0 +1,53 @@
+"""Reasons for which a command that writes would be refused, for its dry run and before its open for writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import offsetlog
+from offsetlog.cli.stores import needs_count, unknown_count
+from offsetlog.directory import lock_owner
+from offsetlog.directory.log_directory import LOCK
+
+#: Of `PartitionHealth.state`: nothing can be written to such a log partition.
+_CLOSED_TO_WRITES = frozenset({"read-only", "unreadable", "failed", "missing"})
+
+
+def damage_of(store: offsetlog.OffsetStore, numbers: Iterable[int]) -> str | None:
+    """Returns why nothing can be written to one of these log partitions, with the remedy; None where it can."""
+    wanted = set(numbers)
+    for each in store.health().partitions:
+        if each.log_partition in wanted and each.state in _CLOSED_TO_WRITES:
+            return (
+                f"log partition {each.log_partition} is damaged, and is not written to: {each.problems[0]}; "
+                f"`offsetlog repair {store.path}` lists the damage, and with --accept-loss removes it; the directory of "
+                "another replica may be whole; a running broker can commit the offsets instead "
+                "(kafka-consumer-groups.sh --reset-offsets)"
+            )
+    return None
+
+
+def refusals_of(
+    store: offsetlog.OffsetStore, path: Path, partitions: int | None, numbers: Iterable[int], *, by_partition: bool = False
+) -> tuple[str, ...]:
+    """Returns why an open of a directory for writing, or a write there, would be refused now.
+
+    Args:
+        store: the directory, open to read only.
+        path: the directory.
+        partitions: as `--partitions` was given.
+        numbers: the log partitions that would be written to.
+        by_partition: the command does not need the number of partitions.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    damage = damage_of(store, numbers)
+    reasons = [] if damage is None else [damage]
+    if not by_partition and needs_count(path, partitions):
+        reasons.append(unknown_count(path))
+    holder = lock_owner.holder(path / LOCK)
+    if holder is not None:
+        reasons.append(f"the lock is held by {holder}; stop it first")
+    return tuple(reasons)

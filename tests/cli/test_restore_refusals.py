@@ -1,0 +1,172 @@
+"""`restore` and others where nothing may be written: damage, a lock, a number that is missing; and what they answer then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from conformance.scenarios import BUNDLED
+from test_cli_read import call
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog._native.codec import partition_for
+from offsetlog.errors import CorruptionWarning, ReadOnlyError
+
+ORDERS = [TopicPartition("orders", number) for number in range(4)]
+GROUPS = BUNDLED / "kafka-4.3.0" / "groups" / "log"
+
+
+def files(path: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(file.relative_to(path)): (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """orders:0 to 3 were 100 to 103, and a reset of log offsets 4 to 7 made them 0."""
+    path = tmp_path / "data"
+    with offsetlog.open(path, partitions=1) as store:
+        store.commit("billing", {key: 100 + key.partition for key in ORDERS})
+        store.commit("billing", dict.fromkeys(ORDERS, 0))
+    return path
+
+
+def spoil_newest_batch(path: Path) -> None:
+    log = path / "__consumer_offsets-0" / f"{0:020}.log"
+    content = bytearray(log.read_bytes())
+    content[-5] ^= 0xFF
+    log.write_bytes(content)
+
+
+# --------------------------------------------------------------------------------------------------------------- damage
+
+
+def test_damage_is_no_answer_that_nothing_differs(data, capsys):
+    # The reset itself is what cannot be read.
+    spoil_newest_batch(data)
+    before = files(data)
+    for options in (["--yes"], ["--dry-run"], []):
+        code, out, err = call(capsys, "restore", data, "billing", "--at", "offset:4", *options)
+        assert (code, out) == (1, "")
+        assert "log partition 0 is damaged, and is not written to: " in err
+        assert f"`offsetlog repair {data}` lists the damage" in err
+        assert "flushed to disk before a clean stop, and changed since" in err
+        assert "kafka-consumer-groups.sh" in err
+    assert files(data) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["restore", "--at=offset:0", "--force"], ["delete"], ["undelete", "--at=offset:4"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_refusal_for_damage_writes_nothing(data, capsys, arguments):
+    spoil_newest_batch(data)
+    before = files(data)
+    verb, *options = arguments
+    code, out, err = call(capsys, verb, data, "billing", *options, "--yes")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1].startswith("offsetlog: nothing was done: log partition 0 is damaged")
+    assert files(data) == before
+
+
+def test_a_dry_run_says_that_damage_refuses(data, capsys):
+    spoil_newest_batch(data)
+    code, out, err = call(capsys, "restore", data, "billing", "--at=offset:0", "--force", "--dry-run")
+    assert code == 1
+    assert "would restore group billing to log offset 0" in out
+    assert "offsetlog: would be refused: log partition 0 is damaged" in err
+    assert call(capsys, "delete", data, "billing", "--dry-run")[0] == 1
+
+
+def test_a_restore_of_a_damaged_log_partition_is_refused_where_nothing_differs(data):
+    spoil_newest_batch(data)
+    with pytest.warns(CorruptionWarning), offsetlog.open(data) as store:
+        with pytest.raises(ReadOnlyError, match="log partition 0 is read-only, its log is damaged: .*`offsetlog repair`"):
+            store.restore("billing", 4)
+        with pytest.raises(ReadOnlyError, match=r"its log is damaged \(remedy: `offsetlog repair`\): in 0"):
+            store.commit("billing", {ORDERS[0]: 1})
+        assert store.restore("billing", 4, dry_run=True) == []
+
+
+# ------------------------------------------------------------------------------------------- what a run would be refused
+
+
+def test_a_dry_run_says_that_the_lock_is_held(data, capsys):
+    with offsetlog.open(data):
+        code, out, err = call(capsys, "restore", data, "billing", "--at=offset:4", "--dry-run")
+        assert code == 1
+        assert "would restore group billing to log offset 4: commit 4 offsets" in out
+        assert err == "offsetlog: would be refused: the lock is held by another process; stop it first\n"
+    assert call(capsys, "restore", data, "billing", "--at=offset:4", "--dry-run")[0] == 0
+
+
+def test_a_dry_run_says_that_the_number_of_partitions_is_missing(tmp_path, capsys):
+    log = tmp_path / "log"
+    shutil.copytree(GROUPS, log)
+    before = files(log)
+    arguments = ["restore", log, "cl-range-fraud", "--at=offset:2", "--force", "--dry-run"]
+    code, out, err = call(capsys, *arguments)
+    assert (code, "would restore" in out) == (1, True)
+    assert "offsetlog: would be refused: this is a directory of Kafka's, which does not say how many" in err
+    code, _, err = call(capsys, *arguments, "--partitions=8")
+    assert (code, "would be refused" in err) == (0, False)
+    assert files(log) == before
+
+
+# ------------------------------------------------------------------------------------------------- what is not an answer
+
+
+def test_the_time_of_the_bad_commit_itself_is_pointed_out(data, capsys):
+    code, out, _ = call(capsys, "history", data, "billing", "orders", 0, "--format=json")
+    bad = json.loads(out.splitlines()[-1])["timestamp"]
+    code, out, err = call(capsys, "restore", data, "billing", "--at", bad, "--yes")
+    assert (code, err) == (0, "")
+    assert out.endswith(
+        f" (the last change was at this very time; --at {bad - 1}, one millisecond earlier, is before it)\n"
+    )
+    code, out, err = call(capsys, "restore", data, "billing", "--at", "now", "--yes")
+    assert code == 2
+    with offsetlog.open(data, read_only=True) as store:
+        late = store.history("billing", *ORDERS[0])[-1].timestamp + 1
+    code, out, _ = call(capsys, "restore", data, "billing", "--at", late, "--yes")
+    assert (code, "very time" in out) == (0, False)
+
+
+def test_a_log_offset_inside_the_bad_commit_is_refused(data, capsys):
+    code, out, err = call(capsys, "restore", data, "billing", "--at=offset:6", "--yes")
+    assert (code, out) == (2, "")
+    assert "offset:4 ends before this commit, offset:8 after it" in err
+    code, out, _ = call(capsys, "restore", data, "billing", "--at=offset:4", "--yes")
+    assert (code, "(commit 4 offsets: done)" in out) == (0, True)
+
+
+def test_a_group_whose_log_partition_is_elsewhere_is_not_unknown(tmp_path, capsys):
+    log = tmp_path / "log"
+    shutil.copytree(GROUPS, log)
+    number = partition_for(b"cl-range-fraud", 8)
+    shutil.rmtree(log / f"__consumer_offsets-{number}")
+    for arguments in (
+        ["fetch", log, "cl-range-fraud"],
+        ["history", log, "cl-range-fraud", "orders-in", 0],
+        ["restore", log, "cl-range-fraud", "--at=-1d"],
+        ["restore", log, "cl-range-fraud", "--at=-1d", "--dry-run"],
+        ["undelete", log, "cl-range-fraud"],
+        ["delete", log, "cl-range-fraud", "--dry-run"],
+        ["diff", log, "-1d", "--group=cl-range-fraud"],
+    ):
+        code, _, err = call(capsys, *arguments, "--partitions=8")
+        assert code == 1
+        assert f"log partition {number} of group cl-range-fraud is not in {log}" in err
+        assert "there is no group" not in err
+    code, _, err = call(capsys, "fetch", log, "nobody-at-all", "--partitions=8")
+    assert (code, err) == (1, f"offsetlog: there is no group nobody-at-all in {log}\n")
