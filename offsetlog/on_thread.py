@@ -1,4 +1,4 @@
-"""Calls that block, made for an event loop: each runs on a thread, and always to its end."""
+"""Blocking calls for an event loop: each runs on a thread, and always to its end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Result = TypeVar("Result")
 
 
 async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | None = None) -> Result:
-    """Makes a call on a thread of the running loop's, and waits for its end without blocking the loop.
+    """Makes a call on a thread of the running loop, and waits for its end without blocking the loop.
 
-    A task that is cancelled meanwhile waits for the end all the same: what the call opens or closes is never half done
-    when the next line of the caller runs.
+    A task that is cancelled meanwhile still waits for the end of the call, so that the call never runs on beside the
+    caller's next line.
 
     Args:
-        call: what is called.
-        stop: called on a thread when the task is cancelled, to have the call end soon.
+        call: the function to call.
+        stop: called on a thread if the task is cancelled, to end the call soon.
 
     Raises:
-        asyncio.CancelledError: the task was cancelled; the call has ended, with whatever result.
-        BaseException: that of the call.
+        asyncio.CancelledError: the task was cancelled; the call has ended, whatever its result.
+        BaseException: raised by the call.
     """
-    # Code that awaits has imported it; a command, which does not, starts faster without it.
+    # Code that awaits has imported it already; commands do not need it, and start faster without it.
     import asyncio
 
     work: asyncio.Task[Result] = asyncio.ensure_future(asyncio.to_thread(call))
@@ -41,5 +41,5 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
                 await asyncio.wait(pending)
         for each in pending:
             if not each.cancelled():
-                each.exception()  # looked at, so that the loop does not report it
+                each.exception()  # retrieved, so that the loop does not report it
         raise

@@ -1,4 +1,4 @@
-"""The arguments of a commit, checked and turned into what the engine takes."""
+"""Checks the arguments of a commit and converts them for the engine."""
 
 from uuid import UUID
 
@@ -49,11 +49,11 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition, key_of
 
 
 cdef int refuse_key(object key) except -1:
-    raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key)
+    raise ArgumentTypeError(f"a key must be a TopicPartition or a tuple of topic and partition, not {key!r}", item=key)
 
 
 cdef object plain_key(object key):
-    # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
+    # An object of another library may make its strings when they are read: the returned key keeps them alive.
     if not PyTuple_Check(key):
         found = key_of(key)
         if found is None:
@@ -67,13 +67,13 @@ cdef dict plain_keys(dict given):
     for key, value in given.items():
         plain = plain_key(key)
         if plain in found:
-            raise InvalidArgumentError(f"{plain[0]}:{plain[1]} is named twice, by keys of different types", item=key)
+            raise InvalidArgumentError(f"{plain[0]}:{plain[1]} appears more than once, under keys of different types", item=key)
         found[plain] = value
     return found
 
 
 cdef object key_in_place(object key):
-    # A value that is neither a str nor a key was meant to be a topic.
+    # A value that is neither a str nor a key was probably meant as a topic.
     plain = key if PyTuple_Check(key) else key_of(key)
     if plain is None:
         refuse_name(key, NAME_TOPIC)
@@ -91,35 +91,35 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{topic!r} has a partition of its own: only an offset follows it; metadata= and leader_epoch= are keywords"
+                f"{topic!r} includes the partition: only an offset may follow it; pass metadata= and leader_epoch= by keyword"
             )
         if offset is None:
             raise ArgumentTypeError(
-                f"the offset is missing after {topic!r}: one that the object has is passed as well, as commit_one(group, "
-                "each, each.offset)"
+                f"the offset is missing after {topic!r}: the offset in the object is not used, so pass it too, as in "
+                "commit_one(group, each, each.offset)"
             )
     if metadata != "" or leader_epoch != -1:
         if isinstance(offset, tuple):
-            raise ArgumentTypeError("metadata and leader_epoch stand in the OffsetAndMetadata already")
+            raise ArgumentTypeError("metadata and leader_epoch must not be given beside an OffsetAndMetadata, which has them")
         offset = OffsetAndMetadata(offset, metadata, leader_epoch)
     try:
         return {key: offset}
-    except TypeError:  # no hash
+    except TypeError:  # it is not hashable
         refuse_key(key)
 
 
 cdef tuple one_key(object key, object partition):
     plain = key_in_place(key)
     if partition is not None:
-        raise ArgumentTypeError(f"{key!r} has a partition of its own: nothing follows it")
+        raise ArgumentTypeError(f"{key!r} includes the partition: nothing may follow it")
     return plain[0], plain[1]
 
 
 cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
-    # On the way out only, so that a commit pays nothing for it.
+    # Runs only once an error is raised, so that a commit pays nothing for it.
     cdef list listed
     if taken < 0:
-        return 0  # it is about no key
+        return 0  # the error is not about a key
     listed = list(keys)
     index = taken if taken < len(listed) else failure.item
     if type(index) is not int or not 0 <= index < len(listed):
@@ -129,7 +129,7 @@ cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
     if not isinstance(key, tuple):
         key = key_of(key)
     if isinstance(failure, ConditionError) or not (isinstance(key, tuple) and len(key) == 2):
-        return 0  # said already
+        return 0  # the error names it already
     message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
     failure.message = message
     failure.args = (message,)
@@ -140,7 +140,7 @@ cdef void name_key(object failure, object keys, Py_ssize_t taken):
     try:
         find_key(failure, keys, taken)
     except Exception:
-        pass  # code of the caller's keys or mapping: its error is not the cause
+        pass  # raised by the caller's keys or mapping: not the cause of the error
 
 
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1:
@@ -183,7 +183,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
 
 
 cdef object resting(object failure, const ol_commit_result *result):
-    # The value that refused it may yet be cut off: a manager answers when W has settled it
+    # The value because of which it was refused may still be cut off: a manager answers once W has settled that
     # (docs/architecture.md §7).
     if result.rests_on >= 0:
         failure.rests_on = (result.rests_on, result.term)
@@ -200,7 +200,7 @@ cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
         return 0
     if not isinstance(value, UUID):
         raise ArgumentTypeError(f"the topic id must be a UUID or None, not {type(value).__name__}")
-    # An id of zeros is how the format says "none".
+    # The format uses an id of zeros for "none".
     if value.int == 0:
         return 0
     raw = value.bytes
@@ -218,7 +218,7 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
         return take_number(value, NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     size = PyTuple_GET_SIZE(value)
     if size == 0 or size > 6:
-        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not a tuple of {size}")
+        raise ArgumentTypeError(f"a position must be an int, an OffsetAndMetadata or a tuple of 1 to 6 fields, not of {size}")
     take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     if size > 1:
         take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)
@@ -237,7 +237,7 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
 cdef int refuse_mapping(object offsets) except -1:
     message = f"the offsets must be a mapping, not {type(offsets).__name__}"
     if isinstance(offsets, (list, tuple)) and any(key_of(each) is not None for each in offsets):
-        message += "; {(each.topic, each.partition): each.offset for each in offsets} makes one of objects with offsets"
+        message += "; convert objects with offsets by {(each.topic, each.partition): each.offset for each in offsets}"
     raise ArgumentTypeError(message)
 
 
@@ -264,7 +264,7 @@ cdef dict own_expected(object expected, object offsets):
     cdef dict own = own_dictionary(expected)
     for key in own:
         if key not in offsets:
-            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call", item=key)
+            raise InvalidArgumentError(f"expected= names {key!r}, but this call does not commit it", item=key)
     return own
 
 
@@ -279,7 +279,7 @@ cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic)
     take_number(<object>wanted, NUMBER_EXPECTED, 0, INT64_MAX, &item.expected)
     if monotonic and item.offset < item.expected:
         raise InvalidArgumentError(
-            f"monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
+            f"monotonic=True refuses offset {item.offset}, which is below the expected offset {item.expected}"
         )
     item.condition = OL_CONDITION_EQUALS
     return 0

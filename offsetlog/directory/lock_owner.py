@@ -1,6 +1,6 @@
-"""The process that holds a directory's lock, for the message of whoever finds it taken.
+"""Finds the process that holds a directory's lock, for the error message of a process that finds it taken.
 
-The system does not say who holds a lock of an open file description, as ours are; /proc says who has the file open.
+The system does not show who holds a lock of an open file description, as ours are; /proc shows who has the file open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _COMMAND_CHARACTERS_MAX = 120
 
 
 def other_owners(lock_file: Path) -> list[str]:
-    """Returns the other processes that have a lock file open, as "process 12 (python consumer.py)", by number.
+    """Returns the other processes that have a lock file open, such as "process 12 (python consumer.py)", by number.
 
     Processes of other users, of other containers and of other machines cannot be seen from here.
     """
@@ -34,12 +34,12 @@ def _has_open(number: int, name: str, place: tuple[int, int]) -> bool:
     folder = f"/proc/{number}/fd"
     try:
         descriptors = os.listdir(folder)
-    except OSError:  # it is another user's, or has gone
+    except OSError:  # the process is another user's, or has gone
         return False
     for descriptor in descriptors:
         path = f"{folder}/{descriptor}"
         try:
-            # By the name first: a look at whatever else is open may wait for a file system that does not answer.
+            # Compare names first: a stat of every open file may wait for a file system that does not answer.
             if os.readlink(path).endswith(name):
                 found = os.stat(path)
                 if (found.st_dev, found.st_ino) == place:

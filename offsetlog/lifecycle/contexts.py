@@ -20,7 +20,7 @@ class StoreContext(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the store; a load under way ends soon."""
+        """Closes the store; a load in progress stops soon."""
 
     @abstractmethod
     def _load(self) -> None:
@@ -39,7 +39,7 @@ class StoreContext(ABC):
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Waits on a thread until everything is loaded; after a failure the store is closed."""
+        """Waits on a thread until everything is loaded; if that fails, closes the store."""
         self._check_open()
         try:
             await on_thread(self._load, self.close)
@@ -54,7 +54,7 @@ class StoreContext(ABC):
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the store on a thread, to the end also where the task is cancelled."""
+        """Closes the store on a thread; if the task is cancelled, it still waits for the end."""
         await on_thread(self.close)
 
     def _check_open(self) -> None:

@@ -169,11 +169,11 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
     (folder / f"{0:020}.log").write_bytes(encode_batch(0, NOW + 90 * DAY, [(key, value)]))
     code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", "--partitions=1")
     assert (code, out) == (1, "")
-    assert "the newest record is of" in err
+    assert "the newest record is from" in err
     for told in (["--dry-run"], ["--within=1h"]):
         code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *told)
         assert (code, err.count("\n")) == (0, 1)
-        assert err.startswith("offsetlog: without --trust-clock nothing would be deleted: the clock says ")
+        assert err.startswith("offsetlog: without --trust-clock nothing would be deleted: this machine's clock shows ")
         assert "g\tt\t0" in out
         assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", *told)[::2] == (0, "")
     # Nobody is asked for something that would be refused afterwards.

@@ -294,7 +294,7 @@ def test_the_ways_to_the_state_are_reported(log, capsys):
     assert {row["way"] for row in summary["ways"]} == WAYS
     assert {row["log_partition"] for row in summary["ways"]} == set(range(8))
     assert all((row["digest"] is None) == (row["way"] == "snapshot") == (row["end"] < 0) for row in summary["ways"])
-    assert {row["note"] for row in summary["ways"] if row["way"] == "snapshot"} == {"there is none"}
+    assert {row["note"] for row in summary["ways"] if row["way"] == "snapshot"} == {"there is no snapshot"}
     _, out, _ = call(capsys, "verify", log)
     assert "ways compared                replay = loaded = cleaned in 8 partitions" in out.splitlines()
     _, out, _ = call(capsys, "verify", log, "--ways")

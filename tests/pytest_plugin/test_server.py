@@ -102,9 +102,9 @@ def offsets(server, group: str) -> dict[TopicPartition, int]:
 def test_topics_and_positions(server, client):
     topic = client.ask(MetadataRequest((MetadataRequestTopic(name="orders"),), False), 12).topics[0]
     assert len(topic.partitions) == 2
-    with pytest.raises(InvalidArgumentError, match=r"topic 'orders' was not made: .*there already"):
+    with pytest.raises(InvalidArgumentError, match=r"topic 'orders' was not created: .*there already"):
         server.create_topic("orders")
-    with pytest.raises(InvalidArgumentError, match="was not made"):
+    with pytest.raises(InvalidArgumentError, match="was not created"):
         server.create_topic("small", configs={"retention.ms": "soon"})
     assert server.committed("billing") == {}
     assert commit(client, "billing", 42) == 0
@@ -491,11 +491,11 @@ def test_a_fault_says_whether_it_was_met(server, client, caplog):
     said = [(each.levelname, each.getMessage()) for each in caplog.records]
     assert (
         "INFO",
-        "<Fault: error 16 for OffsetCommit of group 'billing'; hits: 1> is released",
+        "released: <Fault: error 16 for OffsetCommit of group 'billing'; hits: 1>",
     ) in said
     assert (
         "WARNING",
-        "<Fault: error 16 for OffsetCommit of group 'nobody'; hits: 0> is released, and no request met it",
+        "released, but it affected no request: <Fault: error 16 for OffsetCommit of group 'nobody'; hits: 0>",
     ) in said
     with pytest.raises(TimeoutError, match="fewer than 1 hits"):
         unmet.wait(timeout=0)

@@ -342,10 +342,10 @@ def test_what_was_cleaned_is_not_guessed(single, path):
     assert offsets(single.fetch("g", at=early)) == {0: 496, 1: 497, 2: 498, 3: 499}
     single.compact()
     late = moment()
-    with pytest.raises(errors.HistoryError, match="so that only the present state is known"):
+    with pytest.raises(errors.HistoryError, match="; only the present state is known"):
         single.fetch("g", at=early)
     fill(single, 10)
-    with pytest.raises(errors.HistoryError, match="were cleaned since; the oldest time that can be") as raised:
+    with pytest.raises(errors.HistoryError, match="were cleaned since then; the oldest time that can be") as raised:
         single.fetch("g", at=early)
     failure = raised.value
     assert (failure.log_partition, failure.floor) == (0, 1000)

@@ -75,7 +75,7 @@ def test_a_value_with_metadata(store, value):
     assert [store.fetch_one("g", "orders", number)[:3] for number in (3, 4)] == [(5, "m", 2)] * 2
     store.commit("g", {("orders", 5): aiokafka.structs.OffsetAndMetadata(6, "n")})
     assert store.fetch_one("g", ("orders", 5))[:3] == (6, "n", -1)
-    with pytest.raises(errors.ArgumentTypeError, match="stand in the OffsetAndMetadata already"):
+    with pytest.raises(errors.ArgumentTypeError, match="must not be given beside an OffsetAndMetadata"):
         store.commit_one("g", "orders", 3, value, "other")
 
 
@@ -95,20 +95,20 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
     ("call", "reason"),
     [
         (lambda store: store.commit_one("g", THEIRS), r"the offset is missing .* each, each\.offset\)"),
-        (lambda store: store.commit_one("g", THEIRS, THEIRS), r"orders:3: the offset must be an int.*its \.offset is"),
-        (lambda store: store.commit_one("g", KEY, 3, 42), "has a partition of its own"),
-        (lambda store: store.commit_one("g", KEY, 42, "metadata"), "has a partition of its own"),
+        (lambda store: store.commit_one("g", THEIRS, THEIRS), r"orders:3: the offset must be an int.*pass its \.offset"),
+        (lambda store: store.commit_one("g", KEY, 3, 42), "includes the partition"),
+        (lambda store: store.commit_one("g", KEY, 42, "metadata"), "includes the partition"),
         (lambda store: store.commit_one("g", 5, 3, 42), "the topic must be a str, not int"),
-        (lambda store: store.commit_one("g", ("orders",), 42), "a key is a TopicPartition or a tuple"),
-        (lambda store: store.commit_one("g", ("orders", []), 42), "a key is a TopicPartition or a tuple"),
+        (lambda store: store.commit_one("g", ("orders",), 42), "a key must be a TopicPartition or a tuple"),
+        (lambda store: store.commit_one("g", ("orders", []), 42), "a key must be a TopicPartition or a tuple"),
         (lambda store: store.commit_one("g", "orders", 3), "the offset must be an int"),
-        (lambda store: store.fetch_one("g", KEY, 3), "has a partition of its own"),
+        (lambda store: store.fetch_one("g", KEY, 3), "includes the partition"),
         (lambda store: store.fetch_one("g", b"orders", 3), "the topic must be a str, not bytes"),
         (lambda store: store.fetch_one("g", "orders"), "the partition must be an int"),
-        (lambda store: store.commit("g", [THEIRS]), r"a mapping, not list; \{\(each\.topic, each\.partition\): each"),
-        (lambda store: store.commit("g", {THEIRS: THEIRS}), r"the offset must be an int.*its \.offset is one"),
-        (lambda store: store.commit("g", {"orders": 1}), "a key is a TopicPartition or a tuple"),
-        (lambda store: store.commit("g", {THEIRS: 1, KEY: 2}), "orders:3 is named twice"),
+        (lambda store: store.commit("g", [THEIRS]), r"a mapping, not list; convert .* \{\(each\.topic, each\.partition\): each"),
+        (lambda store: store.commit("g", {THEIRS: THEIRS}), r"the offset must be an int.*pass its \.offset"),
+        (lambda store: store.commit("g", {"orders": 1}), "a key must be a TopicPartition or a tuple"),
+        (lambda store: store.commit("g", {THEIRS: 1, KEY: 2}), "orders:3 appears more than once"),
         (lambda store: store.fetch("g", THEIRS), "must be a list of TopicPartition"),
         (lambda store: store.fetch("g", ["orders"]), "'orders' is none"),
     ],
