@@ -70,7 +70,7 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
         plain = os.fspath(path)
         if isinstance(plain, str):
             if not plain or "\0" in plain:
-                raise ArgumentTypeError(f"{plain!r} is no path")
+                raise ArgumentTypeError(f"the path must not be empty or contain a NUL, but is {plain!r}")
             return Path(plain)
     raise ArgumentTypeError(
         f"the path must be a str or an os.PathLike of str, not {_kind(path)}"
@@ -122,7 +122,9 @@ def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | N
     if not isinstance(cluster_id, str):
         raise ArgumentTypeError(f"cluster_id must be a str or None, not {_kind(cluster_id)}")
     if not cluster_id or not cluster_id.isprintable() or cluster_id != cluster_id.strip():
-        raise ConfigError(f"cluster_id cannot be {cluster_id!r}")
+        raise ConfigError(
+            f"cluster_id must be printable text without spaces at its ends, and not empty; it is {cluster_id!r}"
+        )
     return cluster_id, node_id
 
 

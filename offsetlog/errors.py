@@ -547,7 +547,7 @@ class ThrottledError(StateError):
 
 
 class TransactionError(StateError):
-    """The transaction is not open, or is open where it must not be."""
+    """The transaction is not open, or another one is open where none is allowed."""
 
     status = Status.TRANSACTION
 

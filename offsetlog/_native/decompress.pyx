@@ -96,7 +96,7 @@ cdef bytes _inflate_snappy_block(bytes block, Py_ssize_t limit):
         raise LimitError(f"a snappy block announces {size} bytes; the limit is {limit}")
     # The densest element makes 64 bytes of 3; a larger claim is refused before memory is allocated for it.
     if size > 22 * <Py_ssize_t>len(block):
-        raise CorruptionError(f"a snappy block of {len(block)} bytes cannot hold the {size} that it announces")
+        raise CorruptionError(f"a snappy block of {len(block)} bytes cannot inflate to the {size} bytes that it announces")
     if size == 0:
         return b""
     return pyarrow.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)

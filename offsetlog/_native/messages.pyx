@@ -382,7 +382,7 @@ cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *
         _fill_struct(message.shape, row, values, &pool)
         capacity = ol_message_size_max(form, values)
         if capacity > <size_t>MESSAGE_BYTES_MAX:
-            raise TooLargeError(f"the message may have up to {capacity} bytes; the limit is {MESSAGE_BYTES_MAX}")
+            raise TooLargeError(f"the message may need up to {capacity} bytes; the limit is {MESSAGE_BYTES_MAX}")
         written = <uint8_t *>malloc(start + capacity)
         if written == NULL:
             raise CapacityError("out of memory for a message")

@@ -467,7 +467,7 @@ def tails(list partitions not None):
         for index in range(count):
             partition = <Partition?>partitions[index]
             if partition is None:
-                raise TypeError("a partition is None")
+                raise TypeError("a partition must not be None")
             try:
                 partition.enter()
             except ClosedError:

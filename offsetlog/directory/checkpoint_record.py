@@ -96,7 +96,7 @@ def parse(text: bytes) -> CheckpointRecord:
         try:
             _add_line(record, name, values)
         except (ValueError, CorruptionError):
-            raise CorruptionError(f"a line of the record of checkpoints is wrong: {line!r}") from None
+            raise CorruptionError(f"a line of the record of checkpoints cannot be read: {line!r}") from None
     return record
 
 

@@ -142,7 +142,7 @@ class Completeness:
         return None if properties is None else properties.existing
 
     def doubts(self) -> list[OffsetLogError]:
-        """Returns the faults of the witnesses themselves, because of which fewer losses can be detected.
+        """Returns the faults of the witnesses themselves; with such a fault, fewer losses can be detected.
 
         They are errors that were not raised.  A broker's directory has no witnesses but the checkpoints.
         """
@@ -287,7 +287,7 @@ def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
 
 
 def _is_out_of_sight(problem: CorruptionError, end: int) -> bool:
-    """Returns whether a reader of the log does not meet a problem: it is about missing records, or after the end."""
+    """Returns whether a reader of the log would not notice a problem: records are missing, or it is after the end."""
     if isinstance(problem, (DataLossError, PossibleLossError)):
         return True
     return problem.lost_below is not None and problem.lost_below > end

@@ -117,7 +117,7 @@ def parse_partition_metadata(content: bytes) -> bytes:
     found = re.fullmatch(rb"version: 0\ntopic_id: (\S+)\n?", content)
     topic_id = b"" if found is None else parse_uuid(found[1].decode("ascii", "replace"))
     if not any(topic_id):
-        raise CorruptionError("the file must hold 'version: 0' and a topic_id, and does not")
+        raise CorruptionError("the file does not hold 'version: 0' and a topic_id")
     return topic_id
 
 
@@ -290,7 +290,7 @@ class LogDirectory:
         path = self.path / PROPERTIES
         body, found, check = text.rpartition(b"check=")
         if found and check.strip() != checkpoint_record.hash_of(body).encode():
-            raise CorruptionError("the checksum is wrong; a file without a checksum line is accepted", path=path)
+            raise CorruptionError("the checksum is wrong; if you edited the file, remove its checksum line", path=path)
         entries = parse_properties(text)
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])

@@ -182,8 +182,7 @@ class Restorer:
                 written = now.commit(past.partition, group, items)
             except TooLargeError as failure:
                 raise TooLargeError(
-                    f"{failure.message}: the {len(items)} positions include deletions and must fit one batch; "
-                    "restore fewer at a time with partitions=",
+                    f"{failure.message}; restore fewer positions at a time with partitions=",
                     path=failure.path,
                 ) from None
             if written is not None:

@@ -199,7 +199,7 @@ def open_writable(
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
     known = properties.topic_id if properties is not None else None
     if known is not None and topic_id is not None and known != topic_id:
-        raise ConfigError("the directory's topic has another id than topic_id", path=directory.path)
+        raise ConfigError("topic_id differs from the id of the topic in the directory", path=directory.path)
     directory.begin_writing()
     if cluster is not None:
         directory.join_cluster(*cluster)

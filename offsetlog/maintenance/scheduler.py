@@ -1,6 +1,6 @@
 """Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (docs/maintenance.md).
 
-A store has two threads: one cleans and expires, the other writes snapshots, with temporary helper
+A store has two threads: one cleans and expires, the other writes snapshots, with extra temporary
 threads if several are due (`snapshot_round`).  So snapshots stay recent even while a large log is
 cleaned.  A thread holds a reference to the store only briefly, so that a store that is no longer
 used can be collected.  If work on one log fails, it is logged, counted and tried again later, and

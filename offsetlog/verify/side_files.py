@@ -293,7 +293,7 @@ def check_snapshot(
             if kept is None:
                 if first_open >= 0:
                     raise CorruptionError(
-                        f"producer {producer} has had a transaction open since {first_open}, and is missing"
+                        f"producer {producer} is missing, although it has a transaction open since {first_open}"
                     )
                 continue
             if kept[1] < epoch or kept[2] < last:
@@ -338,7 +338,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
     for (epoch, start), (later_epoch, later_start) in itertools.pairwise(epochs):
         if later_epoch <= epoch or later_start < start:
             raise CorruptionError(
-                f"epoch {later_epoch} from {later_start} comes after epoch {epoch} from {start}"
+                f"epoch {later_epoch} from {later_start} must not come after epoch {epoch} from {start}"
             )
     return epochs
 

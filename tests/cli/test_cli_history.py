@@ -344,7 +344,7 @@ def test_one_partition_of_a_default_number_is_not_taken_for_all(tmp_path, wait, 
         store.commit_one(group_of_the_first(count, but_not_of=other), "t", 0, 1)
     for name in ("offsetlog.properties", "offsetlog.checkpoints"):
         (path / name).unlink()
-    with pytest.raises(PartitionCountError, match=f"fit 1 and {count}"):
+    with pytest.raises(PartitionCountError, match=f"fit both 1 and {count}"):
         offsetlog.open(path, read_only=True, wait=wait)
 
 
@@ -364,7 +364,7 @@ def test_the_default_of_offsetlog_is_not_looked_for_in_a_broker_s_directory(tmp_
 def test_a_moment_before_the_calendar_is_refused(data, capsys, moment):
     code, out, err = call(capsys, "diff", data, moment)
     assert (code, out) == (2, "")
-    assert "calendar" in err or "no time" in err
+    assert "before the year 1" in err or "not a duration" in err
 
 
 @pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])

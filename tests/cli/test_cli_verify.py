@@ -143,7 +143,7 @@ ENTRY = struct.Struct(">ii")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (ENTRY.pack(10, 5), "no batch begins"),
+        (ENTRY.pack(10, 5), "not the start of a batch"),
         (ENTRY.pack(3, 70000000), ""),
         (ENTRY.pack(20, 300) + ENTRY.pack(10, 400), ""),
         (b"\x01" * 7, ""),

@@ -165,7 +165,7 @@ def test_a_tagged_struct_is_written_only_where_it_says_something():
         (COMMIT._replace(generation_id_or_member_epoch="1"), 9, ArgumentTypeError, "'1' is not of type int32"),
         (COMMIT._replace(topics={}), 9, ArgumentTypeError, "{} is not of type array of struct"),
         (COMMIT._replace(topics=[None]), 9, ArgumentTypeError, "None is not of class OffsetCommitRequestTopic"),
-        (COMMIT._replace(topics=[OffsetCommitRequestTopic(topic_id=b"short")]), 10, ArgumentTypeError, "is not of type uuid"),
+        (COMMIT._replace(topics=[OffsetCommitRequestTopic(topic_id=b"short")]), 10, ArgumentTypeError, "of type uuid"),
         (COMMIT, 11, UnsupportedVersionError, "OffsetCommitRequest has no version 11"),
         (COMMIT, -1, UnsupportedVersionError, "OffsetCommitRequest has no version -1"),
         (("no", "message"), 1, ArgumentTypeError, "neither a request nor a response"),

@@ -233,7 +233,7 @@ def test_other_arguments_that_are_refused(single):
         single.fetch("\ud800", at=0)
     with pytest.raises(errors.PartitionError):
         single.history("g", "t", -1)
-    with pytest.raises(errors.InvalidArgumentError, match="needs a group"):
+    with pytest.raises(errors.InvalidArgumentError, match="name a group"):
         single.diff(0)
     with pytest.raises(errors.InvalidArgumentError, match="time zone"):
         single.deletions(since=datetime(2026, 1, 1))  # noqa: DTZ001

@@ -95,7 +95,10 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
     ("call", "reason"),
     [
         (lambda store: store.commit_one("g", THEIRS), r"the offset is missing .* each, each\.offset\)"),
-        (lambda store: store.commit_one("g", THEIRS, THEIRS), r"orders:3: the offset must be an int.*pass its \.offset"),
+        (
+            lambda store: store.commit_one("g", THEIRS, THEIRS),
+            r"orders:3: the offset must be an int.*; pass its \.offset",
+        ),
         (lambda store: store.commit_one("g", KEY, 3, 42), "includes the partition"),
         (lambda store: store.commit_one("g", KEY, 42, "metadata"), "includes the partition"),
         (lambda store: store.commit_one("g", 5, 3, 42), "the topic must be a str, not int"),
@@ -105,12 +108,15 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
         (lambda store: store.fetch_one("g", KEY, 3), "includes the partition"),
         (lambda store: store.fetch_one("g", b"orders", 3), "the topic must be a str, not bytes"),
         (lambda store: store.fetch_one("g", "orders"), "the partition must be an int"),
-        (lambda store: store.commit("g", [THEIRS]), r"a mapping, not list; convert .* \{\(each\.topic, each\.partition\): each"),
+        (
+            lambda store: store.commit("g", [THEIRS]),
+            r"a mapping, not list; convert .* \{\(each\.topic, each\.partition\): each",
+        ),
         (lambda store: store.commit("g", {THEIRS: THEIRS}), r"the offset must be an int.*pass its \.offset"),
         (lambda store: store.commit("g", {"orders": 1}), "a key must be a TopicPartition or a tuple"),
         (lambda store: store.commit("g", {THEIRS: 1, KEY: 2}), "orders:3 appears more than once"),
         (lambda store: store.fetch("g", THEIRS), "must be a list of TopicPartition"),
-        (lambda store: store.fetch("g", ["orders"]), "'orders' is none"),
+        (lambda store: store.fetch("g", ["orders"]), "'orders' is not a TopicPartition"),
     ],
 )
 def test_a_refusal_says_what_to_write(store, call, reason):

@@ -49,7 +49,8 @@ def test_the_holder_is_named(path):
         with pytest.raises(errors.LockedError, match=rf"held by process {holder.pid} \(.*python") as refused:
             offsetlog.open(path)
         assert "read_only=True" in str(refused.value)
-        with pytest.raises(errors.LockedError, match=rf"process {holder.pid} .*, after 0\.05 s of waiting; read_only"):
+        waited = r"after 0\.05 s of waiting; to read it nevertheless, open it with read_only"
+        with pytest.raises(errors.LockedError, match=rf"process {holder.pid} .*, {waited}"):
             offsetlog.open(path, lock_timeout=0.05)
 
 
