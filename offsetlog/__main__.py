@@ -12,7 +12,7 @@ NEEDED = {"typer", "rich", "click"}
 
 def main() -> int:
     """Runs the command line on the arguments of the process; returns its exit code."""
-    # A missing library is reported in one line; rich is imported when something is drawn, which is too late for that.
+    # A missing library is reported in one line.  rich is looked for here, because it is imported only when needed.
     try:
         if find_spec("rich") is None:
             raise ModuleNotFoundError(name="rich")
@@ -28,7 +28,7 @@ def main() -> int:
         raise
     from offsetlog.errors import CorruptionWarning
 
-    # The commands tell damage in their own words.
+    # The commands report damage themselves.
     warnings.simplefilter("ignore", CorruptionWarning)
     return run(sys.argv[1:])
 

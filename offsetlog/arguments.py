@@ -1,4 +1,4 @@
-"""The arguments of a store's calls, checked before anything is done."""
+"""Checks the arguments of a store's calls before anything is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-# A year, in seconds: longer than anybody waits.
+# A year, in seconds: longer than any caller waits.
 _LOCK_TIMEOUT_MAX = 366 * 86400
 
 
@@ -28,7 +28,7 @@ def _kind(value: object) -> str:
 
 
 def checked_number(name: str, value: int, low: int, high: int) -> int:
-    """Returns a number that lies between two bounds, which belong to it."""
+    """Returns a number that must be from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"{name} must be an int, not {_kind(value)}")
     if not low <= value <= high:
@@ -44,18 +44,18 @@ def checked_flag(name: str, value: bool) -> bool:
 
 
 def checked_epoch(epoch: int, low: int = -1) -> int:
-    """Returns a leader epoch."""
+    """Returns a leader epoch that must be from `low` to 2**31 - 1."""
     return checked_number("the leader epoch", epoch, low, 2**31 - 1)
 
 
 def checked_place(epoch: int, offset: int, low: int = 0) -> None:
-    """Refuses what is no leader epoch, or no offset of a log."""
+    """Refuses a value that is not a leader epoch, or not a log offset."""
     checked_epoch(epoch)
     checked_number("the log offset", offset, low, 2**63 - 1)
 
 
 def checked_buffer(buffer: Buffer, *, writable: bool = False) -> memoryview:
-    """Returns the bytes of a buffer, which is contiguous."""
+    """Returns the bytes of a buffer, which must be contiguous."""
     try:
         view = memoryview(buffer).cast("B")
     except (TypeError, ValueError, BufferError) as refused:
@@ -63,12 +63,12 @@ def checked_buffer(buffer: Buffer, *, writable: bool = False) -> memoryview:
             f"the bytes must be a contiguous buffer, not {_kind(buffer)}: {refused}"
         ) from None
     if writable and view.readonly:
-        raise ArgumentTypeError(f"the buffer must be writable, and {_kind(buffer)} is not")
+        raise ArgumentTypeError(f"the buffer must be writable, but the {_kind(buffer)} is read-only")
     return view
 
 
 def checked_producer_id(producer_id: int) -> int:
-    """Returns the id of a producer."""
+    """Returns a producer id that must be from 0 to 2**63 - 1."""
     return checked_number("producer_id", producer_id, 0, 2**63 - 1)
 
 
@@ -78,7 +78,7 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
         plain = os.fspath(path)
         if isinstance(plain, str):
             if not plain or "\0" in plain:
-                raise ArgumentTypeError(f"{plain!r} is no path")
+                raise ArgumentTypeError(f"the path must not be empty or contain a NUL, but is {plain!r}")
             return Path(plain)
     raise ArgumentTypeError(
         f"the path must be a str or an os.PathLike of str, not {_kind(path)}"
@@ -87,14 +87,14 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
 
 
 def checked_partitions(partitions: int | None) -> int | None:
-    """Returns the number of partitions that was asked for."""
+    """Returns the requested number of partitions, None if the caller gave none."""
     if partitions is None:
         return None
     return checked_number("partitions", partitions, 1, PARTITIONS_MAX)
 
 
 def checked_config(config: StoreConfig | None) -> StoreConfig:
-    """Returns the settings, Kafka's defaults where none are given."""
+    """Returns the settings; Kafka's defaults for None."""
     if config is None:
         return StoreConfig()
     if not isinstance(config, StoreConfig):
@@ -103,7 +103,7 @@ def checked_config(config: StoreConfig | None) -> StoreConfig:
 
 
 def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceConfig:
-    """Returns the settings of maintenance, the defaults where none are given."""
+    """Returns the settings of maintenance; the defaults for None."""
     if maintenance is None:
         return MaintenanceConfig()
     if not isinstance(maintenance, MaintenanceConfig):
@@ -114,7 +114,7 @@ def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceCon
 
 
 def checked_topic_id(topic_id: UUID | None) -> bytes | None:
-    """Returns the bytes of the topic's id."""
+    """Returns the bytes of a topic id."""
     if topic_id is None:
         return None
     if not isinstance(topic_id, UUID):
@@ -123,22 +123,24 @@ def checked_topic_id(topic_id: UUID | None) -> bytes | None:
 
 
 def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | None:
-    """Returns the cluster's id and the broker's number in it."""
+    """Returns the cluster's id and the broker's number in it; None without a cluster id."""
     checked_number("node_id", node_id, 0, 2**31 - 1)
     if cluster_id is None:
         return None
     if not isinstance(cluster_id, str):
         raise ArgumentTypeError(f"cluster_id must be a str or None, not {_kind(cluster_id)}")
     if not cluster_id or not cluster_id.isprintable() or cluster_id != cluster_id.strip():
-        raise ConfigError(f"cluster_id cannot be {cluster_id!r}")
+        raise ConfigError(
+            f"cluster_id must be printable text without spaces at its ends, and not empty; it is {cluster_id!r}"
+        )
     return cluster_id, node_id
 
 
 def checked_lock_timeout(lock_timeout: float) -> float:
-    """Returns how long a lock is waited for, in seconds."""
+    """Returns the time to wait for a lock, in seconds."""
     if isinstance(lock_timeout, bool) or not isinstance(lock_timeout, int | float):
         raise ArgumentTypeError(
-            f"lock_timeout must be a number of seconds, 0 for no wait, not {_kind(lock_timeout)}"
+            f"lock_timeout must be a number of seconds (0 does not wait), not {_kind(lock_timeout)}"
         )
     if not 0 <= lock_timeout <= _LOCK_TIMEOUT_MAX:
         raise ConfigError(
@@ -158,7 +160,7 @@ def checked_create(create: Create) -> Create:
 
 
 def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
-    """Returns numbers of log partitions as a list, None for all."""
+    """Returns the numbers of log partitions as a list; None, for all, stays None."""
     if numbers is None:
         return None
     listed = _listed(
@@ -166,12 +168,12 @@ def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
     )
     for number in listed:
         if isinstance(number, bool) or not isinstance(number, int):
-            raise ArgumentTypeError(f"a log partition is an int, not {_kind(number)}")
+            raise ArgumentTypeError(f"the number of a log partition must be an int, not {_kind(number)}")
     return listed
 
 
 def checked_ratio(ratio: float) -> float:
-    """Returns a part of a whole, from 0 to 1."""
+    """Returns a ratio, which must be from 0 to 1."""
     if isinstance(ratio, bool) or not isinstance(ratio, int | float):
         raise ArgumentTypeError(f"ratio must be a number, not {_kind(ratio)}")
     if not 0 <= ratio <= 1:
@@ -180,7 +182,7 @@ def checked_ratio(ratio: float) -> float:
 
 
 def checked_retention_time(delete_retention_ms: int | None) -> int | None:
-    """Returns how long tombstones stay, None for what the settings say."""
+    """Returns how long tombstones are kept, in milliseconds; None, for the store's setting, stays None."""
     return (
         None
         if delete_retention_ms is None
@@ -189,7 +191,7 @@ def checked_retention_time(delete_retention_ms: int | None) -> int | None:
 
 
 def checked_progress(progress: Any) -> Any:
-    """Returns what is called with how far something is, None for nothing."""
+    """Returns the callable that is to receive progress, or None."""
     if progress is not None and not callable(progress):
         raise ArgumentTypeError(f"progress must be callable or None, not {_kind(progress)}")
     return progress
@@ -199,45 +201,45 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def checked_time(name: str, moment: datetime) -> int:
-    """Returns a time as milliseconds since 1970, rounded down: whatever has a greater number is later."""
+    """Returns a time as milliseconds since 1970, rounded down, so that a larger number always means a later time."""
     if not isinstance(moment, datetime):
         raise ArgumentTypeError(f"{name} must be a datetime, not {_kind(moment)}")
     if moment.utcoffset() is None:
         raise InvalidArgumentError(
-            f"{name}={moment.isoformat()} has no time zone: moment.astimezone() takes it for local time, "
-            "moment.replace(tzinfo=datetime.UTC) for UTC"
+            f"{name}={moment.isoformat()} has no time zone: use moment.astimezone() if it is local time, "
+            "or moment.replace(tzinfo=datetime.UTC) if it is UTC"
         )
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def parsed_time(name: str, moment: datetime | str) -> datetime:
-    """Returns a time as a datetime; a str is one as it is written in a command (offsetlog/moments.py)."""
+    """Returns a time as a datetime; text is parsed as in a command (offsetlog/moments.py)."""
     return parse_time(moment, name) if isinstance(moment, str) else moment
 
 
 def parsed_moment(name: str, moment: datetime | int | str | None) -> datetime | int | None:
-    """Returns a moment of a log as `checked_moment` does; None, and "now", is now."""
+    """Returns a moment as `checked_moment` does; None and "now" give None, for now."""
     if isinstance(moment, str):
         moment = parse_moment(moment, name)
     return None if moment is None else checked_moment(name, moment)
 
 
 def checked_moment(name: str, moment: datetime | int | str) -> datetime | int:
-    """Returns a moment of a log: a time with its zone, or a log offset; a str is one as in a command."""
+    """Returns a moment: a time with its zone, or a log offset; text is parsed as in a command."""
     if isinstance(moment, str):
         moment = parse_past_moment(moment, name)
     if isinstance(moment, int) and not isinstance(moment, bool):
         return checked_number(name, moment, 0, 2**63 - 1)
     if not isinstance(moment, datetime):
         raise ArgumentTypeError(
-            f"{name} must be a datetime with a time zone, a log offset, or text as '2h ago', not {_kind(moment)}"
+            f"{name} must be a datetime with a time zone, a log offset, or text such as '2h ago', not {_kind(moment)}"
         )
     checked_time(name, moment)
     return moment
 
 
 def time_of(timestamp_ms: int) -> datetime | None:
-    """Returns milliseconds since 1970 as a time in UTC, None where no calendar has it."""
+    """Returns milliseconds since 1970 as a time in UTC; None if a datetime cannot hold it."""
     try:
         return _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
@@ -245,8 +247,8 @@ def time_of(timestamp_ms: int) -> datetime | None:
 
 
 def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> list[Any]:
-    # A string is iterable, and so is a TopicPartition: taken by its parts, it would be answered
-    # with nothing.
+    # A str and a TopicPartition are iterable too: their parts would be looked up one by one, and
+    # the answer would be empty.
     if isinstance(values, single) or not isinstance(values, Iterable):
         given = f"the one {shown(values)}" if isinstance(values, TopicPartition) else _kind(values)
         raise ArgumentTypeError(f"{wanted}, not {given}")
@@ -254,15 +256,15 @@ def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> lis
 
 
 def listed_groups(groups: Iterable[str]) -> list[str]:
-    """Returns names of groups as a list; one name alone is refused."""
+    """Returns names of groups as a list; refuses a single name."""
     return _listed(
-        groups, 'the groups must be a list of str, as ["group"]', single=(str, bytes, bytearray)
+        groups, 'the groups must be a list of str, such as ["group"]', single=(str, bytes, bytearray)
     )
 
 
 def listed_topics(topics: Iterable[str]) -> list[str]:
-    """Returns names of topics as a list; one name alone is refused, and what is none."""
-    wanted = 'the topics must be a list of str, as ["topic"]'
+    """Returns names of topics as a list; refuses a single name, and items that are not names."""
+    wanted = 'the topics must be a list of str, such as ["topic"]'
     listed = _listed(topics, wanted, single=(str, bytes, bytearray))
     for topic in listed:
         if not isinstance(topic, str):
@@ -271,8 +273,8 @@ def listed_topics(topics: Iterable[str]) -> list[str]:
 
 
 def listed_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
-    """Returns topic partitions as a list; one alone is refused, and what is none."""
-    wanted = 'the partitions must be a list of TopicPartition, as [TopicPartition("topic", 0)]'
+    """Returns topic partitions as a list; refuses a single one, and items that are not topic partitions."""
+    wanted = 'the partitions must be a list of TopicPartition, such as [TopicPartition("topic", 0)]'
     listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))
     for index, key in enumerate(listed):
         named = key_of(key)
@@ -291,5 +293,5 @@ def _has_hash(key: TopicPartition) -> bool:
 
 
 def distinct_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
-    """Returns what `listed_keys` does, each key once."""
+    """Returns the list that `listed_keys` makes, without repetitions."""
     return list(dict.fromkeys(listed_keys(keys)))

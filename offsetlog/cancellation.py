@@ -1,7 +1,7 @@
-"""Long calls, which an interrupt of the caller or the close of the store can stop.
+"""Long calls that stop when the caller is interrupted or the store is closed.
 
-Each runs on a thread of its own.  A signal is delivered between two instructions of Python, and a
-run in C has none.
+Each runs on its own thread: Python delivers a signal only between two of its instructions, and a
+long run in C has none.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from offsetlog._native.cleaner import CleanControl
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import ClosedError
 
-#: How often a caller that waits checks whether to go on, in seconds.
+#: How often a waiting caller checks whether to go on, in seconds.
 CHECK_SECONDS = 0.1
 
 Result = TypeVar("Result")
 
 
 class Control:
-    """Stops the work of one caller, and knows how far it is.  Safe from any thread."""
+    """Stops the work of one caller, and holds its progress.  Safe from any thread."""
 
     def __init__(self) -> None:
         self.clean = CleanControl()
         self.flag = StopFlag()
 
     def renew(self) -> None:
-        """Begins with the next log: progress starts at zero; a stopped control stays stopped."""
+        """Starts the progress of the next log at zero; a stopped control stays stopped."""
         self.clean = CleanControl()
-        # After it, as `stop` reads it after the flag: one of the two sees the other.
+        # Only now: `stop` sets the flag first and then reads `clean`, so one of the two sees the other.
         if self.flag.is_set():
             self.clean.stop()
 
     def stop(self) -> None:
-        """Stops the work soon."""
+        """Asks the work to stop; does not wait for it."""
         self.flag.set()
         self.clean.stop()
 
@@ -45,26 +45,29 @@ class Control:
         return self.flag.is_set()
 
     def check(self) -> None:
-        """Raises ClosedError when it was stopped."""
+        """Raises ClosedError if it was stopped."""
         if self.stopped:
-            raise ClosedError("it was stopped before its end")
+            raise ClosedError("the call was stopped before it had finished")
 
 
 def interruptibly(
     work: Callable[[Control], Result], control: Control, report: Callable[[], None] | None = None
 ) -> Result:
-    """Runs work on another thread; an interrupt of the caller stops it, and is raised at its end.
+    """Runs work on another thread, and returns its result.
+
+    If the caller is interrupted, the work is asked to stop, and the interrupt is raised once it has
+    ended.
 
     Args:
-        work: gets the control, and ends soon once that is stopped.
-        control: of this work alone.
-        report: called from here ten times a second.
+        work: receives the control, and must end soon after that is stopped.
+        control: used by this work alone.
+        report: called from this thread ten times a second.
     """
     results: list[Result] = []
     failures: list[BaseException] = []
     begun: list[bool] = []
-    # Held by the work.  An interrupt cannot come between the parts of an Event here, nor let a
-    # Thread take itself for ended, as it does in Python 3.11.
+    # The work holds this lock.  An Event would not do: an interrupt can come between its parts.
+    # Nor would Thread.join: after an interrupt, Python 3.11 takes a running thread for ended.
     at_work = threading.Lock()
     at_work.acquire()
 
@@ -95,7 +98,7 @@ def interruptibly(
 
 
 class LongCalls:
-    """The long calls that are under way in one store."""
+    """The long calls in progress in one store."""
 
     def __init__(self) -> None:
         self._controls: set[Control] = set()
@@ -104,11 +107,11 @@ class LongCalls:
     def run(
         self, work: Callable[[Control], Result], report: Callable[[Control], None] | None = None
     ) -> Result:
-        """Runs the work (`interruptibly`); raises ClosedError once the store is being closed."""
+        """Runs the work as `interruptibly` does; raises ClosedError once the store is being closed."""
         control = Control()
         self._controls.add(control)
         try:
-            # After the `add`, so that `stop` either stops this one or keeps it from beginning.
+            # Checked after the `add`: either `stop` finds this control, or this check sees `_stopped`.
             if self._stopped:
                 raise ClosedError("the store is closed")
             return interruptibly(work, control, None if report is None else lambda: report(control))
@@ -116,7 +119,7 @@ class LongCalls:
             self._controls.discard(control)
 
     def stop(self) -> None:
-        """Stops the calls under way soon, and does not wait for their end; no other begins."""
+        """Asks the calls in progress to stop, without waiting for them; later calls are refused."""
         self._stopped = True
         for control in list(self._controls):
             control.stop()

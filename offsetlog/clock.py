@@ -1,4 +1,4 @@
-"""The time of day, and moments that are later than it."""
+"""The time of day, and the check for times in the future."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from offsetlog.errors import InvalidArgumentError
 
-#: How far ahead of this machine's clock a moment may lie: the clocks of two machines differ.
+#: How far ahead of this machine's clock a time may lie: the clocks of two machines differ.
 SKEW_MS_MAX = 60_000
 
 
@@ -17,26 +17,26 @@ def wall_ms() -> int:
 
 
 def is_ahead(timestamp_ms: int) -> bool:
-    """Returns whether a time lies in the future by this machine's clock, by more than SKEW_MS_MAX."""
+    """Returns whether a time is more than SKEW_MS_MAX ahead of this machine's clock."""
     return timestamp_ms > wall_ms() + SKEW_MS_MAX
 
 
 def future_error(name: str, timestamp_ms: int) -> InvalidArgumentError:
-    """Returns the error for a time that is still to come; the caller raises it.
+    """Returns the error for a time in the future; the caller raises it.
 
     Args:
-        name: of the argument, as the caller knows it.
+        name: the name of the argument, as the caller knows it.
         timestamp_ms: its value, in milliseconds since 1970.
     """
     return InvalidArgumentError(
-        f"{name}={_text(timestamp_ms)} lies in the future: this machine's clock says {_text(wall_ms())} UTC, and no "
-        "record is that young"
+        f"{name}={_text(timestamp_ms)} lies in the future: this machine's clock says {_text(wall_ms())} UTC, and the "
+        "log has no record with a time that late"
     )
 
 
 def _text(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # no calendar has it
+    except (OverflowError, ValueError, OSError):  # no datetime can hold it
         return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00")

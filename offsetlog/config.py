@@ -1,4 +1,4 @@
-"""The settings of a store, each with its default, its unit and its domain."""
+"""The settings of a store, each with its default, its unit and the values it may have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offsetlog.errors import ConfigError
 
 MIB = 1024 * 1024
 
-#: (smallest, largest) of every setting that is a number.
+#: (smallest, largest) value of every setting that is a number.
 _DOMAINS: dict[str, tuple[int, int]] = {
     "segment_bytes": (4096, 2**31 - 1),
     "segment_ms": (1, 2**63 - 1),
@@ -25,15 +25,15 @@ _DOMAINS: dict[str, tuple[int, int]] = {
     "flush_interval_ms": (0, 2**31 - 1),
 }
 
-#: The longest name of a group, in bytes of UTF-8: the limit of a record of the log.
+#: The longest name of a group, in bytes of UTF-8: the limit of a record's key.
 GROUP_BYTES_MAX = 32767
-#: Partitions of a new directory: few, because a flush takes the disk longer the more files it has to make durable.
+#: Partitions of a new directory: few, because a flush takes longer the more files it has to make durable.
 PARTITIONS_DEFAULT = 4
-#: Partitions of a broker's directory where its `offsets.topic.num.partitions` was not set.
+#: Partitions of a broker's directory if its `offsets.topic.num.partitions` was not set.
 KAFKA_PARTITIONS_DEFAULT = 50
 #: The most partitions that the offsets topic of a directory can have.
 PARTITIONS_MAX = 100_000
-#: The longest time that a setting can say: the limit of Kafka's own settings.
+#: The longest time that a setting can have, in milliseconds: the limit of Kafka's own settings.
 _MS_MAX = 2**63 - 1
 
 
@@ -46,34 +46,34 @@ def _check_number(name: str, value: Any, smallest: int, largest: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """The settings of a store; Kafka's name of a setting stands beside ours where Kafka has it.
+    """The settings of a store; each shows Kafka's name of the setting if Kafka has it.
 
     Attributes:
         segment_bytes: a segment is rolled before it grows over this (``offsets.topic.segment.bytes``).
-        segment_ms: a segment is rolled when its first record is older than this (``segment.ms``).
+        segment_ms: a segment is rolled once its first record is older than this (``segment.ms``).
         index_interval_bytes: bytes of log between two index entries (``index.interval.bytes``).
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
-        producer_id_expiration_ms: a producer without an open transaction is forgotten when its last batch is this old
+        producer_id_expiration_ms: a producer without an open transaction is dropped once its last batch is this old
             (``producer.id.expiration.ms``).
-        batch_bytes_max: the largest record batch, of which at most eleven twelfths of a segment are used; a larger
-            commit is written as a transaction.
-        metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts ``offset.metadata.max.bytes``.
-        decompressed_bytes_max: the size to which one compressed batch may inflate.
-        extend_bytes_min: the first step by which a segment file grows ahead of need; steps double from here.
+        batch_bytes_max: the largest record batch; at most eleven twelfths of a segment are used.  A larger commit is
+            written as a transaction.
+        metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts (``offset.metadata.max.bytes``).
+        decompressed_bytes_max: the largest size to which one compressed batch may inflate.
+        extend_bytes_min: the first step by which a segment file grows ahead of need; each later step is twice as large.
         extend_bytes_max: the largest such step.
-        flush_interval_ms: milliseconds between two flushes of what nobody waits for, as commits with durability
-            "process"; None or 0 for none.  A power loss takes at most what was committed in so long, and while a
-            flush ran.
-        write_offset_value_v4: whether topic ids are written, in value version 4, which brokers before 4.1 refuse to
-            load: "auto" does so where the directory already holds such values.
-        append: how commits reach the file of the active segment: "mapped", stored through a mapping of it, which is
-            fastest; or "written", a system call each.  "auto" maps where the file system keeps the pages of a file in
-            their place (ext2, ext3, ext4, tmpfs, XFS without reflink), and writes on every other.  A program that
-            cuts that file short under a running store makes commits fail; one that does so in the very millisecond
-            of a commit can kill the process with "mapped", and not with "written".
+        flush_interval_ms: milliseconds between two flushes of commits for which no caller waits, such as those with
+            durability "process"; None or 0 for no such flushes.  A power loss takes at most the commits of one interval
+            and those made while a flush ran.
+        write_offset_value_v4: whether topic ids are written.  They need value version 4, which brokers before 4.1
+            refuse to load; "auto" writes it where the directory already holds such values.
+        append: how commits reach the file of the active segment: "mapped" stores them through a mapping of the file,
+            which is fastest; "written" makes a system call for each.  "auto" maps where the file system writes the
+            pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and writes on every other.  If
+            another program truncates that file under a running store, commits fail; with "mapped", a truncation in
+            the very millisecond of a commit can kill the process.
 
     Raises:
-        ConfigError: a value is out of its domain.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     segment_bytes: int = 100 * MIB
@@ -105,7 +105,7 @@ class StoreConfig:
             raise ConfigError(f"extend_bytes_min ({smallest}) is above extend_bytes_max ({largest})")
 
 
-#: (smallest, largest) of every setting of maintenance that is a number.
+#: (smallest, largest) value of every setting of maintenance that is a number.
 _MAINTENANCE_DOMAINS: dict[str, tuple[int, int]] = {
     "interval_ms": (1, _MS_MAX),
     "min_cleanable_bytes": (0, _MS_MAX),
@@ -122,78 +122,77 @@ _MAINTENANCE_DOMAINS: dict[str, tuple[int, int]] = {
     "stuck_transaction_ms": (1, _MS_MAX),
 }
 
-#: A group, or "prefix*" for every group that begins so, and a time in milliseconds.
+#: Milliseconds by group, or by "prefix*" for every group whose name begins with the prefix.
 GroupTimes = Mapping[str, int]
 
 
 def _own_times(name: str, times: Any, *, never: bool) -> dict[str, int | None]:
     if not isinstance(times, Mapping):
-        raise ConfigError(f"{name} must be a mapping of groups to milliseconds, not {times!r}")
+        raise ConfigError(f"{name} must be a mapping from groups to milliseconds, not {times!r}")
     for group, value in times.items():
         if not isinstance(group, str):
-            raise ConfigError(f"{name} must name groups by str, not {group!r}")
+            raise ConfigError(f"{name}: the name of a group must be a str, not {group!r}")
         if not (never and value is None):
             _check_number(f"{name}[{group!r}]", value, 0, _MS_MAX)
     return dict(times)
 
 
 def _check_group(name: str) -> None:
-    # The same check as in C, which would report the name only when a log is cleaned.
+    # C makes the same check, but only when a log is cleaned.
     try:
         encoded = name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"min_history: a group's name cannot be {name!r}: it is no text") from None
+        raise ConfigError(f"min_history: {name!r} cannot be the name of a group: UTF-8 cannot encode it") from None
     if len(encoded) > GROUP_BYTES_MAX:
         raise ConfigError(
-            f"min_history: the name of a group has {len(encoded)} bytes, at most {GROUP_BYTES_MAX} are possible"
+            f"min_history: a group name may have at most {GROUP_BYTES_MAX} bytes; this one has {len(encoded)}"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
-    """Settings of an open store's maintenance; Kafka's name beside ours where Kafka has it.
+    """Settings of an open store's maintenance; each shows Kafka's name of the setting if Kafka has it.
 
-    A mapping by group takes the group's name, or "prefix*" for every group that begins so.
+    A mapping by group takes the group's name, or "prefix*" for every group whose name begins with the prefix.
 
     Attributes:
-        enabled: whether anything is done unasked; `OffsetStore.compact` and its like work all the same.
-        interval_ms: milliseconds between two looks at every log (``log.cleaner.backoff.ms``).
-        min_cleanable_dirty_ratio: a log is cleaned when more than this part of it, from 0 to 1, was written since it
-            was cleaned last (``min.cleanable.dirty.ratio``).
-        min_cleanable_bytes: bytes written since then below which cleaning is not worth its while.
-        min_compaction_lag_ms: younger records are not cleaned (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: older records are cleaned whatever the ratio (``max.compaction.lag.ms``).
-        delete_retention_ms: how long tombstones and the markers of transactions stay after their first cleaning
+        enabled: whether the store maintains itself; `OffsetStore.compact` and similar calls work either way.
+        interval_ms: milliseconds between two checks of every log (``log.cleaner.backoff.ms``).
+        min_cleanable_dirty_ratio: a log is cleaned once more than this share of it, from 0 to 1, was written after its
+            last cleaning (``min.cleanable.dirty.ratio``).
+        min_cleanable_bytes: a log is not cleaned if fewer bytes than this were written after its last cleaning.
+        min_compaction_lag_ms: records younger than this are not cleaned (``min.compaction.lag.ms``).
+        max_compaction_lag_ms: records older than this are cleaned whatever the ratio (``max.compaction.lag.ms``).
+        delete_retention_ms: how long tombstones and transaction markers stay after their first cleaning
             (``delete.retention.ms``).
         cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys
             is cleaned in several passes.
         cleaner_bytes_per_second: how fast the cleaner reads and writes, 0 for as fast as it can
             (``log.cleaner.io.max.bytes.per.second``).
-        idle_roll_ms: when nothing was committed for so long, the active segment is closed if cleaning it is worth its
-            while.  Kafka never cleans an active segment.
-        roll_bytes: an active segment of at least so many bytes, and of more than twice what is live in the whole log,
-            is closed while commits go on.
-        min_history_ms: the state of any moment in so many last milliseconds can be asked for; nothing younger is
-            cleaned.
-        min_history: the same for some groups; where it says more than `min_history_ms`, or than another entry, the
-            longest counts.
+        idle_roll_ms: after this long without a commit, the active segment is closed if it is worth cleaning.  Kafka
+            never cleans an active segment.
+        roll_bytes: the active segment is closed, while commits go on, once it has at least this many bytes and more
+            than twice the live bytes of the whole log.
+        min_history_ms: the state at any moment of at least the last this many milliseconds can be queried; younger
+            records are not cleaned.
+        min_history: the same by group.  If `min_history_ms` and several entries apply to a group, the longest counts.
         retention_ms: positions of groups without members expire this long after their last commit
             (``offsets.retention.minutes``); None for never.
-        retention: the same for some groups, None for never; the name of a group counts before a prefix, and a longer
-            prefix before a shorter one.
-        retention_check_interval_ms: milliseconds between two looks for what has expired
+        retention: the same by group; None for never.  A group's own name takes precedence over a prefix, and a longer
+            prefix over a shorter one.
+        retention_check_interval_ms: milliseconds between two checks for expired positions
             (``offsets.retention.check.interval.ms``).
-        snapshots: whether snapshots are written, beside the log, for a fast start.
-        snapshot_replay_ms: snapshots are written when a replay of what follows them, in all logs together, would take
-            longer, in milliseconds of one core.  A log of many entries gets one only when so much was written to it
-            that the snapshot is worth its bytes.
-        snapshot_tail_bytes: in place of that, the bytes of a log after its last snapshot at which it gets another;
-            None, the default, for `snapshot_replay_ms`.
-        stuck_transaction_ms: an open transaction is reported when it is older, since nothing after its beginning can
-            be cleaned.  The default is twice the longest that a broker grants (``transaction.max.timeout.ms``).
+        snapshots: whether snapshots are written beside the logs, for a fast start.
+        snapshot_replay_ms: snapshots are written once replaying the records after them, in all logs together, would
+            take longer than this, in milliseconds of one core.  A log with many entries gets one only after enough was
+            written to it to be worth the bytes of the snapshot.
+        snapshot_tail_bytes: replaces `snapshot_replay_ms`: a log gets a new snapshot once this many bytes follow its
+            last one.  None, the default, leaves the decision to `snapshot_replay_ms`.
+        stuck_transaction_ms: an open transaction older than this is reported, because no record after its beginning
+            can be cleaned.  The default is twice the longest that a broker grants (``transaction.max.timeout.ms``).
 
     Raises:
-        ConfigError: a value is out of its domain.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     enabled: bool = True
@@ -236,7 +235,7 @@ class MaintenanceConfig:
                 f"min_compaction_lag_ms ({self.min_compaction_lag_ms}) is above max_compaction_lag_ms "
                 f"({self.max_compaction_lag_ms})"
             )
-        # A caller that changes its mapping later changes nothing here.
+        # Copies, so that a change of the caller's mapping has no effect here.
         object.__setattr__(self, "min_history", _own_times("min_history", self.min_history, never=False))
         for pattern in self.min_history:
             _check_group(pattern.removesuffix("*"))
@@ -244,5 +243,5 @@ class MaintenanceConfig:
 
     @property
     def expires(self) -> bool:
-        """Whether any group's positions can expire."""
+        """Whether positions of any group can expire."""
         return self.retention_ms is not None or any(value is not None for value in self.retention.values())

@@ -1,8 +1,8 @@
-"""The one table of what an error means to a client of Kafka's protocol: its numeric code, and whether a retry helps.
+"""The meaning of each error to a client of Kafka's protocol: its numeric code, and whether a retry helps.
 
-The codes are those with which a group coordinator answers (docs/format/vectors.md, docs/format/coordinator.md §5.0):
-a commit that timed out is COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  A class that is not listed has the entry
-of its nearest base.
+The codes are those a group coordinator answers with (docs/format/vectors.md, docs/format/coordinator.md §5.0): a
+commit that timed out is COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  A class that is not listed has the entry
+of its nearest listed base.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class ErrorCode(NamedTuple):
     """The meaning of an error to a client.
 
     Attributes:
-        code: of Kafka's protocol.
+        code: the number in Kafka's protocol.
         retriable: whether the same call may succeed later, here or at another broker.
     """
 
@@ -82,7 +82,7 @@ def _retriable(entry: ErrorCode) -> ErrorCode:
     return entry._replace(retriable=True)
 
 
-#: By the name of the class in `offsetlog.errors`.
+#: By name of the class in `offsetlog.errors`.
 ERROR_CODES: dict[str, ErrorCode] = {
     "OffsetLogError": UNKNOWN_SERVER_ERROR,
     "InvalidArgumentError": INVALID_REQUEST,
@@ -95,7 +95,7 @@ ERROR_CODES: dict[str, ErrorCode] = {
     "TooLargeError": INVALID_COMMIT_OFFSET_SIZE,
     "OffsetOutOfRangeError": OFFSET_OUT_OF_RANGE,
     "UnsupportedVersionError": UNSUPPORTED_VERSION,
-    # The store or the partition, now.
+    # The present state of the store or the partition.
     "ClosedError": COORDINATOR_NOT_AVAILABLE,
     "ReadOnlyError": KAFKA_STORAGE_ERROR,
     "PartitionFailedError": NOT_COORDINATOR,

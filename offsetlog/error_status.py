@@ -1,4 +1,4 @@
-"""The one table from a failure of the C floor to its exception."""
+"""The one table that maps each failure of the C code to its exception."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from offsetlog.errors import (
 )
 from offsetlog.status import Status
 
-#: The one table from a failure of the C floor to its class.
+#: The one table that maps each failure of the C code to its class.
 STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
     Status.NO_MEMORY: CapacityError,
     Status.IO: StorageError,
@@ -76,15 +76,15 @@ def from_status(
     errno: int | None = None,
     item: int | None = None,
 ) -> OffsetLogError:
-    """Makes the exception for a failure of the C floor; the caller raises it.  Any thread may call it.
+    """Makes the exception for a failure of the C code; the caller raises it.  Any thread may call it.
 
     Args:
-        status: an ol_status that is a failure; any other number is our bug and gives an InternalError.
+        status: an ol_status that is a failure; any other number is a bug of ours and gives an InternalError.
         reason: one sentence.
         path: the file concerned.
         position: the byte position in it.
         offset: the log offset; for CONDITION and REWIND the committed offset that was found.
-        errno: of the failed system call.
+        errno: the number of the failed system call's error.
         item: the index of the refused item in the caller's array.
     """
     kind = STATUS_ERRORS.get(status)

@@ -1,18 +1,18 @@
 """Every way in which a call of offsetlog can fail.
 
     OffsetLogError
-    ├── InvalidArgumentError (ValueError)       an argument is out of its domain; nothing was done
+    ├── InvalidArgumentError (ValueError)       an argument is not valid; nothing was done
     │   ├── GroupError, TopicError, PartitionError, OffsetError, MetadataTooLargeError, StringTooLongError
     │   ├── DuplicateKeyError, InsideCommitError, ConfigError, PartitionCountError
     │   └── ArgumentTypeError (TypeError)
-    ├── StorageError (OSError)                  the machine below
+    ├── StorageError (OSError)                  the file system or the disk
     │   └── DiskFullError, MissingFileError (FileNotFoundError), ChangedFileError, LockedError (BlockingIOError)
     ├── CapacityError (MemoryError)             no memory, or an index space is full
-    ├── CorruptionError                         the bytes
+    ├── CorruptionError                         damaged or unknown bytes
     │   ├── TornTailError, UnsupportedVersionError, LimitError
-    │   ├── DataLossError, PossibleLossError    what should be there
+    │   ├── DataLossError, PossibleLossError    missing records
     ├── TooLargeError (ValueError), OffsetOutOfRangeError (LookupError)
-    ├── StateError                              the store or the partition, now
+    ├── StateError                              the present state of the store or the partition
     │   ├── ClosedError, ReadOnlyError, PartitionFailedError
     │   ├── CoordinatorLoadingError, NotCoordinatorError          retriable
     │   ├── ConditionError: ExpectedOffsetError, RewindError
@@ -20,18 +20,18 @@
     │   ├── GenerationError, GroupNotEmptyError, ThrottledError, NotEnoughReplicasError, CapabilityError
     │   ├── FencedError: FencedLeaderEpochError; UnknownLeaderEpochError
     │   ├── TransactionError, ClockError, DifferenceError, CommitTimeoutError (TimeoutError): UnknownOutcomeError
-    ├── ClusterError                            a Kafka cluster that was asked through its protocol
+    ├── ClusterError                            a Kafka cluster, reached through its protocol
     │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
-    ├── ZooKeeperError                          an ensemble of ZooKeeper
+    ├── ZooKeeperError                          a ZooKeeper ensemble
     │   ├── NoNodeError, NodeVersionError, NodeNotEmptyError, NodeExistsError: BrokerIdTakenError
     │   ├── ControllerMovedError
     │   ├── ZooKeeperUnavailableError (retriable): SessionExpiredError
-    └── InternalError                           our bug
+    └── InternalError                           a bug in offsetlog
 
-    CorruptionWarning (UserWarning)             opening found damage, and serves what is sound
+    CorruptionWarning (UserWarning)             opening found damage, and serves the sound part
 
-`offsetlog.error_status` has the one table from a failure of the C floor to its class, and `offsetlog.error_codes`
-says what each class means to a client of Kafka's protocol.
+`offsetlog.error_status` maps each failure of the C code to its class, and `offsetlog.error_codes` says what each class
+means to a client of Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from offsetlog.status import Status
 
 
 class OffsetLogError(Exception):
-    """Something that offsetlog was asked for could not be done; the base of all its errors.
+    """A call of offsetlog failed; the base of all its errors.
 
     Attributes:
         message: the failure in one sentence, without the place.
         retriable: whether the same call may succeed later, here or at another broker.
         error_code: the number with which a coordinator answers a client of Kafka's protocol.
-        status: the status of the C floor that stands for this kind of error.
+        status: the status of the C code for this kind of error.
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the refused one of many: the key of a dictionary or list (TopicPartition), the row of a batch, or None.
+        item: the refused item: the key in a dictionary or list (TopicPartition), the row in a batch, or None.
     """
 
     retriable: ClassVar[bool]
@@ -106,7 +106,7 @@ class OffsetLogError(Exception):
         return places
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The built-in bases pickle by positional arguments alone; an error must come home whole from another process.
+        # The built-in bases pickle positional arguments only; this keeps every attribute across processes.
         return _rebuild, (type(self), self.message), self.__dict__.copy()
 
 
@@ -121,17 +121,17 @@ def _rebuild(kind: type[OffsetLogError], message: str) -> OffsetLogError:
 
 
 class InvalidArgumentError(OffsetLogError, ValueError):
-    """An argument is out of its domain; nothing was changed."""
+    """An argument is not valid; nothing was changed."""
 
     status = Status.INVALID
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument is of a type that the call does not take."""
+    """An argument has a type that the call does not accept."""
 
 
 class GroupError(InvalidArgumentError):
-    """The group is not a name that can be written: not text, or not encodable as UTF-8."""
+    """The group is not a name that can be written: it is not text, or UTF-8 cannot encode it."""
 
 
 class TopicError(InvalidArgumentError):
@@ -151,11 +151,11 @@ class MetadataTooLargeError(InvalidArgumentError):
 
 
 class StringTooLongError(InvalidArgumentError):
-    """A string is longer than the 32,767 UTF-8 bytes that Kafka's format can hold."""
+    """A string is longer than 32,767 bytes of UTF-8, the most that Kafka's format can hold."""
 
 
 class DuplicateKeyError(InvalidArgumentError):
-    """A conditional commit names the same topic and partition twice."""
+    """A conditional commit names the same topic and partition more than once."""
 
 
 class InsideCommitError(InvalidArgumentError):
@@ -173,33 +173,33 @@ class InsideCommitError(InvalidArgumentError):
 
 
 class ConfigError(InvalidArgumentError):
-    """A setting is out of its domain, or contradicts another."""
+    """A setting is out of range, or contradicts another."""
 
 
 class PartitionCountError(ConfigError):
-    """The directory has another number of partitions than asked for; groups would be looked for in the wrong place.
+    """The directory has another number of partitions than requested; groups would be searched in the wrong place.
 
-    Without a message, `asked` and `actual` it says that the number is needed and nobody has given it.
+    Without a message, `asked` and `actual` it says that the number is required and was not given.
 
     Attributes:
-        asked: the number that was asked for.
+        asked: the requested number.
         actual: the number that the directory has.
     """
 
     def __init__(self, message: str = "", *, asked: int | None = None, actual: int | None = None, **place: Any) -> None:
         if not message and asked is None and actual is None:
             message = (
-                "a Kafka directory does not say how many partitions its topic has: partitions= must be given. It is "
-                "the broker's offsets.topic.num.partitions (50 by default), and the PartitionCount that "
-                "kafka-topics.sh --describe --topic __consumer_offsets prints"
+                "a Kafka directory does not record its number of partitions: pass partitions=, the broker's "
+                "offsets.topic.num.partitions (50 by default), which is the PartitionCount printed by "
+                "kafka-topics.sh --describe --topic __consumer_offsets"
             )
-        super().__init__(message or f"partitions={asked} was asked for, the directory has {actual}", **place)
+        super().__init__(message or f"partitions={asked} was given, but the directory has {actual}", **place)
         self.asked = asked
         self.actual = actual
 
 
 class TooLargeError(OffsetLogError, ValueError):
-    """A record, a batch or a delete does not fit the format or the limit set for it; nothing was changed."""
+    """A record, batch or delete does not fit the format or its limit; nothing was changed."""
 
     status = Status.TOO_LARGE
 
@@ -213,12 +213,12 @@ class OffsetOutOfRangeError(OffsetLogError, LookupError):
 # ---------------------------------------------------------------------------------------------------- the machine below
 
 
-#: Errors of a file system about bytes that the disk does not return, or returns changed.
+#: The errnos of a disk that cannot return bytes, or returns changed bytes.
 _BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
 
 
 class StorageError(OffsetLogError, OSError):
-    """A system call failed; `errno` says how."""
+    """A system call failed; `errno` is its error number."""
 
     status = Status.IO
 
@@ -230,34 +230,34 @@ class StorageError(OffsetLogError, OSError):
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether bytes of one file could not be read; others may be sound."""
+        """Whether the failure is that bytes of one file cannot be read; other files may be sound."""
         return type(self) is StorageError and (self.position is not None or self.errno in _BAD_DISK)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The slots of OSError are not in the instance's dictionary.
+        # OSError keeps these outside the instance's dictionary.
         kept = {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
         return _rebuild, (type(self), self.message), {**self.__dict__, **kept}
 
 
 class DiskFullError(StorageError):
-    """There is no space, or no quota; nothing was changed, but if only the flush of a commit failed, it stands."""
+    """The disk or the quota is full; nothing was changed, except that a commit whose flush alone failed remains."""
 
     status = Status.DISK_FULL
 
 
 class MissingFileError(StorageError, FileNotFoundError):
-    """A file or directory that must be there is not."""
+    """A required file or directory does not exist."""
 
     status = Status.NO_SUCH_FILE
 
 
 class LockedError(StorageError, BlockingIOError):
-    """Another process, or another store of this one, holds the directory's lock."""
+    """Another process, or another store of this process, holds the directory's lock."""
 
     status = Status.LOCKED
 
     def advise(self, advice: str) -> LockedError:
-        """Returns the same error with what its reader can do about it, in the place of other advice."""
+        """Returns the same error with `advice` for the reader; it replaces any earlier advice."""
         reason = self.message.partition("; ")[0]
         return LockedError(f"{reason}; {advice}", errno=self.errno, path=self.path)
 
@@ -269,7 +269,7 @@ class ChangedFileError(StorageError):
 
 
 class CapacityError(OffsetLogError, MemoryError):
-    """There is no memory; nothing was changed, but if only the flush of a commit failed, it stands."""
+    """Memory ran out; nothing was changed, except that a commit whose flush alone failed remains."""
 
     status = Status.NO_MEMORY
 
@@ -278,14 +278,14 @@ class CapacityError(OffsetLogError, MemoryError):
 
 
 class CorruptionError(OffsetLogError):
-    """Bytes that were known to be on disk are not what was written; nothing is guessed, nothing is repaired.
+    """Bytes that were known to be on disk are not what was written; offsetlog guesses and repairs nothing.
 
     Attributes:
-        log_partition: the partition of the offsets topic, None where no one is concerned.
-        lost_from: the first log offset that cannot be read, None where none is concerned.
-        lost_below: the end of those, None where nobody knows it.
-        keys: the positions whose newest known commits were among them, as (group, topic, partition); empty where no
-            snapshot tells.
+        log_partition: the partition of the offsets topic; None if the error is not about one.
+        lost_from: the first log offset that cannot be read; None if the error is not about log offsets.
+        lost_below: the end of those offsets; None if it is unknown.
+        keys: the positions whose newest known commits were among them, as (group, topic, partition); empty if no
+            snapshot shows them.
     """
 
     status = Status.CORRUPT
@@ -316,37 +316,37 @@ class CorruptionError(OffsetLogError):
 
 
 class DataLossError(CorruptionError):
-    """Acknowledged commits are gone: a witness is ahead of the log, or what it lists is not there.
+    """Acknowledged commits are gone: a witness is ahead of the log, or lists contents that do not exist.
 
     The log partition is read-only until the loss is accepted (docs/repair.md).
     """
 
 
 class PossibleLossError(CorruptionError):
-    """Nobody can prove that nothing is missing: a witness is missing, or another program wrote here.
+    """Records may be missing: a witness is missing, or another program wrote to the log.
 
-    Commits go on; the report stays until it is accepted (docs/repair.md).
+    Commits go on; the problem is reported until it is accepted (docs/repair.md).
     """
 
 
 class CorruptionWarning(UserWarning):
-    """Opening a store found damaged logs; what is sound in them is served, and nothing more is written to them."""
+    """Opening a store found damaged logs; their sound part is served, and they accept no commits."""
 
 
 class TornTailError(CorruptionError):
-    """The bytes end in the middle of something, as after a crash while it was written."""
+    """The bytes end in the middle of a record or a file, as after a crash during the write."""
 
     status = Status.TORN
 
 
 class UnsupportedVersionError(CorruptionError):
-    """The bytes are well formed, but of a version, magic or codec that is not known here."""
+    """The bytes are well formed, but their version, magic or codec is not supported."""
 
     status = Status.UNSUPPORTED
 
 
 class LimitError(CorruptionError):
-    """A size in the bytes is over the limit set for it, as in a decompression bomb."""
+    """A size in the bytes is over its limit, as in a decompression bomb."""
 
     status = Status.LIMIT
 
@@ -355,11 +355,11 @@ class LimitError(CorruptionError):
 
 
 class StateError(OffsetLogError):
-    """The store or the partition is not in a state in which the call can be answered.
+    """The store or the partition cannot answer the call in its present state.
 
     Attributes:
-        rests_on: where it rests on what is not replicated yet, the log offset that W must pass before it is certain,
-            and the term of the leadership in which that was written.
+        rests_on: if the error depends on a record that is not replicated yet: the log offset that W must pass before
+            the error is certain, and the term of the leadership that wrote the record.
     """
 
     status = Status.CLOSED
@@ -373,40 +373,40 @@ class ClosedError(StateError):
 
 
 class ReadOnlyError(StateError):
-    """The store was opened read-only, or the partition became so by what was found in its log."""
+    """The store was opened read-only, or the partition became read-only because of damage in its log."""
 
     status = Status.READ_ONLY
 
 
 class PartitionFailedError(StateError):
-    """A failure left the log or the state unknown, a flush for example; only another open of it helps.
+    """A failure, such as that of a flush, left the log or the state unknown; the partition must be opened again.
 
-    A store is closed and opened again; a log manager opens the partition at the next election.
+    For a store, close it and open it again; a log manager opens the partition at the next election.
     """
 
     status = Status.FAILED
 
 
 class CoordinatorLoadingError(StateError):
-    """The partition is still being loaded; ask again."""
+    """The partition is still being loaded; try again."""
 
     status = Status.LOADING
 
 
 class NotCoordinatorError(StateError):
-    """This process does not lead the partition, or no longer does; ask the one that does."""
+    """This process does not lead the partition, or no longer does; ask the broker that leads it."""
 
     status = Status.NOT_COORDINATOR
 
 
 class ConditionError(StateError):
-    """A commit was refused because the position now is not what the caller named; nothing was written.
+    """A commit was refused because the present position does not meet its condition; nothing was written.
 
     Attributes:
         group: the consumer group.
         topic: the topic of the refused position.
         partition: its partition.
-        actual: the offset found, None where there is none.
+        actual: the committed offset, None if there is none.
     """
 
     def __init__(
@@ -431,10 +431,10 @@ class ConditionError(StateError):
 
 
 class ExpectedOffsetError(ConditionError):
-    """`expected=` did not hold: the committed offset, or its absence, is another.
+    """The condition `expected=` failed: the committed offset differs from it.
 
     Attributes:
-        expected: the offset that was expected, None for none.
+        expected: the expected offset, None for no position.
     """
 
     status = Status.CONDITION
@@ -445,16 +445,16 @@ class ExpectedOffsetError(ConditionError):
 
     @classmethod
     def found(cls, group: str, topic: str, partition: int, *, expected: int | None, actual: int | None) -> Self:
-        """Makes the error with its sentence."""
+        """Makes the error with its message."""
         text = f"group {group!r} at {topic}:{partition}: expected {cls._told(expected)}, found {cls._told(actual)}"
         return cls(text, group=group, topic=topic, partition=partition, expected=expected, actual=actual)
 
 
 class RewindError(ConditionError):
-    """`monotonic=True` refused to go back before the committed offset.
+    """`monotonic=True` refused a commit below the committed offset.
 
     Attributes:
-        asked: the offset that was to be committed.
+        asked: the offset of the refused commit.
     """
 
     status = Status.REWIND
@@ -465,17 +465,17 @@ class RewindError(ConditionError):
 
     @classmethod
     def found(cls, group: str, topic: str, partition: int, *, asked: int, actual: int) -> Self:
-        """Makes the error with its sentence."""
+        """Makes the error with its message."""
         text = f"group {group!r} at {topic}:{partition}: {asked} is below the committed offset {actual}"
         return cls(text, group=group, topic=topic, partition=partition, asked=asked, actual=actual)
 
 
 class HistoryError(StateError):
-    """The requested moment is older than the history that the log still holds: it was cleaned since.
+    """The requested moment is older than the history in the log: later cleaning removed it.
 
     Attributes:
-        floor: the first log offset whose state is known, None where there is none but the present one.
-        oldest: the oldest time that can be asked for, None likewise.
+        floor: the first log offset whose state is known; None if only the present state is.
+        oldest: the oldest time that can be queried; None if only the present can.
         log_partition: the partition of the offsets topic.
     """
 
@@ -509,30 +509,30 @@ class DeletesGroupError(StateError):
 
 
 class FencedError(StateError):
-    """The call comes from an older producer or leader epoch than the newest one known."""
+    """The call comes from a producer epoch or leader epoch older than the newest one known."""
 
     status = Status.FENCED
 
 
 class FencedLeaderEpochError(FencedError):
-    """The call is of an older leader epoch than this replica knows, or asks a leader to follow; nothing changed."""
+    """The call has an older leader epoch than this replica knows, or asks a leader to follow; nothing was changed."""
 
     status = Status.FENCED_LEADER_EPOCH
 
 
 class UnknownLeaderEpochError(StateError):
-    """The call is of a leader epoch that this replica was not given yet; ask again when it was."""
+    """The call has a leader epoch that this replica has not learned yet; try again later."""
 
     status = Status.UNKNOWN_LEADER_EPOCH
 
 
 class GenerationError(StateError):
-    """The group is in another generation than the caller, or has members where it may have none; nothing was written.
+    """The group is in another generation than the caller, or has members where none are allowed; nothing was written.
 
     Attributes:
         group: the consumer group.
         asked: the caller's generation, -1 for none.
-        actual: that of the group, None where it has none.
+        actual: the group's generation, None if it has none.
     """
 
     status = Status.GENERATION
@@ -547,7 +547,7 @@ class GenerationError(StateError):
 
 
 class GroupNotEmptyError(GenerationError):
-    """The group has members, and goes only without them; nothing was written."""
+    """The group has members, and can be deleted only without them; nothing was written."""
 
 
 class NotEnoughReplicasError(StateError):
@@ -555,11 +555,11 @@ class NotEnoughReplicasError(StateError):
 
 
 class CapabilityError(StateError):
-    """The manager cannot do what was asked for; `OffsetManager.capabilities` says what it can."""
+    """The manager does not support the call; `OffsetManager.capabilities` says what it supports."""
 
 
 class DifferenceError(StateError):
-    """A change that has to be made in two storages was made in one of them; the message says what stands where."""
+    """A change to two storages was made in only one of them; the message names the values in both."""
 
 
 class ThrottledError(StateError):
@@ -575,16 +575,16 @@ class ThrottledError(StateError):
 
 
 class TransactionError(StateError):
-    """There is no such open transaction, or one that must not be there."""
+    """The transaction is not open, or another one is open where none is allowed."""
 
     status = Status.TRANSACTION
 
 
 class ClockError(StateError):
-    """The time of day cannot be right: nothing expired by it.
+    """The time of day cannot be right; no position was expired by it.
 
     Attributes:
-        now: the time of the clock, in milliseconds since 1970.
+        now: the time of this machine's clock, in milliseconds since 1970.
         newest: the time of the newest record.
     """
 
@@ -595,7 +595,7 @@ class ClockError(StateError):
 
 
 class CommitTimeoutError(StateError, TimeoutError):
-    """The awaited event did not happen in time; it may still happen."""
+    """The awaited event did not happen within the timeout; it may still happen."""
 
     status = Status.TIMED_OUT
 
@@ -604,10 +604,10 @@ class CommitTimeoutError(StateError, TimeoutError):
 
 
 class ClusterError(OffsetLogError):
-    """A Kafka cluster refused what it was asked for.
+    """A Kafka cluster refused a request.
 
     Attributes:
-        code: Kafka's name of the error, as in "UNKNOWN_TOPIC_OR_PART"; librdkafka's own begin with an underscore.
+        code: Kafka's name of the error, such as "UNKNOWN_TOPIC_OR_PART"; librdkafka's own begin with an underscore.
         group: the consumer group, or None.
     """
 
@@ -618,21 +618,21 @@ class ClusterError(OffsetLogError):
 
 
 class ActiveGroupError(ClusterError):
-    """The group has active members, and Kafka takes its positions from them alone."""
+    """The group has active members, and Kafka accepts positions only from them."""
 
 
 class ClusterUnavailableError(ClusterError):
-    """The cluster, or the coordinator of the group, did not answer, or could not yet."""
+    """The cluster, or the coordinator of the group, did not answer or was not ready."""
 
 
 # ----------------------------------------------------------------------------------------------------------- ZooKeeper
 
 
 class ZooKeeperError(OffsetLogError):
-    """ZooKeeper refused what it was asked for; nothing was changed.
+    """ZooKeeper refused a request; nothing was changed.
 
     Attributes:
-        node: the path of the node concerned, below the root of the connection; None where there is none.
+        node: the path of the node concerned, below the root of the connection; None if the error is not about one.
     """
 
     def __init__(self, message: str = "", *, node: str | None = None, **place: Any) -> None:
@@ -641,11 +641,11 @@ class ZooKeeperError(OffsetLogError):
 
 
 class NoNodeError(ZooKeeperError):
-    """There is no such node, or not the one above it."""
+    """The node does not exist, or its parent does not."""
 
 
 class NodeExistsError(ZooKeeperError):
-    """There is a node of this path already."""
+    """A node with this path exists already."""
 
 
 class BrokerIdTakenError(NodeExistsError):
@@ -653,8 +653,8 @@ class BrokerIdTakenError(NodeExistsError):
 
     Attributes:
         broker_id: the id.
-        holder: the first address of the other broker, as "kafka1:9092"; None where its node cannot be read.
-        session: the session with ZooKeeper that keeps its node.
+        holder: the first address of the other broker, such as "kafka1:9092"; None if its node cannot be read.
+        session: the ZooKeeper session that keeps the other broker's node.
         since_ms: when it registered, ms since 1970.
     """
 
@@ -676,11 +676,11 @@ class BrokerIdTakenError(NodeExistsError):
 
 
 class ControllerMovedError(ZooKeeperError):
-    """The caller is not the controller, or acts for one of an older epoch than the cluster has; nothing was changed.
+    """The caller is not the controller, or acts under an older controller epoch than the present one; no change.
 
     Attributes:
-        controller_id: the broker that is the controller now, None where that is not known.
-        epoch: the epoch of the controller now, None likewise.
+        controller_id: the present controller's broker id, None if unknown.
+        epoch: the present controller's epoch, None if unknown.
     """
 
     def __init__(
@@ -692,15 +692,15 @@ class ControllerMovedError(ZooKeeperError):
 
 
 class NodeVersionError(ZooKeeperError):
-    """The node was changed meanwhile: its version is not the one that was named."""
+    """The node has changed: its version is not the one that the caller named."""
 
 
 class NodeNotEmptyError(ZooKeeperError):
-    """The node has nodes below it."""
+    """The node has children."""
 
 
 class ZooKeeperUnavailableError(ZooKeeperError):
-    """No ZooKeeper answered; a write that raises this was not made."""
+    """No ZooKeeper server answered; a write that raises this was not made."""
 
 
 class SessionExpiredError(ZooKeeperUnavailableError):
@@ -708,10 +708,10 @@ class SessionExpiredError(ZooKeeperUnavailableError):
 
 
 class UnknownOutcomeError(CommitTimeoutError):
-    """The connection to ZooKeeper broke, or was silent, after a write was sent: it was made as a whole, or not at all.
+    """The connection to ZooKeeper broke or timed out after a write was sent: all of it was made, or nothing.
 
     Attributes:
-        node: the path of the first node that is written.
+        node: the path of the first node of the write.
     """
 
     def __init__(self, message: str = "", *, node: str | None = None, **place: Any) -> None:
@@ -719,10 +719,10 @@ class UnknownOutcomeError(CommitTimeoutError):
         self.node = node
 
 
-# ------------------------------------------------------------------------------------------------------ neither of them
+# ------------------------------------------------------------------------------------------------------ our own bugs
 
 
 class InternalError(OffsetLogError):
-    """An invariant of offsetlog's own code does not hold; please report it."""
+    """An invariant of offsetlog's code does not hold; this is a bug, please report it."""
 
     status = -1

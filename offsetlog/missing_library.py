@@ -1,7 +1,7 @@
 """Says which library a part of offsetlog lacks, and what to install: the only place that names packages.
 
-The message names the library and never an extra of offsetlog, since pip resolves `offsetlog[...]` only where a package
-index offers offsetlog, and whoever installed a wheel or a source tree may have none.
+The message names the library and never an extra of offsetlog: pip resolves `offsetlog[...]` only from a package index
+that offers offsetlog, which a user who installed a wheel or a source tree may not have.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 from offsetlog.errors import ConfigError
 
-#: The requirement of each library that is imported only by those who use it, by the name of its module; those of the
-#: extras in pyproject.toml.
+#: The requirement of each optional library by the name of its module: imported only by the code that uses it, and
+#: listed in the extras in pyproject.toml.
 REQUIREMENTS = {
     "typer": "typer>=0.12,<0.29",
     "rich": "rich>=13",
@@ -28,15 +28,15 @@ REQUIREMENTS = {
 def missing_library(user: str, *modules: str) -> ConfigError:
     """Makes the error of a feature whose library is not installed.
 
-    Any thread may call it; it imports nothing that is named here.
+    Any thread may call it.  It does not import the modules named.
 
     Args:
         user: the feature, which begins the sentence: "the command line".
         modules: the modules of REQUIREMENTS that the feature imports.  The message names those that are not
-            installed, or all of them where each is installed and one of them lacks a library of its own.
+            installed; if all are, it names them all, because one of them lacks a library of its own.
 
     Returns:
-        the error, for the caller to raise.
+        The error; the caller raises it.
     """
     missing = [name for name in modules if find_spec(name) is None] or modules
     requirements = [REQUIREMENTS[name] for name in missing]

@@ -1,8 +1,8 @@
-"""Moments and durations as people write them, for every command, option and call that takes one.
+"""Moments and durations as people write them, for every command, option and call that takes them.
 
-A moment is a time, how long ago, or a log offset:
+A moment is a time, an age, or a log offset:
 
-    2026-03-01T02:30  2026-03-01  2026-03-01T02:30+01:00  2026-03-01T02:30Z    UTC where no zone is named
+    2026-03-01T02:30  2026-03-01  2026-03-01T02:30+01:00  2026-03-01T02:30Z    UTC if no zone is named
     1772332200000                                                              ms since 1970, 13 digits or more
     2h ago  -2h  1.5d ago                                                      before now, by this machine's clock
     offset:12345                                                               a log offset
@@ -16,14 +16,14 @@ from datetime import UTC, datetime, timedelta
 
 from offsetlog.errors import InvalidArgumentError
 
-#: A moment as an argument of calls: a time with its zone, a log offset, or text as above.
+#: A moment as an argument: a time with its zone, a log offset, or text as above.
 Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
-#: From September 2001 on. Fewer digits are no time: a log offset was meant, or a date without its dashes.
+#: From September 2001 on.  Fewer digits are refused: they may be a log offset, or a date without its dashes.
 _EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
 #: The least number that is taken for milliseconds since 1970; it has 13 digits.
 EPOCH_MS_MIN = 10**12
@@ -32,22 +32,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Returns a time such as 90s, 1.5h, 7d in milliseconds; 0 needs no unit.
+    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: the text is not a duration.
     """
     stripped = text.strip()
     if stripped == "0":
         return 0
     match = _DURATION.fullmatch(stripped)
     if match is None:
-        raise InvalidArgumentError(f"{text!r} is no time; one is written 500ms, 90s, 15m, 24h or 7d")
+        raise InvalidArgumentError(f"{text!r} is not a duration; write it as 500ms, 90s, 15m, 24h or 7d")
     return round(float(match[1]) * _MS[match[2].lower()])
 
 
 def duration_text(ms: int) -> str:
-    """Returns a time as `parse_duration` takes it, in the unit that suits it."""
+    """Returns a duration as `parse_duration` takes it, in the largest unit that divides it."""
     for unit in ("w", "d", "h", "m", "s"):
         if ms >= _MS[unit] and ms % _MS[unit] == 0:
             return f"{ms // _MS[unit]}{unit}"
@@ -55,14 +55,14 @@ def duration_text(ms: int) -> str:
 
 
 def parse_moment(text: str, name: str | None = None) -> datetime | int | None:
-    """Returns a time with its zone, or a log offset; None for "now".
+    """Returns the moment that a text names: a time with its zone, or a log offset; None for "now".
 
     Args:
-        text: as it was written.
-        name: the argument, for the error.
+        text: the moment as a person wrote it.
+        name: the argument's name, for the error.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: the text is not a moment.
     """
     plain = text.strip()
     if plain == "now":
@@ -73,20 +73,20 @@ def parse_moment(text: str, name: str | None = None) -> datetime | int | None:
 
 
 def parse_past_moment(text: str, name: str | None = None) -> datetime | int:
-    """Returns a moment that is not now; otherwise as `parse_moment`."""
+    """As `parse_moment`, but refuses "now"."""
     moment = parse_moment(text, name)
     if moment is None:
-        raise InvalidArgumentError(f"{_shown(text, name)} is not in the past; name a time, or a log offset")
+        raise InvalidArgumentError(f"{_shown(text, name)} is not in the past; name a time or a log offset")
     return moment
 
 
 def is_relative(text: str) -> bool:
-    """Returns whether a text says how long ago a moment was: each time it is read, it means another."""
+    """Returns whether a text names a moment relative to now ("2h ago"), which moves each time it is read."""
     return _AGO.fullmatch(text.strip()) is not None
 
 
 def parse_time(text: str, name: str | None = None) -> datetime:
-    """Returns a time with its zone; "now" is one, a log offset is none; otherwise as `parse_moment`."""
+    """Returns the time that a text names, with its zone.  Takes "now", not a log offset; else as `parse_moment`."""
     if text.strip() == "now":
         return datetime.now(UTC)
     return _time(text, name, "a time", " or now")
@@ -118,6 +118,6 @@ def _ago(duration: str, text: str, name: str | None) -> datetime:
     try:
         return datetime.now(UTC) - timedelta(milliseconds=parse_duration(duration))
     except OverflowError:
-        raise InvalidArgumentError(f"{_shown(text, name)} lies before the first year of the calendar") from None
+        raise InvalidArgumentError(f"{_shown(text, name)} lies before the year 1") from None
     except InvalidArgumentError as failure:
         raise InvalidArgumentError(f"{_shown(text, name)}: {failure}") from None

@@ -20,8 +20,8 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
 
     The pool of the loop is not used: it may be shut down, and its threads may all wait for something.
 
-    A task that is cancelled meanwhile waits for the end all the same: what the call opens or closes is never half done
-    when the next line of the caller runs.
+    A task that is cancelled meanwhile still waits for the end of the call, so that the call never runs on beside the
+    caller's next line.
 
     Where the system gives no thread, a call that ends by itself is made at once, and the loop waits for it; one that
     has a `stop` may take long, and is refused.
@@ -35,7 +35,7 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
         RuntimeError: there is no thread for a call that has a `stop`; nothing was called.
         BaseException: that of the call.
     """
-    # Code that awaits has imported it; a command, which does not, starts faster without it.
+    # Code that awaits has imported it already; commands do not need it, and start faster without it.
     import asyncio
 
     work = asyncio.wrap_future(_begin(call, may_block=stop is None))
@@ -50,7 +50,7 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
                 await asyncio.wait(pending)
         for each in pending:
             if not each.cancelled():
-                each.exception()  # looked at, so that the loop does not report it
+                each.exception()  # retrieved, so that the loop does not report it
         raise
 
 

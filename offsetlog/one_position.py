@@ -1,4 +1,4 @@
-"""The calls of a store about one position, which is named by its topic and partition or by a key."""
+"""The calls of a store about one position, named by topic and partition or by a key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OnePosition(ABC):
     @property
     @abstractmethod
     def _open_core(self) -> StoreCore:
-        """The core of the open store; raises ClosedError."""
+        """The core of the open store; raises ClosedError if the store is closed."""
 
     @overload
     def commit_one(
@@ -67,25 +67,26 @@ class OnePosition(ABC):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> int:
-        """Commits one position, the fast path: no containers; raises as `commit`.
+        """Commits one position by the fast path, without containers; raises the errors of `commit`.
 
         `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key as in
-        `commit`, which costs as much as `commit`.  An OffsetAndMetadata may stand for the offset.
+        `commit`; the second form costs as much as `commit`.  The offset may be an
+        OffsetAndMetadata.
 
         Args:
             group: the consumer group.
-            topic: the topic, not empty; or a key, and then the offset follows.
-            partition: its partition, from 0.
+            topic: the topic, not empty; or a key, followed by the offset.
+            partition: the partition, from 0.
             offset: the next offset that the group will read, from 0.
             metadata: free text, at most 4096 UTF-16 units unless the store was configured
                 otherwise.
-            leader_epoch: epoch of the last record read, -1 for unknown.
-            monotonic: nothing is written if the offset would go back; RewindError.
-            durability: overrides the store's for this call.
+            leader_epoch: the epoch of the last record read, -1 for unknown.
+            monotonic: if the offset would go back, nothing is written and RewindError is raised.
+            durability: overrides the store's durability for this call.
 
         Returns:
-            The log offset of its record, an int: `commit` returns a Position, of which this is the
-                `log_offset`.
+            The log offset of the record, an int; `commit` returns a Position, whose `log_offset` it
+                is.
         """
         return self._open_core.commit_one(
             group,
@@ -103,5 +104,5 @@ class OnePosition(ABC):
     @overload
     def fetch_one(self, group: str, topic: PartitionKey) -> OffsetAndMetadata | None: ...
     def fetch_one(self, group: str, topic: Any, partition: Any = None) -> OffsetAndMetadata | None:
-        """Returns one committed position, None where there is none; a key may stand for both."""
+        """Returns one committed position, None if there is none; takes a key or topic and partition."""
         return self._open_core.fetch_one(group, topic, partition)

@@ -36,22 +36,22 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     lock_timeout: float = 0.0,
     create: Create = "new",
 ) -> OffsetStore:
-    """Opens the store in a directory, which is made when it is not there.
+    """Opens the store in a directory, which is created if it does not exist.
 
     Args:
-        path: a log directory: ours, or a Kafka broker's.
-        partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None
-            takes what it has (4 for a new one), another number is refused.  For a Kafka
-            directory the number is needed at its first writable open.
-        durability: the failure that a commit survives when it returns: "disk" the loss of power, "process" the
+        path: a log directory, of offsetlog or of a Kafka broker.
+        partitions: the number of partitions of the offsets topic.  It never changes in a directory
+            of offsetlog: None takes the directory's number (4 for a new one), and another number is
+            refused.  A Kafka directory needs it the first time it is opened for writing.
+        durability: the event that a commit survives once the call returns: "disk" a loss of power, "process" the
             end of the process.
-        read_only: changes nothing, takes no lock, and can read what a running broker holds.  The
-            store shows what was in the log when it was opened; `OffsetStore.refresh` reads it
+        read_only: changes nothing and takes no lock; works beside a running broker.  The store
+            shows the contents of the log at the time of opening; `OffsetStore.refresh` reads it
             again.
         config: the settings; None for Kafka's defaults.
-        maintenance: the store's automatic work to stay small; None for the defaults.
-        topic_id: the topic's id in the cluster that the directory shall join.
-        cluster_id: that cluster's id; `meta.properties` is written where it is missing.
+        maintenance: settings of the automatic work that keeps the store small; None for the defaults.
+        topic_id: the topic's id in the cluster that the directory is to join.
+        cluster_id: that cluster's id; `meta.properties` is written if it is missing.
         node_id: the broker's number in that file.
         wait: until everything is loaded.  With False the logs are opened and loaded in the
             background: a call about one group waits for its log partition only, which is loaded
@@ -65,10 +65,10 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
             "never".  Read-only nothing is made.
 
     Raises:
-        LockedError: another process, or this one, has the directory open for writing, still after
-            `lock_timeout`; names the process where the system tells.  One that keeps it open only
-            to be fast the next time (the sink on Spark) gives it up; that is waited for as long as
-            it says that it is at work.
+        LockedError: a process, possibly this one, still has the directory open for writing after
+            `lock_timeout`; the message names it if the system shows it.  The sink on Spark keeps a
+            directory open only to be fast the next time, and gives it up when asked; the call waits
+            for that as long as the sink says that it is at work.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
         MissingFileError: read-only or with create="never", and there is no such directory, or no
             log of the offsets topic in it.
@@ -77,10 +77,10 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         StorageError, CorruptionError, CapacityError: the directory cannot be read or trusted.
 
     Warns:
-        CorruptionWarning: once, when a log is damaged: its sound part is served, but
-            nobody knows which records are missing, and commits to that partition are refused.  So it is when the disk
-            cannot read some of a log; where the state of a partition depends on the bytes, its
-            callers get a StorageError.  `OffsetStore.problems` has all of it.
+        CorruptionWarning: once, if a log is damaged: its sound part is served, but it is unknown which records are
+            missing, and commits to that partition are refused.  The same holds if the disk cannot read part of a log;
+            if the state of a partition depends on those bytes, calls about it raise StorageError.
+            `OffsetStore.problems` lists everything found.
     """
     return open_with(
         path,
@@ -184,12 +184,12 @@ def open_with(
     lock_seconds: float | None = None,
     stacklevel: int = 3,
 ) -> OffsetStore:
-    """Opens a store as `open` does, for our own commands, the sink on Spark and tests: not for programs.
+    """Opens a store as `open` does, for offsetlog's own commands, the sink on Spark and tests; not for programs.
 
     `fs` is the file port, None for that of the system.  `stop`, `background`, `by_partition` and `lock_seconds` are
     fields of OpenArguments.  `stacklevel` is that of warnings, counted from here.
     """
-    # Arguments that are wrong are refused before a directory is made.
+    # Wrong arguments are refused before a directory is created.
     check_durability(durability)
     if durability is None:  # which means the store's, in calls of one
         raise ArgumentTypeError('durability must be "process" or "disk", not None')
@@ -217,7 +217,7 @@ def open_with(
     try:
         if wait:
             warn_of_damage(parts.core, parts.partitions, store.path, stacklevel=stacklevel)
-    except CorruptionWarning:  # made an error by a filter
+    except CorruptionWarning:  # a warnings filter turned it into an error
         store.close()
         raise
     return store

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def listed(table: pyarrow.Table) -> list[Expiring]:
-    """Returns the rows of `OffsetStore.expiring` as objects, the soonest first."""
+    """Returns the rows of `OffsetStore.expiring` as objects, the soonest to expire first."""
     columns = [table[name].to_pylist() for name in Expiring._fields]
     rows = [Expiring(*row) for row in zip(*columns, strict=True)]
-    # The row of a whole group follows the row of its last position.
+    # The row of a whole group must follow the row of its last position.
     return sorted(rows, key=_order)
 
 

@@ -1,4 +1,4 @@
-"""The results of the C floor by number; `offsetlog.error_status` says which exception each becomes."""
+"""The numeric results of the C code; `offsetlog.error_status` maps each failure to its exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """The results of the C floor, as csrc/base/status.h numbers them."""
+    """The results of the C code, numbered as in csrc/base/status.h."""
 
     OK = 0
     END = 1
@@ -40,5 +40,5 @@ class Status(enum.IntEnum):
     CRASHED = 60
 
 
-#: Results that are no failures; they never become exceptions.
+#: Results that are not failures; they never become exceptions.
 RESULTS = frozenset({Status.OK, Status.END, Status.WOULD_BLOCK})

@@ -52,27 +52,28 @@ if TYPE_CHECKING:
 
 
 class OffsetStore(OnePosition, StoreContext):
-    """An open directory of committed positions; from `offsetlog.open`.  A context manager.
+    """An open directory of committed positions, from `offsetlog.open`.  A context manager.
 
-    `async with` waits for the load, and closes, without blocking the event loop.
+    `async with` waits until it is loaded, and later closes it, without blocking the event loop.
 
-    Every method can be called from any thread.  Commits of groups in different partitions do not
-    wait for each other; waiting for the disk never holds the GIL, and one flush serves all who
-    wait.  A child made by fork finds the store closed and cannot damage the parent's.  A store that
-    was not closed is, with a ResourceWarning, once neither it nor a method taken from it (`commit =
-    store.commit_one`) can be reached.
+    Any thread may call any method.  Commits of groups in different partitions do not wait for each
+    other.  No call holds the GIL while it waits for the disk, and one flush serves all waiting
+    callers.  A child process made by fork finds the store closed and cannot damage the parent's.  A
+    store that was not closed is closed, with a ResourceWarning, once neither it nor a method taken
+    from it (`commit = store.commit_one`) can be reached.
 
-    A read-only store is a view of the moment in which it was opened, or last refreshed.
+    A read-only store shows the moment at which it was opened or last refreshed.
 
-    Calls about the past take moments.  A moment is a datetime with its time zone, for the longest
-    prefix of the log whose timestamps are all <= it, or a log offset, for the records below it, or
+    Calls about the past take moments.  A moment is a datetime with its time zone, a log offset, or
     text as in a command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345"
-    (offsetlog/moments.py).  Clocks go back: a log offset always means the same.  A time more than
-    a minute in the future is an InvalidArgumentError, unless the log has a record that is as young.
+    (offsetlog/moments.py).  A time means the longest prefix of the log whose timestamps are all <=
+    it; a log offset means the records below it.  Clocks can go back; a log offset always means the
+    same.  A time more than a minute in the future is an InvalidArgumentError, unless the log has a
+    record with such a time.
     """
 
     def __init__(self) -> None:
-        raise TypeError("a store comes from offsetlog.open")
+        raise TypeError("OffsetStore cannot be created directly; use offsetlog.open")
 
     def _take(self, given: OpenArguments, parts: StoreParts) -> None:
         core = parts.core
@@ -86,8 +87,8 @@ class OffsetStore(OnePosition, StoreContext):
         self._maintenance = parts.maintenance
         self._closer = parts.closer
         self._refresher = Refresher(parts.directory, given.config, parts.partitions)
-        # The hot methods are bound to the instance: a Python frame between would cost more than the
-        # commit.
+        # The hot methods are attributes of the instance: an extra Python frame would cost more than
+        # the commit.
         vars(self).update(
             commit=core.commit,
             commit_async=core.commit_async,
@@ -98,15 +99,15 @@ class OffsetStore(OnePosition, StoreContext):
     # -------------------------------------------------------------------------------------- loading
 
     def progress(self) -> LoadProgress:
-        """Returns how far loading is, also after its end: partitions ready, bytes read, seconds."""
+        """Returns the progress of loading, also once loaded: partitions ready, bytes read, seconds."""
         _ = self._open_core  # a closed store is refused
         return self._open_partitions.progress()
 
     def wait_loaded(self, timeout: float | None = None) -> bool:
-        """Waits until everything is loaded, or for so many seconds; returns whether it is.
+        """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
 
-        Raises StorageError or CapacityError of the first log partition that could not be loaded, as
-        do calls about its groups, and warns as `offsetlog.open`, also of what the disk cannot read.
+        If a log partition could not be loaded, raises its StorageError or CapacityError, as calls
+        about its groups do.  Warns as `offsetlog.open`, also of what the disk cannot read.
         """
         core = self._open_core
         if not self._open_partitions.wait_loaded(timeout):
@@ -140,7 +141,7 @@ class OffsetStore(OnePosition, StoreContext):
 
     @property
     def partitions(self) -> int:
-        """The number of partitions, which the directory fixes."""
+        """The number of partitions of the directory, which never changes."""
         return self._open_core.count
 
     @property
@@ -154,20 +155,20 @@ class OffsetStore(OnePosition, StoreContext):
         return self._core is None or self._core.closed
 
     def problems(self) -> list[OffsetLogError]:
-        """Returns what opening and loading found, as errors that were not raised.
+        """Returns the problems that opening and loading found, as errors that were not raised.
 
-        DataLossError and other CorruptionErrors name a log partition that is read-only since, and
-        the log offsets that cannot be read; PossibleLossError those that nobody can prove to be
-        there.  If a partition cannot be read at all, every call about it raises this error.
+        DataLossError and other CorruptionErrors name a log partition that is now read-only and the
+        log offsets that cannot be read.  PossibleLossError names log offsets that may be missing.
+        If a partition cannot be read at all, every call about it raises its error.
         """
         core = self._open_core
         self._open_partitions.wait_loaded()
         return inspection.problems(core, self._open_partitions)
 
     def health(self) -> StoreHealth:
-        """Returns in one place what is not as it should be: of log partitions, and of the directory.
+        """Returns the faults of the log partitions and of the directory.
 
-        Counts loaded partitions; it waits for nothing.
+        Covers the partitions loaded so far, and does not wait for the others.
         """
         reports = self._maintenance.status().reports
         left = {number: report.quarantine for number, report in reports.items()}
@@ -176,8 +177,8 @@ class OffsetStore(OnePosition, StoreContext):
     def recoveries(self) -> dict[int, dict[str, Any]]:
         """Returns by partition what opening found and did: tails cut, swaps finished, corruption.
 
-        "snapshot" is the offset of the snapshot that the load went on from, or None;
-        "snapshot_discarded" why one that was there was of no use.
+        "snapshot" is the offset of the snapshot from which the load went on, or None;
+        "snapshot_discarded" the reason why an existing snapshot could not be used.
         """
         return inspection.recoveries(self._open_core)
 
@@ -192,30 +193,30 @@ class OffsetStore(OnePosition, StoreContext):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Position:
-        """Commits positions of one group: all of them or none, however many, also after a crash.
+        """Commits positions of one group: all of them or none, however many, even if it crashes.
 
         Args:
             group: the consumer group.
-            offsets: by key what is committed: the next offset that the group will read, alone or
-                with metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
-                another client's object with both, whose own offset is not read.  A topic id is
-                written only as `StoreConfig.write_offset_value_v4` allows.
-            expected: for any of the keys the offset that must be committed now, None for none;
-                otherwise nothing is written.
-            monotonic: nothing is written if any offset would go back.
-            durability: overrides the store's for this call.
+            offsets: maps each key to the next offset that the group will read, alone or with
+                metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
+                another client's object with both; an offset in that object is ignored.  A topic id
+                is written only as `StoreConfig.write_offset_value_v4` allows.
+            expected: for any of the keys, the offset that must be committed now, None for no
+                position; otherwise nothing is written.
+            monotonic: if any offset would go back, nothing is written.
+            durability: overrides the store's durability for this call.
 
         Returns:
-            Where the commit stands in the log (`commit_one` returns the log offset alone).
+            The place of the commit in the log (`commit_one` returns the log offset alone).
 
         Raises:
             InvalidArgumentError: one of its kinds (GroupError, TopicError, PartitionError,
                 OffsetError, MetadataTooLargeError, StringTooLongError, ArgumentTypeError,
                 ConfigError); nothing was written.
-            ExpectedOffsetError, RewindError: a condition does not hold; names the partition and
-                both values.
-            StateError: closed, read-only, or the log partition has failed.
-            StorageError, TooLargeError, CapacityError: as `offsetlog.errors` says.
+            ExpectedOffsetError, RewindError: a condition does not hold; the error names the
+                partition and both offsets.
+            StateError: the store is closed or read-only, or the log partition has failed.
+            StorageError, TooLargeError, CapacityError: see `offsetlog.errors`.
         """
         return self._open_core.commit(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
@@ -230,7 +231,7 @@ class OffsetStore(OnePosition, StoreContext):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Ticket:
-        """Commits without waiting for the disk: `ticket.result(timeout)` and `await ticket` wait.
+        """Commits without waiting for the disk; `ticket.result(timeout)` or `await ticket` waits.
 
         Until the ticket is done the commit survives the end of the process, and not the loss of
         power.  A wait for the ticket, and `flush`, have it flushed now; without them it is flushed
@@ -245,17 +246,17 @@ class OffsetStore(OnePosition, StoreContext):
 
         All rows of a group are committed, or none.
 
-        Columns: group and topic (string, large_string, or dictionaries of them), partition and
-        offset (integers of any width), and if there: leader_epoch (integers; null is -1),
-        commit_timestamp (integers, in milliseconds, or timestamps of any unit; null is the store's
+        Required columns: group and topic (string, large_string, or dictionaries of them), partition
+        and offset (integers of any width).  Optional columns: leader_epoch (integers; null is -1),
+        commit_timestamp (integers in milliseconds, or timestamps of any unit; null is the store's
         clock), metadata (string; null is "").  expire_timestamp, topic_id, log_partition and
-        log_offset, which `to_arrow` gives, may be there and are not used.  Any other column is
-        refused.  Among rows with the same key the last wins.
+        log_offset, which `to_arrow` returns, are ignored.  Any other column is refused.  If rows
+        have the same key, the last one counts.
 
         Raises:
-            InvalidArgumentError: a column is missing, of another type, has nulls, or holds a value
+            InvalidArgumentError: a column is missing, has another type or nulls, or holds a value
                 that `commit` would refuse (`item` is its row); nothing was written.
-            StateError, StorageError: groups of partitions that were written before it stay written.
+            StateError, StorageError: groups in partitions written before the failure stay written.
         """
         return commit_columns.commit_arrow(self._open_core, batch, durability=durability)
 
@@ -266,14 +267,13 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Deletes `partitions` of a group, or by default all of it; returns how many records.
+        """Deletes `partitions` of a group, or by default all; returns the number of records deleted.
 
-        A group that has members is deleted, too: the store does not know them.
+        A group with members is deleted too, because the store does not know members.
 
         Raises:
-            TooLargeError: the tombstones do not fit one batch, and in several they could not be
-                atomic.
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            TooLargeError: the tombstones do not fit one batch; several batches would not be atomic.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         core = self._open_core
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -288,27 +288,27 @@ class OffsetStore(OnePosition, StoreContext):
         trust_clock: bool = False,
         durability: Durability | None = None,
     ) -> ExpiryReport:
-        """Deletes the positions that have expired, and groups with nothing left.
+        """Deletes expired positions, and groups that have nothing left.
 
-        Nothing of a group with members expires, and nothing that an open transaction has a value
-        for.  Positions committed meanwhile survive.  `MaintenanceConfig` has an open store do so by
-        itself; by default it does not.
+        Positions of a group with members, and positions for which an open transaction has a value,
+        do not expire.  Positions committed meanwhile survive.  An open store can expire positions
+        by itself (`MaintenanceConfig`); by default it does not.
 
         Args:
             retention_ms: milliseconds for every group that `retention` does not name, None for
                 never.
-            retention: the same by group or "prefix*".  Without both it is what the store was opened
-                with.
-            dry_run: deletes nothing; the report says what would have been.
-            trust_clock: the clock is right, although it was set or the log has a record of the
-                future.
-            durability: overrides the store's for this call.
+            retention: the same by group or "prefix*".  If neither is given, the settings of the
+                store count.
+            dry_run: deletes nothing; the report counts the positions that would be deleted.
+            trust_clock: goes by this machine's clock even if it was set, or the log has a record
+                with a later time.
+            durability: overrides the store's durability for this call.
 
         Raises:
             ClockError: the clock cannot be right: it is before the newest record, or was set while
                 the store was open; nothing was deleted.
             InvalidArgumentError, StateError, StorageError: a partition refused (a damaged one is
-                read-only); what has expired in all the others is deleted.
+                read-only); expired positions in all others were deleted.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
         return _retention.expire(
@@ -328,34 +328,34 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         durability: Durability | None = None,
     ) -> Transaction:
-        """Begins a transaction of one group, for a `with` statement; its first commit writes.
+        """Begins a transaction of one group, for a `with` statement; the first commit writes to it.
 
         Raises:
-            InvalidArgumentError: an id or epoch out of range.
-            TransactionError, FencedError (at the first commit): the id is open already or of the
-                range that is ours, or its epoch is older than known.
+            InvalidArgumentError: the producer id or epoch is out of range.
+            TransactionError, FencedError (at the first commit): the producer id has an open
+                transaction or is in the range reserved for offsetlog, or its epoch is out of date.
         """
         return transaction.begin(self._open_core, group, producer_id, producer_epoch, durability)
 
     def transactions(self) -> list[OpenTransaction]:
-        """Returns the transactions that have not ended, by partition and then oldest first.
+        """Returns the open transactions, sorted by partition, then the oldest first.
 
-        One that a crash left open is ended by `abort_transaction`, or by its producer, which goes
-        on with the same id.
+        To end one that a crash left open, call `abort_transaction`, or go on with its producer
+        under the same id.
         """
         return transaction.open_transactions(self._open_core)
 
     def abort_transaction(self, producer_id: int) -> int:
-        """Ends with ABORT what a crash left open of a producer; returns in how many partitions.
+        """Aborts the transactions that a producer left open; returns in how many partitions.
 
-        `transactions` lists those that are open.  A producer that lives is not to be aborted: its
-        next commit fails.
+        `transactions` lists the open ones.  Do not abort a producer that still runs: its next
+        commit fails.
 
         Raises:
-            TransactionError: no partition knows an open transaction of it.
-            InvalidArgumentError: an id out of range.
-            StateError, StorageError: a partition refused (a damaged one is read-only); it has ended
-                in all the others.
+            TransactionError: the producer has no open transaction in any partition.
+            InvalidArgumentError: the producer id is out of range.
+            StateError, StorageError: a partition refused (a damaged one is read-only); the
+                transaction was aborted in all others.
         """
         return transaction.abort_everywhere(self._open_core, producer_id)
 
@@ -368,14 +368,14 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         at: Moment | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of a group, or of those `partitions` that have one.
+        """Returns the committed positions of a group, only for `partitions` if given.
 
         A group that is not there has none.
 
         Args:
             group: the consumer group.
             partitions: only these.
-            at: the moment whose state is wanted; None for now.
+            at: the moment whose state to return; None for now.
 
         Raises:
             InvalidArgumentError: one of its kinds; `partitions` is a list, of one TopicPartition
@@ -393,16 +393,17 @@ class OffsetStore(OnePosition, StoreContext):
         return fetch_columns.fetch_keys(core, group, arguments.listed_keys(partitions))
 
     def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
-        """Returns the committed positions of many groups as an Arrow table, as `to_arrow` does."""
+        """Returns the committed positions of many groups as an Arrow table with `to_arrow`'s columns."""
         return fetch_columns.fetch_arrow(self._open_core, arguments.listed_groups(groups))
 
     def to_arrow(self, *, at: Moment | None = None) -> pyarrow.Table:
-        """Returns every committed position, or sorted those at a time, as an Arrow table.
+        """Returns every committed position as an Arrow table; with `at`, sorted and as of that moment.
 
         Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch
-        int32 (-1 none), metadata string, commit_timestamp int64 (ms), expire_timestamp int64 (ms,
-        -1 none), topic_id fixed_size_binary(16) or null, log_partition int32, log_offset int64.
-        Each partition is a consistent state of itself; commits to it wait meanwhile.  Missing ones have no rows.
+        int32 (-1 if unknown), metadata string, commit_timestamp int64 (ms), expire_timestamp int64
+        (ms, -1 if the record has none), topic_id fixed_size_binary(16) or null, log_partition
+        int32, log_offset int64.  Each log partition is read as one consistent state; commits to it
+        wait meanwhile.  A missing log partition has no rows.
         """
         core = self._open_core
         return fetch_columns.to_arrow(core) if at is None else self._timeline.to_arrow(at)
@@ -414,12 +415,12 @@ class OffsetStore(OnePosition, StoreContext):
         retention_ms: int | None = None,
         retention: Mapping[str, int | None] | None = None,
     ) -> pyarrow.Table:
-        """Returns what has expired, and what will within some time if nothing is committed.
+        """Returns the positions that have expired, and those that will within some time if idle.
 
-        Nothing is written.  The table has one row for each position, and one for each group of
-        which nothing is left then; columns as the fields of `types.Expiring`, which
-        `offsetlog.retention.listed` makes of them.  Commits wait for no more than a topic of a
-        group.  Arguments as `expire`.
+        Nothing is written.  The table has one row for each position, and one for each group that
+        will have no positions left; its columns are the fields of `types.Expiring`, and
+        `offsetlog.retention.listed` turns the rows into such objects.  Commits wait at most while
+        one topic of a group is read.  Arguments as `expire`.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
         return _retention.expiring(
@@ -427,21 +428,21 @@ class OffsetStore(OnePosition, StoreContext):
         )
 
     def groups(self) -> list[str]:
-        """Returns the groups with a committed position or a record of their own, sorted; of missing partitions none."""
+        """Returns the groups that have a position or a record of their own, sorted; skips missing partitions."""
         return inspection.groups(self._open_core)
 
     def digest(self, *, physical: bool = False) -> Digest:
-        """Returns the digest of what is committed; equal states of any logs have equal digests.
+        """Returns the digest of the committed state; logs with equal states have equal digests.
 
         Args:
-            physical: includes the log offsets: equal digests then also mean equal logs.
+            physical: includes log offsets, so that equal digests also mean equal log offsets.
         """
         return inspection.digest(self._open_core, physical=physical)
 
     def verify(self) -> StoreVerification:
         """Reads every log again, compares, and returns a list of the problems, empty if sound.
 
-        Commits go on meanwhile.  Its `findings` and `ways` say more (docs/verify.md).
+        Commits go on meanwhile.  `findings` and `ways` of the result say more (docs/verify.md).
         """
         from offsetlog.verify.store import verify_store  # its imports take long
         core, gone = self._open_core, self._open_partitions.missing().values()
@@ -451,8 +452,8 @@ class OffsetStore(OnePosition, StoreContext):
     def memory(self) -> dict[str, int]:
         """Returns the bytes of memory by component, over all partitions, and their `total`.
 
-        `string_bytes` and `free` are parts of the others: the distinct strings themselves, and what
-        is allocated unused.  `snapshot` is about what the snapshot takes that is written just now.
+        `string_bytes` (the distinct strings) and `free` (allocated but unused) are parts of the
+        others.  `snapshot` estimates the memory of a snapshot that is being written.
         """
         return inspection.memory(self._open_core, self._maintenance.snapshot_bytes)
 
@@ -467,12 +468,12 @@ class OffsetStore(OnePosition, StoreContext):
         return Restorer(self._timeline, self._read_only)
 
     def history(self, group: str, topic: str, partition: int) -> History:
-        """Returns the records of one position, oldest first, and from where on they are all there.
+        """Returns the records of one position, oldest first, and the point from which they are complete.
 
         A group or topic that is not there has none.
 
         Raises:
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._timeline.history(group, topic, partition)
 
@@ -481,13 +482,14 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> list[Change]:
         """Returns what changed between two moments.
 
-        A position that was only committed again, with the same offset, leader epoch and metadata,
-        has not changed.
+        A position that was committed again with the same offset, leader epoch and metadata has not
+        changed.
 
         Args:
             a: the moment of `Change.before`; None for now.
-            b: that of `Change.after`; None for now.  It may be the earlier one.
-            group: only this group.  Log offsets need it, since each log partition has its own.
+            b: the moment of `Change.after`; None for now.  It may be the earlier one.
+            group: only this group.  Required with log offsets, because each log partition counts
+                its own.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`, of one of them.
@@ -504,15 +506,15 @@ class OffsetStore(OnePosition, StoreContext):
         dry_run: bool = False,
         delete_all: bool = False,
     ) -> list[Change]:
-        """Commits again what a group had at a moment; returns what changed.
+        """Commits the positions that a group had at a moment again; returns what changed.
 
-        It is one new commit, all of it or nothing, written only while the group is as it was looked
-        at; nothing in the log is changed.  Positions that were not there then are deleted.  The group's members
-        and open transactions stay as they are.
+        The restore is one new commit, all or nothing, written only if the group is still as it was
+        when it was read; existing records stay.  Positions that did not exist at that moment are
+        deleted.  The group's members and open transactions stay as they are.
 
         Args:
-            group: the consumer group.  Its consumers had better be stopped: their next commits
-                comes on top.
+            group: the consumer group.  Stop its consumers first: their next commits would override
+                the restored positions.
             at: the moment.
             partitions: only these.
             dry_run: write nothing; returns what would change.
@@ -534,16 +536,16 @@ class OffsetStore(OnePosition, StoreContext):
         )
 
     def deletions(self, group: str | None = None, since: datetime | str | None = None) -> list[Deletion]:
-        """Returns the positions that are not there now and whose tombstones the log still holds.
+        """Returns the deleted positions whose tombstones the log still holds.
 
-        The record does not say whether somebody deleted a position or it expired.
+        A tombstone does not say whether the position was deleted or expired.
 
         Args:
             group: only this group.
-            since: only what was deleted at this time or later.
+            since: only those deleted at this time or later.
 
         Raises:
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._timeline.deletions(group, since)
 
@@ -558,17 +560,17 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> Undeletion:
         """Commits deleted positions of a group again, with their last values or those of a moment.
 
-        Existing positions stay as they are. It is one commit, as that of `restore`.
+        Existing positions stay as they are.  It is one commit, as in `restore`.
 
         Args:
             group: the consumer group.
             partitions: only these.
-            at: a moment at which they were there; None for the last value of each.
-            since: without `at`, only what was deleted at this time or later.
-            dry_run: write nothing; returns what would come back.
+            at: a moment at which they existed; None for the last value of each.
+            since: without `at`, only those deleted at this time or later.
+            dry_run: writes nothing; returns the positions that would be restored.
 
         Raises:
-            OffsetLogError: as by `restore`.
+            OffsetLogError: as in `restore`.
         """
         return self._restorer.undelete(group, partitions, at, since, dry_run=dry_run)
 
@@ -576,7 +578,7 @@ class OffsetStore(OnePosition, StoreContext):
 
     @property
     def maintenance(self) -> Maintenance:
-        """The work that the store does by itself: settings, decisions, results, what is stuck."""
+        """The store's own maintenance: settings, decisions, results, transactions that block it."""
         return self._maintenance
 
     def compact(
@@ -593,19 +595,18 @@ class OffsetStore(OnePosition, StoreContext):
 
         Args:
             log_partitions: numbers of log partitions, None for all.
-            roll: whether active segments are closed for it.
-            ratio: cleaned is only a log of which more than this part was written since its last
-                cleaning.
-            again: clean what was cleaned before, too: it drops tombstones that are past their time.
+            roll: whether to close active segments so that they can be cleaned.
+            ratio: only logs of which more than this share was written after their last cleaning.
+            again: also cleans what was cleaned before, which drops tombstones past their time.
             delete_retention_ms: overrides the setting.
-            progress: called ten times a second with log partition, bytes read and to be read.
+            progress: called ten times a second with log partition, bytes read and bytes to read.
 
         Returns:
-            For each log the snapshot made, or why none was.
+            For each log the snapshot that was written, or the reason why none was.
 
         Raises:
-            InvalidArgumentError: there is no such log partition.
-            ReadOnlyError, ClosedError: as `offsetlog.errors` says.
+            InvalidArgumentError: a log partition does not exist.
+            ReadOnlyError, ClosedError: see `offsetlog.errors`.
             StateError, StorageError, CapacityError: one log failed; the others were cleaned.
         """
         _ = self._open_core  # a closed store is refused before anything else
@@ -618,19 +619,19 @@ class OffsetStore(OnePosition, StoreContext):
             progress=arguments.checked_progress(progress),
         )
 
-    # -------------------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------ refresh, flush, close
 
     def refresh(self) -> None:
-        """Reads the logs of a read-only store again, so that it shows what was committed since.
+        """Reads the logs of a read-only store again, so that it shows later commits too.
 
-        A read meanwhile sees the state before, or all that is there now.  It takes as long as
-        opening, and the memory of both.  Does nothing in a store that is open for writing, which is
-        always up to date.
+        A read meanwhile sees either the old state or the new one.  It takes as long as opening, and
+        memory for both states.  Does nothing in a store that is open for writing, which is always
+        up to date.
 
         Raises:
-            PartitionCountError: the directory has another number of partitions by now; open it
-                again.
-            ClosedError, StorageError, CorruptionError, CapacityError: it shows what it did before.
+            PartitionCountError: the directory now has another number of partitions; open it again.
+            ClosedError, StorageError, CorruptionError, CapacityError: the store still shows the old
+                state.
 
         Warns:
             CorruptionWarning: as `offsetlog.open`.
@@ -641,20 +642,21 @@ class OffsetStore(OnePosition, StoreContext):
             self._warn_of_damage()
 
     def snapshot(self, log_partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
-        """Writes snapshots of log partitions, from which the next open goes on; commits go on.
+        """Writes snapshots of log partitions, which make the next open fast; commits go on.
 
-        Flushes first.  For as long as it takes it needs the memory of one more log partition.  The
-        file is a cache: it can be deleted at any time.
+        Flushes first.  While it runs it needs memory for one more log partition.  A snapshot is a
+        cache and can be deleted at any time.
 
         Raises:
-            CorruptionError: a log is damaged, or lacks something: a snapshot would hide it.  Others are written.
-            InvalidArgumentError, StateError, StorageError, CapacityError: as `offsetlog.errors` says.
+            CorruptionError: a log is damaged or incomplete, which a snapshot would hide; the other
+                snapshots were written.
+            InvalidArgumentError, StateError, StorageError, CapacityError: see `offsetlog.errors`.
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.snapshot(arguments.listed_numbers(log_partitions))
 
     def flush(self) -> None:
-        """Waits until everything committed before the call is on disk; PartitionFailedError, StorageError."""
+        """Waits until all earlier commits are on disk; raises PartitionFailedError or StorageError."""
         self._open_core.flush()
 
     def close(self) -> None:
@@ -663,8 +665,8 @@ class OffsetStore(OnePosition, StoreContext):
         A second call does nothing.
 
         Raises:
-            OffsetLogError: something could not be written; the store is closed all the same, and
-                recovers at its next open.
+            OffsetLogError: something could not be written; the store is closed nevertheless, and
+                recovers when it is opened next.
         """
         core, self._core = self._core, None
         if core is not None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """From `OffsetStore.transaction`: a context manager that commits, or aborts on an exception.
+    """A context manager, from `OffsetStore.transaction`, that commits, or aborts on an exception.
 
-    Nobody sees its commits until it ends.  One thread uses it at a time.
+    Its commits are invisible until it ends.  Only one thread may use it at a time.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class Transaction:
         """Writes positions into the transaction; they take effect when it ends.
 
         Raises:
-            InvalidArgumentError: nothing was written.
+            InvalidArgumentError: an argument was refused; nothing was written.
             TransactionError: the transaction has ended.
             DiskFullError: nothing of this call was written, unless it was larger than a segment.
-                A transaction begins only if its end can be written, whatever others do to the disk.
+                A transaction begins only once the space for its end is reserved.
             StateError, StorageError: nothing of this call was written, or the partition failed.
         """
         if self._ended:
             raise TransactionError("the transaction has ended")
         if not self._written:
-            # Refused before anything is there, so that there is nothing to take back.
+            # An argument is refused before anything is written, so that nothing has to be undone.
             partition = self._core.ready(self._core.number_of(self._group))
             partition.check_producer(self._producer_id, self._producer_epoch)
         try:
@@ -60,7 +60,7 @@ class Transaction:
                 self._group, offsets, self._producer_id, self._producer_epoch
             )
         except DiskFullError:
-            # The first batches of a very large commit may be there, and then there is an end to write.
+            # The first batches of a very large commit may have been written; then the end must be, too.
             self._written = self._written or self._is_open()
             raise
         self._written = True
@@ -86,17 +86,18 @@ class Transaction:
                 self._producer_id, self._producer_epoch, commit
             )
         except DiskFullError:
-            self._ended = False  # nothing was changed, and there may be space the next time
+            self._ended = False  # nothing was changed, and a later try may find space
             raise
         if commit:
             self._core.wait_durable(partition.number, end_offset, term, self._durability)
 
     def abort(self) -> None:
-        """Drops what was written; leaving the context then does nothing.
+        """Drops the positions written in it; leaving the context then does nothing.
 
         Raises:
-            DiskFullError: only if there was no space for the end when the store was opened, or too
-                many transactions are open; the transaction is, too, and can be ended later.
+            DiskFullError: the end could not be written, because the disk was full when the store
+                was opened, or too many transactions are open.  The transaction stays open, and can
+                be ended later.
             StateError, StorageError: the partition failed.
         """
         self._end(commit=False)
@@ -128,7 +129,7 @@ class Transaction:
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends the transaction on a thread, to the end also where the task is cancelled."""
+        """Ends the transaction on a thread; if the task is cancelled, it still waits for the end."""
         await on_thread(lambda: self._end(commit=kind is None))
 
 
@@ -146,7 +147,7 @@ def begin(
 
 
 def open_transactions(core: StoreCore) -> list[OpenTransaction]:
-    """Returns the transactions that have not ended, by partition and then oldest first."""
+    """Returns the open transactions, sorted by partition, then the oldest first."""
     return [
         OpenTransaction(known[0], known[1], partition.number, *known[2:])
         for partition in core.attached()
@@ -155,7 +156,7 @@ def open_transactions(core: StoreCore) -> list[OpenTransaction]:
 
 
 def abort_everywhere(core: StoreCore, producer_id: int) -> int:
-    """Ends with ABORT what is open of a producer; see OffsetStore.abort_transaction."""
+    """Aborts the open transactions of a producer; see OffsetStore.abort_transaction."""
     arguments.checked_producer_id(producer_id)
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
@@ -173,10 +174,8 @@ def abort_everywhere(core: StoreCore, producer_id: int) -> int:
     core.wait_durable_all(waits, None)
     if failures:
         if waits:
-            failures[0].add_note(
-                "the transaction was aborted in the other log partitions that have it"
-            )
+            failures[0].add_note("the transaction was aborted in the log partitions that did not fail")
         raise failures[0]
     if not waits:
-        raise TransactionError(f"there is no open transaction of producer {producer_id}")
+        raise TransactionError(f"producer {producer_id} has no open transaction")
     return len(waits)

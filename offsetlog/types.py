@@ -1,4 +1,4 @@
-"""The values that callers hand in and get back."""
+"""The values that calls take and return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OFFSETS_BYTES = 27
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic, for which a position is committed."""
+    """A partition of a topic, for which positions are committed."""
 
     topic: str
     partition: int
@@ -70,17 +70,17 @@ def _plain(number: Any) -> Any:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position; the first three fields stand in kafka-python's order.
+    """A committed position; the first three fields are in the order of kafka-python.
 
     Attributes:
         offset: the next offset that the group will read.
         metadata: free text of the committer, at most 4096 UTF-16 units by default.
         leader_epoch: the epoch of the last record read, -1 for unknown.
-        commit_timestamp: when it was committed, in milliseconds since 1970; -1 lets the store take its clock.
-        expire_timestamp: when it expires, in milliseconds since 1970; -1 where the record carries none.
+        commit_timestamp: when it was committed, in milliseconds since 1970; -1 to use the store's clock.
+        expire_timestamp: when it expires, in milliseconds since 1970; -1 if the record does not say.
         topic_id: Kafka's id of the topic, or None.  Committing one writes it only where values of version 4 are
             written: with `StoreConfig(write_offset_value_v4="always")`, and with "auto", the default, where the
-            partition already holds such values; else it is left out without a word.
+            partition already holds such values.  Otherwise it is silently left out.
     """
 
     offset: int
@@ -111,7 +111,7 @@ Create = Literal["never", "new", "anywhere"]
 
 
 class Position(NamedTuple):
-    """Where a commit stands in the log: the result of a commit, for which a caller can wait.
+    """The place of a commit in the log: the result of a commit.
 
     Attributes:
         log_partition: the partition of the offsets topic, chosen by the group's name.
@@ -123,17 +123,17 @@ class Position(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that has not ended; what is committed in it takes no effect until it does.
+    """An open transaction; commits in it take effect only when it ends.
 
     Attributes:
-        producer_id: its writer; an argument of `OffsetStore.abort_transaction`.
+        producer_id: the id of its producer, which `OffsetStore.abort_transaction` takes.
         producer_epoch: the producer's epoch.
         log_partition: the partition of the offsets topic.
         start_offset: the log offset of its first record.
-        last_timestamp: of its last batch, in milliseconds since 1970: how long nothing was heard of it.
+        last_timestamp: the time of its last batch, in milliseconds since 1970.
         groups: the groups of its positions.
-        positions: how many positions a COMMIT would install now.
-        own: whether it is part of one large commit of offsetlog, which ends it by itself.
+        positions: how many positions a COMMIT would change now.
+        own: whether offsetlog writes it itself, for one large commit, and will end it.
     """
 
     producer_id: int
@@ -147,13 +147,13 @@ class OpenTransaction(NamedTuple):
 
 
 class QuarantinedSegment(NamedTuple):
-    """A segment that the cleaner left as it is, since something in it is damaged.
+    """A segment that the cleaner left unchanged because part of it is damaged.
 
     Attributes:
-        base_offset: of the segment.
+        base_offset: the base offset of the segment.
         path: the file.
-        position: the byte position of the first bad batch in it, -1 unknown.
-        log_offset: of that batch, -1 unknown.
+        position: the byte position of the first bad batch in it, -1 if unknown.
+        log_offset: the log offset of that batch, -1 if unknown.
         reason: one sentence.
     """
 
@@ -165,15 +165,15 @@ class QuarantinedSegment(NamedTuple):
 
 
 class PartitionHealth(NamedTuple):
-    """A log partition that is not as it should be.
+    """A log partition with a fault.
 
     Attributes:
-        log_partition: of the offsets topic.
-        state: "missing" (its directory is), "unreadable" (the disk does not give its bytes), "failed" (until the store
-            is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt" (nobody can prove that
-            nothing is missing; commits go on) or "quarantined" (its cleaner leaves segments alone; commits go on).
-        problems: why, as errors that were not raised.
-        quarantined: segments that the last cleaning left as they are.
+        log_partition: its number.
+        state: "missing" (it has no directory), "unreadable" (the disk cannot read its bytes), "failed" (until the store
+            is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt" (records may be
+            missing; commits go on) or "quarantined" (the cleaner leaves some segments unchanged; commits go on).
+        problems: the reasons, as errors that were not raised.
+        quarantined: segments that the last cleaning left unchanged.
     """
 
     log_partition: int
@@ -186,9 +186,9 @@ class StoreHealth(NamedTuple):
     """The faults of a store.
 
     Attributes:
-        sound: whether that is nothing.
-        partitions: the log partitions concerned, by number.
-        directory: problems of none of them, as a damaged checkpoint; errors that were not raised.
+        sound: whether there are none.
+        partitions: the log partitions with faults, by number.
+        directory: problems outside the log partitions, such as a damaged checkpoint, as errors that were not raised.
     """
 
     sound: bool
@@ -197,25 +197,25 @@ class StoreHealth(NamedTuple):
 
 
 class CleanShare(NamedTuple):
-    """The records of one group of a log partition, and what a clean would do to them.
+    """The records of one group in a log partition, and the effect that a clean would have on them.
 
-    Counts are of records unless they say otherwise.  The bytes of a batch, and what a clean frees of it, are shared by
-    its records.
+    Counts are of records unless stated otherwise.  The bytes of a batch, and the bytes that a clean frees of it, are
+    divided among its records.
 
     Attributes:
-        group: its name; None for markers of transactions, and for records whose key names no group.
-        records: all of them.
-        live_records: those from which the present state comes; every marker counts.
-        superseded: these go, since a later record has the same key.
-        aborted: these go, since their transaction was aborted.
-        expired_tombstones: these go, after their time.
-        expired_markers: these go, since nothing else of their transaction is left.
-        keyless: these go, since they have no key.
-        tombstones: these stay until their time.
-        markers: these stay until their time.
-        bytes: of the batches.
-        live_bytes: of the live records.
-        freed_bytes: by the clean; negative where a batch grows by a delete horizon.
+        group: its name; None for transaction markers and for records whose key names no group.
+        records: all records of the group.
+        live_records: those that make up the present state, and all markers.
+        superseded: to be dropped, because a later record has the same key.
+        aborted: to be dropped, because their transaction was aborted.
+        expired_tombstones: to be dropped, because their retention is over.
+        expired_markers: to be dropped, because no other record of their transaction is left.
+        keyless: to be dropped, because they have no key.
+        tombstones: kept until their retention is over.
+        markers: kept until their retention is over.
+        bytes: the bytes of their batches.
+        live_bytes: the bytes of the live records.
+        freed_bytes: the bytes that the clean frees; negative if a batch grows because it gains a delete horizon.
     """
 
     group: str | None
@@ -234,11 +234,11 @@ class CleanShare(NamedTuple):
 
 
 class CleanSurvey(NamedTuple):
-    """The effects that a clean of one log would have.
+    """The effect that a clean of one log would have.
 
     Attributes:
         share: the records of all groups.
-        quarantine: the segments that it would leave as they are, since something in them is damaged; the first of them.
+        quarantine: the first of the segments that a clean would leave unchanged because they are damaged; None if none.
     """
 
     share: CleanShare
@@ -246,32 +246,32 @@ class CleanSurvey(NamedTuple):
 
 
 class CleaningReport(NamedTuple):
-    """The result of one cleaning of one log; counts are of records unless they say otherwise.
+    """The result of one cleaning of one log; counts are of records unless stated otherwise.
 
     Attributes:
-        log_partition: of the offsets topic.
+        log_partition: its number.
         reason: why it was cleaned, or why it was not, in one sentence.
-        cleaned: whether it was; all counts are 0 where it was not.
-        complete: whether everything was cleaned that could be; what is left is done by the next cleaning.
-        stopped: whether it was stopped on the way: by `close`, an interrupt, or a load or a truncation of the log.
+        cleaned: whether it was; if not, all counts are 0.
+        complete: whether everything that could be cleaned was; if not, the next cleaning does the rest.
+        stopped: whether it was stopped by `close`, an interrupt, or a load or truncation of the log.
         rolled: whether the active segment was closed for it.
-        checkpoint: the first log offset that is not cleaned yet, -1 where nothing is.
-        floor: states of the log below this offset are no longer known, -1 where all are.
-        bytes_before: of the log.
-        bytes_after: of the log.
-        segments_before: files of the log.
-        segments_after: files of the log.
-        bytes_read: by all passes.
-        bytes_written: into new segments.
-        records_read: in what was rewritten.
-        records_kept: of those.
-        superseded: dropped, since a later record has the same key.
-        tombstones_dropped: after their time.
-        aborted_dropped: of aborted transactions.
-        markers_dropped: of transactions of which nothing else is left.
-        keyless_dropped: without a key, which Kafka's cleaner drops, too.
-        passes: how often the log was read, since not all keys fitted into memory.
-        quarantined: segments that were left as they are, since something in them is damaged.
+        checkpoint: the first log offset that is not cleaned yet, -1 if nothing was cleaned.
+        floor: the log offset below which states of the log are no longer known, -1 if all are known.
+        bytes_before: the bytes of the log before it.
+        bytes_after: the bytes of the log after it.
+        segments_before: the number of segments before it.
+        segments_after: the number of segments after it.
+        bytes_read: the bytes that all passes read.
+        bytes_written: the bytes written to new segments.
+        records_read: the records in the segments that were rewritten.
+        records_kept: the records that stayed.
+        superseded: records dropped because a later record has the same key.
+        tombstones_dropped: tombstones dropped because their retention was over.
+        aborted_dropped: records dropped because their transaction was aborted.
+        markers_dropped: markers dropped because no other record of their transaction was left.
+        keyless_dropped: records dropped because they have no key; Kafka's cleaner drops them too.
+        passes: how often the log was read; more than once if the keys did not fit in memory.
+        quarantined: segments left unchanged because part of them is damaged.
         quarantine: the first of those.
         seconds: how long it took.
     """
@@ -304,21 +304,21 @@ class CleaningReport(NamedTuple):
 
 
 class Expiring(NamedTuple):
-    """A position that expires, or a group of which nothing is left then; times are in milliseconds since 1970.
+    """A position that will expire, or a group that will have none left; times are in milliseconds since 1970.
 
     Attributes:
         group: the consumer group.
-        topic: the topic; None: this is about the group's own records, which go with its last position.
-        partition: its partition; None as the topic.
-        expires_at: when; None for a group without positions that became so at a time nobody knows.
-        reason: the start of its time: "commit" the position's commit, "empty" when the group became empty,
-            "expire_timestamp": the record itself says when; "group" for a group's own records.
-        counted_from: that time; with "expire_timestamp" it is `expires_at`.
+        topic: the topic; None if the row is about the group's own records, which go with its last position.
+        partition: its partition; None if the topic is.
+        expires_at: when it expires; None for a group whose last position went at an unknown time.
+        reason: where its time starts: "commit" at the position's commit, "empty" when the group became empty;
+            "expire_timestamp" if the record itself says when it expires; "group" for a group's own records.
+        counted_from: when its time started; with "expire_timestamp" it equals `expires_at`.
         retention_ms: the retention in force for the group.
-        rule: the group or the "prefix*" whose retention that is, None for the default.
-        offset: the committed one; None as the topic.
-        log_partition: of the offsets topic.
-        log_offset: of the commit; None as the topic.
+        rule: the group or "prefix*" that set this retention, None for the default.
+        offset: the committed offset; None if the topic is.
+        log_partition: the partition of the offsets topic.
+        log_offset: the log offset of the commit; None if the topic is.
     """
 
     group: str
@@ -338,15 +338,15 @@ class ExpiryReport(NamedTuple):
     """The result of one check for expired positions.
 
     Attributes:
-        timestamp: the time by which was decided, in milliseconds since 1970.
-        dry_run: whether it only looked: the counters say what would have been done.
-        partitions: how many of the offsets topic were checked.
-        groups: looked at: with positions, or with records of their own.
-        groups_never: of those, of which nothing is ever to expire.
-        groups_held: of those, with members, or with records that cannot be read: nothing of them expires.
-        groups_removed: of which nothing is left.
-        positions_expired: deleted.
-        positions_pending: that would have expired, but for an open transaction.
+        timestamp: the time for which the check was made, in milliseconds since 1970.
+        dry_run: whether nothing was deleted; then the counts say what would be.
+        partitions: how many log partitions were checked.
+        groups: groups checked: those with positions or records of their own.
+        groups_never: of those, groups whose positions never expire.
+        groups_held: of those, groups with members or with unreadable records: their positions do not expire.
+        groups_removed: groups with nothing left.
+        positions_expired: positions deleted.
+        positions_pending: positions that did not expire only because an open transaction has a value for them.
         seconds: how long it took.
     """
 
@@ -363,12 +363,12 @@ class ExpiryReport(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """The committed positions, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
+    """A digest of the committed state: sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
 
     Attributes:
-        positions: over all committed positions.
-        group_records: over the records of groups.
-        pending: over the values of open transactions.
+        positions: the sum over all committed positions.
+        group_records: the sum over the groups' own records.
+        pending: the sum over the values of open transactions.
     """
 
     positions: int
@@ -380,17 +380,16 @@ class Digest(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One way to the state of a log partition, as a verification went it.
+    """One of the ways in which a verification reached the state of a log partition.
 
     Attributes:
-        log_partition: of the offsets topic; None for files that lie in no directory of a partition.
-        name: "live": the state that commits made in an open store; "loaded": the one that an open makes of the
-        directory; "replay": a
-            plain replay of its files; "cleaned": a replay of what the cleaner would leave of them; "snapshot": the
-            snapshot and the log after it.
-        end: the log offset below which everything is in it; -1 where the way was not gone.
-        digest: of the state with log offsets (docs/digest.md); None where the way was not gone.
-        note: why not; "" else.
+        log_partition: its number; None for files outside every partition's directory.
+        name: "live": the state in memory, made by commits in an open store; "loaded": the state that opening the
+            directory gives; "replay": a plain replay of its files; "cleaned": a replay of the records that the cleaner
+            would keep; "snapshot": the snapshot and the log after it.
+        end: the log offset up to which the state goes; -1 if this way was not taken.
+        digest: the digest of the state with log offsets (docs/digest.md); None if this way was not taken.
+        note: why it was not taken; "" if it was.
     """
 
     log_partition: int | None
@@ -404,17 +403,17 @@ class HistoryEntry(NamedTuple):
     """A record of one position in the log.
 
     Attributes:
-        log_offset: where it stands.
-        timestamp: of the record, in milliseconds since 1970; -1 where the log is too old to tell.
-        kind: "commit", or "delete" for a tombstone, which a deletion and an expiry leave alike.
-        value: the committed one, None in a tombstone.
-        outcome: "plain" outside of transactions; of a transaction "committed", "aborted", or "open" until it ends.
-        marker_offset: the log offset of the record that ended the transaction, None where none did.
-        effective_at: the log offset from which on it counted: its own, or for what a transaction committed that of its
-            end; None where it never did, since the transaction was aborted or is open, or something newer came before
-            its end.  A tombstone takes effect at once, also in a transaction.
-        producer_id: of its transaction, -1 outside of one.
-        producer_epoch: likewise.
+        log_offset: its log offset.
+        timestamp: the record's time, in milliseconds since 1970; -1 if its format is too old to hold one.
+        kind: "commit", or "delete" for a tombstone, which both a deletion and an expiry write.
+        value: the committed position, None in a tombstone.
+        outcome: "plain" outside transactions; in a transaction "committed", "aborted", or "open" until it ends.
+        marker_offset: the log offset of the record that ended the transaction, None if none did.
+        effective_at: the log offset at which it took effect: its own, or that of the marker if a transaction committed
+            it; None if it never did, because the transaction was aborted or is open, or a newer record came before the
+            marker.  A tombstone takes effect at once, even in a transaction.
+        producer_id: the producer of its transaction, -1 outside one.
+        producer_epoch: the producer's epoch, -1 outside one.
     """
 
     log_offset: int
@@ -430,17 +429,17 @@ class HistoryEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History(Sequence[HistoryEntry]):
-    """The commits of one position that the log still holds, oldest first.
+    """The records of one position that the log still holds, oldest first.
 
     Attributes:
         entries: the records.
         log_partition: the partition of the offsets topic.
-        end: the log offset below which was read.
-        complete_from: the log offset from which on everything is there; what is older may have been cleaned away.  0
-            where nothing ever was.
-        complete_since: the time from which on everything is there, None where nothing was cleaned, or where only the
-            present is known.
-        problems: records that could not be read, or lie in batches that could not.
+        end: the log offset up to which the log was read.
+        complete_from: the log offset from which on no record is missing; older records may have been cleaned away.  0
+            if none ever were.
+        complete_since: the time from which on no record is missing; None if nothing was cleaned, or if only the present
+            state is known.
+        problems: errors about records and batches that could not be read.
     """
 
     entries: tuple[HistoryEntry, ...]
@@ -462,14 +461,14 @@ class History(Sequence[HistoryEntry]):
 
 
 class Change(NamedTuple):
-    """A position that is not the same in two states.
+    """A position that differs between two states.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
         partition: its partition.
-        before: the value in the first state, None where there was none.
-        after: the value in the second.
+        before: the value in the first state, None if it has none.
+        after: the value in the second state, None if it has none.
     """
 
     group: str
@@ -480,7 +479,7 @@ class Change(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ends in a log (docs/format/leader-epochs.md §12); both fields are -1 for none.
+    """The end of a leader epoch in a log (docs/format/leader-epochs.md §12); both fields are -1 if unknown.
 
     Attributes:
         epoch: the leader epoch.
@@ -492,16 +491,16 @@ class EpochEnd(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The answer of a topic's log to a producer.
+    """The answer of a topic's log to a producer's batch.
 
     Attributes:
-        base_offset: of the batch, -1 where it was refused.
-        next_offset: the offset after it; once that is flushed, it survives a loss of power.
-        log_append_time: in ms, where the topic has it or the batch was there already; else -1.
-        is_duplicate: the batch was in the log already: it was sent again.
-        refusal: why it was refused, one of `_native.topic_log.REFUSALS`; "" where it was taken.
-        refused_records: the indexes of the first 1000 records it was refused for; none for the batch as a whole.
-        reason: the same in words.
+        base_offset: the base offset of the batch, -1 if it was refused.
+        next_offset: the log offset after the batch; once it is flushed up to here, the batch survives a power loss.
+        log_append_time: in ms, if the topic uses it or the batch was in the log already; otherwise -1.
+        is_duplicate: whether the batch was in the log already, because the producer sent it again.
+        refusal: why it was refused, one of `_native.topic_log.REFUSALS`; "" if it was accepted.
+        refused_records: the indexes of the first 1000 records that caused the refusal; empty if the whole batch did.
+        reason: the refusal in words.
     """
 
     base_offset: int
@@ -514,12 +513,12 @@ class Appended(NamedTuple):
 
 
 class TimedRecord(NamedTuple):
-    """A record that was looked for by its time.
+    """A record found by its time.
 
     Attributes:
-        offset: of the record.
-        timestamp: in ms.
-        leader_epoch: of its batch.
+        offset: the record's offset.
+        timestamp: the record's time, in ms.
+        leader_epoch: the leader epoch of its batch.
     """
 
     offset: int
@@ -528,14 +527,14 @@ class TimedRecord(NamedTuple):
 
 
 class LogPositions(NamedTuple):
-    """The places in one log that count; log_start <= applied <= watermark <= log_end, flushed <= log_end.
+    """The bounds of one log; log_start <= applied <= watermark <= log_end, flushed <= log_end.
 
     Attributes:
         log_start: the first log offset.
-        log_end: after the last one.
-        flushed: below it everything survives a loss of power.
-        watermark: W: below it records count.
-        applied: below it they are in the table.
+        log_end: the log offset after the last record.
+        flushed: records below it survive a loss of power.
+        watermark: W: records below it are committed.
+        applied: records below it are in the table.
     """
 
     log_start: int
@@ -546,12 +545,12 @@ class LogPositions(NamedTuple):
 
 
 class FileRange(NamedTuple):
-    """A piece of a segment's file, for sendfile.
+    """A range of a segment's file, for sendfile.
 
     Attributes:
-        path: the file, which a cleaner may replace before it is open; see `open`.
-        position: of its first byte, where a batch begins.
-        size: in bytes; 0 for nothing.
+        path: the file, which a cleaner may replace before it is opened; see `open`.
+        position: the byte position of its start, where a batch begins.
+        size: its size in bytes; 0 if it is empty.
     """
 
     path: str
@@ -559,17 +558,17 @@ class FileRange(NamedTuple):
     size: int
 
     def open(self, offset: int) -> FileIO | None:
-        """Opens the file, if the piece is there still.
+        """Opens the file, unless it was replaced or deleted.
 
         Args:
-            offset: the log offset that the piece was asked for.
+            offset: the log offset for which the range was requested.
 
         Returns:
-            The file, for the caller to close.  It holds the piece whatever is cleaned from now on.
-            None where it was replaced, or is gone: the piece is to be asked for again.
+            The file, for the caller to close.  It keeps the range, whatever is cleaned later.  None
+            if the file was replaced or is gone: request the range again.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be opened.
         """
         try:
             file = FileIO(self.path)
@@ -585,7 +584,7 @@ class FileRange(NamedTuple):
         return None
 
     def _is_in(self, file: FileIO, offset: int) -> bool:
-        # A cleaned file has the same offsets at other positions, and may have lost some.
+        # A cleaned file has the same offsets at other positions, and may lack some.
         if os.fstat(file.fileno()).st_size < self.position + self.size:
             return False
         header = os.pread(file.fileno(), _OFFSETS_BYTES, self.position)
@@ -595,20 +594,21 @@ class FileRange(NamedTuple):
 
 
 class PositionChange(NamedTuple):
-    """A committed position that took effect, or a deletion that did.
+    """A change of a committed position that took effect, or its deletion.
 
     Attributes:
         log_partition: the partition of the offsets topic.
-        log_offset: of the record.
-        effective_at: the log offset from which on it counts: its own, or for what a transaction
-            committed that of the marker which ended it.
-        epoch: the leader epoch of that log offset, -1 for unknown; (epoch, effective_at + 1) is the
+        log_offset: the log offset of the record.
+        effective_at: the log offset at which it took effect: its own, or that of the marker if a
+            transaction committed it.
+        epoch: the leader epoch of that log offset, -1 if unknown; (epoch, effective_at + 1) is the
             place after the change.
-        timestamp: of the record at that log offset, in milliseconds since 1970, -1 for none.
+        timestamp: the time of the record at that log offset, in milliseconds since 1970, -1 if it
+            has none.
         group: the consumer group.
         topic: the topic.
         partition: its partition.
-        value: the position now; None: it was deleted, or has expired.
+        value: the position after the change; None if it was deleted or expired.
     """
 
     log_partition: int
@@ -623,18 +623,18 @@ class PositionChange(NamedTuple):
 
 
 class LogGap(NamedTuple):
-    """A piece of a log whose changes a watch cannot report, or cannot stand by.
+    """A range of a log whose changes a watch cannot report, or has reported and must take back.
 
     Attributes:
         log_partition: the partition of the offsets topic.
-        start: the first log offset of the piece.
+        start: the first log offset of the range.
         end: the log offset after its last one.
         reason: "cleaned": records in it are gone, because later ones have their keys, because they
-            were tombstones past their time, or because they lay before the start of the log; what
-            is left of the piece follows.  It may begin below the place of the watch, where a
-            transaction that ends above it began.  "damaged": batches in it cannot be read.  "truncated":
-            changes reported at and above `start` are not in the log any more, and other changes
-            may follow at the same log offsets.
+            were tombstones past their retention, or because they lay before the start of the log;
+            the records that are left follow.  The range may begin below the place of the watch, at
+            the beginning of a transaction that ends above it.  "damaged": batches in it cannot be
+            read.  "truncated": changes reported at and above `start` are no longer in the log, and
+            other changes may follow at the same log offsets.
     """
 
     log_partition: int
@@ -644,15 +644,15 @@ class LogGap(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """The leader of a replicated partition, as far as one replica knows.
+    """The leader of a replicated partition, as far as one replica knows it.
 
     Attributes:
-        epoch: the newest leader epoch that the replica was given or has in its log, -1 for none.
-        leads: whether this replica leads in it.
+        epoch: the newest leader epoch that the replica was given or has in its log, -1 if none.
+        leads: whether this replica is the leader in that epoch.
         alone: whether it leads without other replicas.
-        term: grows whenever leadership ends here, or the log is cut: records of one term are lost to those who
-            wait for it in another.
-        elected_end: the log end at the election of this leader.
+        term: grows whenever leadership ends here or the log is cut: a caller that waits for a record of one term can
+            never see it confirmed in another.
+        elected_end: the log end when this leader was elected.
     """
 
     epoch: int
@@ -663,18 +663,18 @@ class Leadership(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A position that is not there now, and whose tombstone the log still holds.
+    """A deleted position whose tombstone the log still holds.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
         partition: its partition.
-        timestamp: of the tombstone, in milliseconds since 1970.  A record does not tell whether somebody deleted the
-            position or it expired.
-        last: the value that was deleted; None where the log does not hold it any more, or not for certain.
+        timestamp: the time of the tombstone, in milliseconds since 1970.  It does not say whether the position was
+            deleted or expired.
+        last: the value that was deleted; None if the log no longer holds it, or may hold only an older one.
         log_partition: the partition of the offsets topic.
-        log_offset: of the tombstone.
-        last_log_offset: of the value's record, None without one.
+        log_offset: the log offset of the tombstone.
+        last_log_offset: the log offset of the value's record, None if there is none.
     """
 
     group: str
@@ -688,7 +688,7 @@ class Deletion(NamedTuple):
 
     @property
     def recoverable(self) -> bool:
-        """Whether `OffsetStore.undelete` can bring it back."""
+        """Whether `OffsetStore.undelete` can restore it."""
         return self.last is not None
 
 
@@ -696,8 +696,8 @@ class Undeletion(NamedTuple):
     """The result of `OffsetStore.undelete`.
 
     Attributes:
-        restored: the positions that came back.
-        lost: those that could not: their values were cleaned away.
+        restored: the positions that were restored.
+        lost: those that were not: their values were cleaned away.
     """
 
     restored: list[Change]

@@ -174,7 +174,7 @@ def test_a_refused_condition_tells_both_values():
 
 
 def test_a_partition_count_tells_both_numbers():
-    assert "partitions= must be given" in errors.PartitionCountError().message
+    assert "pass partitions=" in errors.PartitionCountError().message
     error = errors.PartitionCountError(asked=10, actual=50, path="/a")
     assert (error.asked, error.actual) == (10, 50)
-    assert str(error) == "partitions=10 was asked for, the directory has 50 (/a)"
+    assert str(error) == "partitions=10 was given, but the directory has 50 (/a)"

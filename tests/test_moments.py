@@ -168,9 +168,9 @@ def test_calls_of_a_store_take_text(store):
         (lambda store: store.undelete("g", at="now"), "at='now' is not in the past"),
         (lambda store: store.diff("soon"), "a='soon' is not a moment"),
         (lambda store: store.diff("1h ago", "soon"), "b='soon' is not a moment"),
-        (lambda store: store.diff("offset:1"), "a=1 is a log offset, and each log partition has its own"),
+        (lambda store: store.diff("offset:1"), "a=1 is a log offset, but each log partition has its own"),
         (lambda store: store.deletions(since="offset:1"), "since='offset:1' is not a time"),
-        (lambda store: store.undelete("g", since="x ago"), "since='x ago': 'x' is no time; one is written 500ms"),
+        (lambda store: store.undelete("g", since="x ago"), "since='x ago': 'x' is not a duration; write it as 500ms"),
     ],
 )
 def test_an_error_names_the_argument(store, call, says):

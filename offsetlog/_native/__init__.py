@@ -1,1 +1,1 @@
-"""The compiled floor: one .pyx is one extension over the C engine.  Not part of the public interface."""
+"""The compiled part: each .pyx is one extension over the C engine.  Not part of the public interface."""

@@ -1,18 +1,18 @@
-# The columns of an Arrow table as plain memory.  They borrow from the arrays: keep these for as long as the columns are used.
+# The columns of an Arrow table as plain memory.  They borrow from the arrays: keep those as long as the columns are used.
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from offsetlog._native.csrc cimport ol_slice, ol_slice_of
 
-# A column of strings: rows are numbers into `values`, which are the slices of a dictionary, or of the rows themselves.
+# A column of strings: rows are indexes into `values`, the slices of a dictionary or of the rows themselves.
 cdef struct string_column:
-    const int32_t *ends32       # of plain strings, one of the two
+    const int32_t *ends32       # of plain strings: one of these two is set
     const int64_t *ends64
     const uint8_t *bytes
-    const uint8_t *valid        # a bitmap, NULL when there are no nulls
-    int64_t first               # row 0 is this place of the buffers
-    const int32_t *numbers      # of a dictionary: the row's number, NULL for plain strings
+    const uint8_t *valid        # a bitmap, NULL if there are no nulls
+    int64_t first               # the index of row 0 in the buffers
+    const int32_t *numbers      # of a dictionary: the index of each row, NULL for plain strings
 
 cdef struct batch_columns:
     size_t rows
@@ -21,19 +21,19 @@ cdef struct batch_columns:
     string_column metadata
     const int32_t *partitions
     const int64_t *offsets
-    const int32_t *leader_epochs        # NULL: the column is not there
+    const int32_t *leader_epochs        # NULL: the column is absent
     const int64_t *commit_timestamps
     bint has_metadata
 
-# A pyarrow.Table of whatever Arrow can read, with all the columns that are needed and none that is not known.
+# A pyarrow.Table of anything that Arrow can read, with all required columns and no unknown ones.
 cdef object table_from(object pyarrow, object batch)
 # Once this has returned, all references of the arrays lie inside their buffers; the values are not checked.  `kept`
-# takes the arrays, `distinct` how many groups a dictionary of them holds, 0 for plain strings.
+# receives the arrays, `distinct` the number of groups in their dictionary, 0 for plain strings.
 cdef int take_columns(object pyarrow, object table, batch_columns *columns, list kept, size_t *distinct) except -1
 
 
 cdef inline ol_slice string_at(const string_column *column, int64_t place) noexcept nogil:
-    # `place` is a row of plain strings, or a number of the dictionary.
+    # `place` is the row of a plain string, or an index of the dictionary.
     cdef int64_t start
     cdef int64_t end
     if column.ends32 != NULL:

@@ -1,6 +1,6 @@
-"""Takes the columns of an Arrow table as plain memory, checked so that nothing outside the buffers is ever read.
+"""Takes the columns of an Arrow table as plain memory, checked so that no read is ever outside the buffers.
 
-Arrow checks what it is given only when it is asked to: ends of strings and numbers of dictionaries can be anything.
+Arrow checks its input only on request: the ends of strings and the indexes of dictionaries can be anything.
 """
 
 from libc.stddef cimport size_t
@@ -10,7 +10,7 @@ from offsetlog.errors import ArgumentTypeError, InvalidArgumentError, OffsetErro
 
 cdef tuple NEEDED_COLUMNS = ("group", "topic", "partition", "offset")
 cdef tuple COLUMNS = (*NEEDED_COLUMNS, "leader_epoch", "metadata", "commit_timestamp")
-# The other columns of to_arrow, so that its tables can be committed again.
+# The other columns of to_arrow, which are accepted so that its tables can be committed again.
 cdef tuple UNUSED_COLUMNS = ("expire_timestamp", "topic_id", "log_partition", "log_offset")
 
 ctypedef fused string_end:
@@ -19,7 +19,7 @@ ctypedef fused string_end:
 
 
 cdef bint ends_are_sound(const string_end *ends, int64_t count, int64_t size) noexcept nogil:
-    # One pass without a branch.  With the first not negative and the last inside, none between can be wrong.
+    # One pass without a branch.  If the first end is not negative and the last is inside, none between can be wrong.
     cdef bint backwards = False
     cdef int64_t at
     for at in range(count):
@@ -32,9 +32,9 @@ cdef uintptr_t address_of(object buffer) except? 0:
 
 
 cdef object whole(object pyarrow, object column):
-    # One array of a column, without a copy where it is one already.
+    # A column as one array, without a copy if it is one already.
     is_dictionary = pyarrow.types.is_dictionary(column.type)
-    # For plain strings and numbers this compares sizes only; references that Arrow itself follows are checked in full.
+    # For plain strings and numbers this compares only sizes; references that Arrow itself follows are checked in full.
     column.validate(full=is_dictionary or pyarrow.types.is_string_view(column.type))
     if column.num_chunks == 1:
         return column.chunk(0)
@@ -47,9 +47,9 @@ cdef object whole(object pyarrow, object column):
 
 
 cdef object plain_numbers(object pyarrow, object array):
-    # A column that may be absent may have nulls: they are -1, as if it were absent.  Times are milliseconds since 1970.
+    # An optional column may have nulls: they become -1, as if the column were absent.  Times are milliseconds since 1970.
     if pyarrow.types.is_timestamp(array.type):
-        # Finer units lose what no record can hold; coarser ones must fit.
+        # Finer units lose precision that no record can hold; coarser ones must fit.
         array = array.cast(pyarrow.timestamp("ms", array.type.tz), safe=array.type.unit in ("s", "ms")).cast(pyarrow.int64())
     elif pyarrow.types.is_null(array.type):
         array = array.cast(pyarrow.int64())
@@ -107,13 +107,13 @@ cdef int take_plain(object pyarrow, object array, str name, bint nullable, list 
         else:
             sound = ends_are_sound(column.ends64 + column.first, count, size)
     if not sound:
-        raise InvalidArgumentError(f"the column {name} is malformed: a string ends before it begins, or lies outside the bytes")
+        raise InvalidArgumentError(f"the column {name} is malformed: a string ends before it begins, or outside the buffer")
     return 0
 
 
 cdef int take_strings(object pyarrow, object table, str name, bint nullable, list kept, string_column *column,
                       size_t *distinct) except -1:
-    # distinct: values of the dictionary, 0 for plain strings.
+    # distinct: the number of values in the dictionary, 0 for plain strings.
     cdef uintptr_t address
     array = whole(pyarrow, table.column(name))
     distinct[0] = 0
@@ -183,8 +183,8 @@ cdef object table_of(object pyarrow, object batch):
         try:
             return pyarrow.table(batch)
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError) as failure:
-            raise ArgumentTypeError(f"a record batch or table is needed: {failure}") from None
-    raise ArgumentTypeError(f"a record batch or table is needed, not {type(batch).__name__}")
+            raise ArgumentTypeError(f"the batch cannot be read as an Arrow record batch or table: {failure}") from None
+    raise ArgumentTypeError(f"the batch must be an Arrow record batch or table, not {type(batch).__name__}")
 
 
 cdef object table_from(object pyarrow, object batch):
@@ -193,13 +193,13 @@ cdef object table_from(object pyarrow, object batch):
     for name in NEEDED_COLUMNS:
         if name not in names:
             raise InvalidArgumentError(f"the column {name} is missing")
-    # A misspelt column would be lost without a word.
+    # Otherwise a misspelt column would be lost silently.
     unknown = [name for name in names if name not in COLUMNS and name not in UNUSED_COLUMNS]
     if unknown:
         raise InvalidArgumentError(
-            f"there is no column {', '.join(map(repr, unknown))}; known are {', '.join((*COLUMNS, *UNUSED_COLUMNS))}"
+            f"unknown column {', '.join(map(repr, unknown))}; the known ones are {', '.join((*COLUMNS, *UNUSED_COLUMNS))}"
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgumentError(f"the column {twice} is there twice")
+        raise InvalidArgumentError(f"the column {twice!r} appears more than once")
     return table

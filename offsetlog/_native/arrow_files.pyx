@@ -1,4 +1,4 @@
-"""The file port over a file system of pyarrow: S3, HDFS, or whatever executors share; for reading only."""
+"""The file port over a pyarrow file system, for reading only: S3, HDFS, or any that executors share."""
 
 import os
 import re
@@ -28,26 +28,26 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.status cimport keep_interrupt
 
-#: How much is read at a time: a request to an object store costs tens of milliseconds, whatever its size.
+#: How many bytes are read at a time: a request to an object store takes tens of milliseconds, whatever its size.
 READ_AHEAD_BYTES = 8 << 20
 
-#: The signature of a request in a URL, which Azure's errors hold.
+#: The signature of a request in a URL, which appears in Azure's errors.
 _SIGNED = re.compile(r"(?i)\b(sig|signature|x-amz-(?:signature|credential|security-token))=[^&\s'\"]+")
 
 
 def failure_text(failure):
-    """Returns the text of a failure of a file system in one line, without the signature of a URL in it."""
+    """Returns the text of a file system's failure in one line, without the signatures in URLs."""
     lines = (line.strip() for line in (str(failure) or type(failure).__name__).splitlines())
     return _SIGNED.sub(r"\1=***", " ".join(line for line in lines if line))
 
 
 cdef struct arrow_port:
-    ol_fs port                  # first: the engine has a pointer to it
+    ol_fs port                  # must be first: the engine holds a pointer to it
     PyObject *files             # the pyarrow.fs.FileSystem, which the ArrowFileSystem keeps
 
 
 cdef class _OpenFile:
-    # A file that is read, with the block that was read last.  One thread at a time.
+    # An open file, with the block that was read last.  One thread at a time.
     cdef object file
     cdef str path
     cdef int64_t size
@@ -89,7 +89,7 @@ cdef int _failed(object failure, str path, ol_error *error) noexcept:
         if isinstance(failure, OSError) and failure.errno:
             error.sys_errno = failure.errno
     except BaseException:
-        ol_fail(error, status, "the file system failed")
+        ol_fail(error, status, "the file system reported a failure without a reason")
     return status
 
 
@@ -97,7 +97,7 @@ cdef int _open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, o
     cdef _OpenFile opened
     name = os.fsdecode(path)
     if mode != OL_OPEN_READ:
-        return ol_fail(error, OL_READ_ONLY, "files of this file system are read only")
+        return ol_fail(error, OL_READ_ONLY, "cannot write: pyarrow file systems are only read")
     try:
         opened = _OpenFile.__new__(_OpenFile)
         opened.file = (<object>(<arrow_port *>fs).files).open_input_file(name)
@@ -117,7 +117,7 @@ cdef void _close(ol_file *file) noexcept with gil:
     try:
         opened.file.close()
     except BaseException as failure:
-        # Everything was read that was asked for.
+        # All requested bytes were read.
         keep_interrupt(failure)
     Py_DECREF(opened)
 
@@ -167,7 +167,7 @@ cdef int _exists(ol_fs *fs, const char *path, c_bool *exists, ol_error *error) n
 
 
 cdef int _refuse(ol_error *error) noexcept nogil:
-    return ol_fail(error, OL_READ_ONLY, "files of this file system are read only")
+    return ol_fail(error, OL_READ_ONLY, "cannot write: pyarrow file systems are only read")
 
 
 cdef int _write(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error) noexcept nogil:
@@ -195,9 +195,9 @@ cdef int _lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) noe
 
 
 cdef class ArrowFileSystem(FileSystem):
-    """Reads through a pyarrow.fs.FileSystem; what writes raises ReadOnlyError.  Paths are those of that file system.
+    """Reads through a pyarrow.fs.FileSystem; calls that write raise ReadOnlyError.  Paths are those of that file system.
 
-    May be used from many threads; each open file from one.
+    Any thread may use it; each open file belongs to one thread.
     """
 
     cdef arrow_port *arrow
@@ -208,7 +208,7 @@ cdef class ArrowFileSystem(FileSystem):
         if arrow == NULL:
             raise MemoryError
         memset(arrow, 0, sizeof(arrow_port))
-        # The calls that reading needs; the rest stays empty, as no reader calls it.
+        # The calls that reading needs; the others stay empty, because no reader calls them.
         arrow.port.open, arrow.port.close, arrow.port.size, arrow.port.read = _open, _close, _size, _read
         arrow.port.list, arrow.port.exists = _list, _exists
         arrow.port.write, arrow.port.truncate, arrow.port.flush = _write, _truncate, _flush

@@ -1,7 +1,7 @@
-# From Python objects to slices and back.
+# Converts Python objects to slices and back.
 #
-# A slice borrows from the object it was taken from: keep the object for as long as the slice is used.  No Python code runs in
-# here but for objects that are neither a plain int nor a plain str.
+# A slice borrows from the object it was taken from: keep the object as long as the slice is used.  Python code runs here only
+# for objects that are neither a plain int nor a plain str.
 
 from cpython.exc cimport PyErr_Clear
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
@@ -35,17 +35,17 @@ cdef enum number_kind:
     NUMBER_EXPECTED
     NUMBER_GENERATION
 
-# Raise what is wrong with a value; return -1.
+# Raise the error of an invalid value; return -1.
 cdef int refuse_name(object value, name_kind kind) except -1
 cdef int refuse_number(object value, number_kind kind) except -1
 cdef int refuse_metadata(object value, size_t units_max) except -1
-# For numbers that are not exactly int: through __index__, or refused.
+# For numbers that are not exactly int: converts them through __index__, or refuses them.
 cdef int convert_number(object value, number_kind kind, int64_t *number) except -1
 
-# Milliseconds of a timeout in seconds, -1 for one without end: None, infinity, and what no clock will see the end of.
+# Milliseconds of a timeout in seconds; -1, no limit, for None, infinity, and times too far for any clock.
 cdef int64_t take_timeout(object seconds) except -2
 
-# Text from a log, which need not be UTF-8: decoded as Java decodes it.
+# Text from a log, which may not be valid UTF-8: decoded as Java decodes it.
 cdef str java_text(const uint8_t *data, size_t size)
 
 
@@ -71,7 +71,7 @@ cdef inline int take_name(object value, name_kind kind, ol_slice *slice) except 
 cdef inline int take_metadata(object value, size_t units_max, ol_slice *slice) except -1:
     cdef c_bool valid = True
     take_name(value, NAME_METADATA, slice)
-    # A character takes at least as many bytes as units.
+    # A character has at least as many bytes as UTF-16 units.
     if slice.size > units_max and ol_utf16_units(slice[0], &valid) > units_max:
         refuse_metadata(value, units_max)
         return -1
@@ -106,13 +106,13 @@ cdef inline str text_of(const uint8_t *data, size_t size):
     return result
 
 
-# An instance of a NamedTuple's class with room for `size` items, all of which the caller sets at once.
+# An instance of a NamedTuple class with room for `size` items, all of which the caller must set before anything else.
 cdef inline object new_named_tuple(type kind, Py_ssize_t size):
     cdef void *raw = (<tuple_type *>kind).tp_alloc(<tuple_type *>kind, size)
     if raw == NULL:
         raise MemoryError()
     result = <object>raw
-    Py_DECREF(result)  # the reference that tp_alloc gave
+    Py_DECREF(result)  # the reference that tp_alloc added
     return result
 
 
@@ -121,7 +121,7 @@ cdef inline void set_item(object row, Py_ssize_t index, object value) noexcept:
     PyTuple_SET_ITEM(row, index, value)
 
 
-# A growing array of what is to be written.
+# A growing array of the items to write.
 cdef struct item_array:
     ol_item *items
     size_t capacity

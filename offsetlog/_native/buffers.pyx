@@ -1,4 +1,4 @@
-"""From Python objects to slices and back, with the errors of wrong arguments."""
+"""Converts Python objects to slices and back, and makes the errors of wrong arguments."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -53,7 +53,7 @@ cdef int refuse_name(object value, name_kind kind) except -1:
         size = len(value.encode("utf-8"))
     except UnicodeEncodeError as failure:
         raise error(f"{name} {value!r} cannot be written as UTF-8: {failure.reason}") from None
-    raise StringTooLongError(f"{name} has {size} bytes of UTF-8, at most {OL_STRING_SIZE_MAX} can be written")
+    raise StringTooLongError(f"{name} may have at most {OL_STRING_SIZE_MAX} bytes of UTF-8; this one has {size}")
 
 
 cdef int refuse_number(object value, number_kind kind) except -1:
@@ -62,14 +62,14 @@ cdef int refuse_number(object value, number_kind kind) except -1:
 
 cdef int refuse_metadata(object value, size_t units_max) except -1:
     units = len(value.encode("utf-16-le")) // 2
-    raise MetadataTooLargeError(f"the metadata has {units} UTF-16 units, at most {units_max} are allowed")
+    raise MetadataTooLargeError(f"the metadata may have at most {units_max} UTF-16 units; this one has {units}")
 
 
 cdef int convert_number(object value, number_kind kind, int64_t *number) except -1:
     if value is None and kind == NUMBER_OFFSET:
         raise ArgumentTypeError(OFFSET_MISSING)
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        hint = "; its .offset is one" if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int) else ""
+        hint = "; pass its .offset" if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int) else ""
         raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}{hint}")
     try:
         whole = index(value)
@@ -92,7 +92,7 @@ cdef int64_t take_timeout(object seconds) except -2:
     except OverflowError:
         value = TIMEOUT_MAX if seconds > 0 else -1
     if not value >= 0:  # nor NaN
-        raise InvalidArgumentError(f"the timeout must be from 0 seconds, or None for no end, not {seconds!r}")
+        raise InvalidArgumentError(f"the timeout must be at least 0 seconds, or None for no limit, not {seconds!r}")
     return -1 if value >= TIMEOUT_MAX else <int64_t>(value * 1000)
 
 

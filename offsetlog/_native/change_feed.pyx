@@ -1,6 +1,6 @@
-"""The changes that take effect on the positions of one log partition, as Arrow columns or as PositionChange.
+"""The changes that take effect on the positions of one log partition, as Arrow columns or PositionChange objects.
 
-A feed reads the log below W, whatever the role of the replica; the rules are those of csrc/history/change_feed.h.
+A feed reads the log below W, whatever the role of the replica; csrc/history/change_feed.h has the rules.
 """
 
 cimport cython
@@ -74,7 +74,7 @@ cdef str text_at(const ol_row_array *array, size_t row):
 
 
 cdef str name_at(const ol_row_array *array, size_t row, str last):
-    # Rows of one commit name the same group, and mostly the same topic: one object serves them.
+    # Rows of one commit have the same group, and mostly the same topic: they share one object.
     cdef int32_t start = array.ends[row]
     cdef int32_t size = array.ends[row + 1] - start
     cdef int32_t before
@@ -129,11 +129,11 @@ cdef list changes_in(RowBlock rows, object log_partition):
 
 @cython.final
 cdef class ChangeFeed:
-    """Reads what takes effect in one log partition.  One thread at a time.
+    """Reads the changes that take effect in one log partition.  One thread at a time.
 
     Args:
         log_partition: its number.
-        groups: names of those that are watched; None for all.
+        groups: the names of the watched groups; None for all.
 
     Raises GroupError, CapacityError.
     """
@@ -152,7 +152,7 @@ cdef class ChangeFeed:
         cdef ol_error error
         cdef size_t count = 0
         if self.slices != NULL or self.partition is not None:
-            raise InternalError("a feed is made once")
+            raise InternalError("the feed has been initialized already")
         self.log_partition = log_partition
         if groups is not None:
             self.names = list(groups)
@@ -170,22 +170,22 @@ cdef class ChangeFeed:
 
     @property
     def offset(self):
-        """Everything that takes effect below this log offset was read."""
+        """The log offset below which every change was read."""
         return self.feed.offset
 
     @property
     def epoch(self):
-        """The leader epoch of the record before, -1 for none."""
+        """The leader epoch of the record before `offset`, -1 if there is none."""
         return self.feed.epoch
 
     def start(self, Partition partition not None, int64_t offset, int32_t epoch, int64_t known_below):
-        """Goes on from a log offset of a partition that is open.
+        """Goes on from a log offset of an open partition.
 
         Args:
             partition: the partition.
-            offset: where to go on.
-            epoch: of the record before, -1 for none.
-            known_below: from the offset to here a gap is known, and not reported again.
+            offset: the log offset from which to read.
+            epoch: the leader epoch of the record before it, -1 if there is none.
+            known_below: a gap between the offset and this one was reported before, and is not reported again.
 
         Raises StorageError, CapacityError, OffsetOutOfRangeError, ClosedError.
         """
@@ -201,12 +201,12 @@ cdef class ChangeFeed:
             partition.leave()
 
     def extend_gap(self, int64_t below):
-        """Takes the gap that was met last to reach to a log offset: missing records in it are not reported."""
+        """Extends the last gap up to a log offset: missing records below it are not reported again."""
         if below > self.feed.known_below:
             self.feed.known_below = below
 
     def is_current(self):
-        """Whether nothing was cut off the log since `start`; ClosedError where the partition is closed."""
+        """Whether nothing was cut off the log since `start`; raises ClosedError if the partition is closed."""
         self.check_started()
         self.partition.enter()
         try:
@@ -218,7 +218,7 @@ cdef class ChangeFeed:
 
     cdef int check_started(self) except -1:
         if self.partition is None:
-            raise InternalError("a feed is read after its start")
+            raise InternalError("the feed must be started before it is read")
         return 0
 
     cdef int read_block(self, RowBlock block) except -1:
@@ -237,19 +237,19 @@ cdef class ChangeFeed:
             self.partition.leave()
 
     def read(self, RowBlocks blocks not None, size_t rows, bint arrow):
-        """Reads on to about so many rows, the next gap, or W.
+        """Reads about `rows` rows, or up to the next gap or W.
 
         Args:
-            blocks: of the view "changes"; feeds of one thread share it.
-            rows: at least 1; the values of one transaction stay together, and may be more.
-            arrow: whether rows come as pyarrow.RecordBatch, else as PositionChange.
+            blocks: of the view "changes"; the feeds of one thread share it.
+            rows: at least 1; the values of one transaction are not split, and may be more.
+            arrow: whether rows are returned as pyarrow.RecordBatch, otherwise as PositionChange.
 
         Returns:
             (batches or changes, the LogGap after them or None, whether W was reached).
 
         Raises:
-            StorageError, CapacityError, OffsetOutOfRangeError, LimitError: the feed has to be started again where it
-                was; nothing was read.
+            StorageError, CapacityError, OffsetOutOfRangeError, LimitError: nothing was read, and the feed must be
+                started again at the same offset.
             ClosedError.
         """
         cdef RowBlock block

@@ -1,4 +1,4 @@
-"""The records and bytes that a clean of one partition would free, by group and by reason (docs/maintenance.md)."""
+"""Surveys which records and bytes a clean of one partition would free, by group and reason (docs/maintenance.md)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t
@@ -58,19 +58,19 @@ cdef list _shares(const ol_clean_survey *survey):
 def survey(Partition partition not None, *, int64_t now_ms, bint closes_active, int64_t end_max=INT64_MAX,
            list holds=None, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
            CleanControl control=None):
-    """Decides about every record of a log as a clean from its beginning would, and changes nothing.
+    """Decides about every record of a log as a clean from its start would, and changes nothing.
 
     Args:
         partition: loaded; its log may be read-only.
         now_ms: the time, in milliseconds since 1970.
-        closes_active: the active segment is closed first, unless a transaction is open.
-        end_max, holds, delete_retention_ms, map_bytes: as `cleaner.clean` takes them.  One pass is made.
-        control: ends it soon; `stopped` is true in the report then.
+        closes_active: whether the active segment is closed first, unless a transaction is open.
+        end_max, holds, delete_retention_ms, map_bytes: as for `cleaner.clean`.  It makes one pass.
+        control: ends it soon; then `stopped` is true in the report.
 
     Returns:
-        (report, shares): the report of the run as a dictionary, with `survey_segments` and `survey_batches`, those that
-        hold records; and a CleanShare of every group.  They are of no use where the report is not `complete`: then the
-        keys did not fit `map_bytes`, or the run was stopped.
+        (report, shares): the report of the run as a dictionary, with the counts `survey_segments` and `survey_batches` of
+        those that hold records; and a CleanShare for each group.  Use them only if the report is `complete`: otherwise
+        the keys did not fit `map_bytes`, or the run was stopped.
 
     Raises:
         ClosedError, StateError, StorageError, CapacityError.

@@ -14,5 +14,5 @@ cdef class CleanControl:
 cdef dict described_report(const ol_clean_report *report)
 
 
-# Takes (group or prefix, whether it is a prefix, log offset); to be freed, and valid as long as `holds`.
+# Converts (group or prefix, whether it is a prefix, log offset); the caller frees the result, which is valid as long as `holds`.
 cdef ol_clean_hold *take_holds(list holds) except? NULL

@@ -1,4 +1,4 @@
-"""The cleaner of one partition, and what maintenance has to know of a log to decide about it (docs/format/cleaner.md §8, docs/maintenance.md)."""
+"""The cleaner of one partition, and the facts for deciding when to clean (docs/format/cleaner.md §8, docs/maintenance.md)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -101,7 +101,7 @@ cdef class Compressor:
 
 
 cdef class _FloorPort:
-    # An exception of the callback is raised as it is once the run has ended.
+    # An exception of the callback is kept, and raised unchanged once the run has ended.
     cdef object call
     cdef object failure
 
@@ -113,15 +113,15 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
         return OL_OK
     except BaseException as failure:
         self.failure = failure
-        return ol_fail(error, OL_IO, "the floor could not be written down")
+        return ol_fail(error, OL_IO, "the floor of history could not be recorded")
 
 
 @cython.final
 cdef class CleanControl:
-    """Stops a run, and tells how far it is; for one run.  Any thread may use it."""
+    """Stops one run, and returns its progress.  Any thread may use it."""
 
     def stop(self):
-        """Ends the run soon; what it has replaced stays replaced."""
+        """Ends the run soon; segments that it has replaced stay replaced."""
         self._stop = True
 
     @property
@@ -130,7 +130,7 @@ cdef class CleanControl:
         return bool(self._stop)
 
     def progress(self):
-        """Returns what was read and written so far, and the bytes that will be read, as far as is known."""
+        """Returns the bytes read and written so far, and the bytes still to read as far as known."""
         return {
             "bytes_read": self._progress.bytes_read,
             "bytes_written": self._progress.bytes_written,
@@ -193,7 +193,7 @@ cdef dict described_report(const ol_clean_report *report):
 
 
 cdef ol_clean_hold *take_holds(list holds) except? NULL:
-    # The names are lent by `holds`.
+    # The names belong to `holds`.
     cdef ol_clean_hold *taken
     cdef Py_ssize_t index
     if not holds:
@@ -213,7 +213,7 @@ cdef ol_clean_hold *take_holds(list holds) except? NULL:
 
 
 cdef int _run(Partition partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) except -1000:
-    # A status of the engine, without the GIL, while the partition cannot be closed.
+    # Returns a status of the engine, without the GIL, while the partition cannot be closed.
     cdef int status
     partition.enter()
     try:
@@ -231,18 +231,18 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
 
     Args:
         partition: of a writable log; loaded, unless it is replicated.
-        control: of this run alone.
+        control: used by this run alone.
         now_ms: the time, in milliseconds since 1970.
         first_dirty: the cleaner's checkpoint, -1 for none.
-        end_max: nothing at or above this log offset is cleaned.
-        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from there on.
-        delete_retention_ms: how long tombstones and markers stay after the run that first found them alone.
+        end_max: records at or above this log offset are not cleaned.
+        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from that offset on.
+        delete_retention_ms: how long tombstones and markers stay after the run that first found them without older records.
         map_bytes: memory for the keys of one pass.
-        bytes_per_second: read and written together; 0 for no limit.
-        raise_floor: called with a log offset before states below it are dropped; an exception of it ends the run.
+        bytes_per_second: of reads and writes together; 0 for no limit.
+        raise_floor: called with a log offset before states below it are dropped; its exception ends the run.
 
     Returns:
-        The report as a dictionary, of what was done also where the run failed, and the failure or None.
+        The report of what was done, as a dictionary, even if the run failed; and the failure or None.
 
     Raises:
         ClosedError: the partition is closed.
@@ -271,7 +271,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         options.raise_floor = _raise_floor
         options.raise_floor_context = <void *>floor_port
     options.holds = take_holds(listed)
-    # Its quarantine alone is larger than what should lie on a thread's stack.
+    # On the heap: its quarantine alone is too large for a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     if report == NULL:
         free(<void *>options.holds)
@@ -291,7 +291,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         free(<void *>options.holds)
 
 
-# ---------------------------------------------------------------------------------------------------- as if it had run
+# ---------------------------------------------------------------------------------------------------- a replay instead
 
 
 cdef struct replaying:
@@ -303,12 +303,12 @@ cdef struct replaying:
 
 
 cdef void _pass_over(void *context, const ol_batch *batch, const ol_error *error) noexcept nogil:
-    # A record that cannot be decoded is kept as it is; whoever replays the log itself tells of it.
+    # A record that cannot be decoded is kept as it is; a replay of the log itself reports it.
     pass
 
 
 cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept nogil:
-    # The cleaner's batches are ours: an error in one is no damage of the log, and is reported as another kind.
+    # The cleaner's batches are ours: an error in one is not damage of the log, and is reported as another kind of error.
     cdef replaying *work = <replaying *>context
     cdef ol_refusal refusal
     refusal.report = _pass_over
@@ -322,26 +322,26 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
         work.next_offset = batch.last_offset + 1
         return OL_OK
     work.failed = status
-    return ol_fail(error, OL_CLOSED, "the cleaner's result cannot be replayed")
+    return ol_fail(error, OL_CLOSED, "the result of the cleaner cannot be replayed")
 
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
                    int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
-    """Applies to an empty replay what a cleaning would leave of a log, the active segment included; changes nothing.
+    """Applies to an empty replay what a cleaning would keep of a log, including the active segment; changes nothing.
 
     Args:
-        partition: loaded; also of a read-only log.
-        into: gets what stands below the report's `told_end`; what stands above is as it is in the log.
+        partition: loaded; its log may be read-only.
+        into: receives the records below the report's `told_end`; those above are the log's own.
         now_ms: the time, in milliseconds since 1970.
-        end_max: nothing at or above this log offset is reported.
-        delete_retention_ms, map_bytes: as `clean`.  One pass is made, which ends where the keys do not fit.
-        control: ends it soon; `stopped` is true in the report then, and the replay is of no use.
+        end_max: records at or above this log offset are not applied.
+        delete_retention_ms, map_bytes: as for `clean`.  It makes one pass, which ends where the keys no longer fit.
+        control: ends it soon; then `stopped` is true in the report, and the replay must not be used.
 
     Returns:
         The report as a dictionary.
 
     Raises:
-        InternalError: the cleaner's result cannot be replayed.
+        InternalError: the result of the cleaner cannot be replayed.
         StateError, StorageError, CapacityError.
     """
     cdef ol_clean_options options
@@ -379,7 +379,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
             check(work.failed, &work.error)
         if work.failed != OL_OK:
             reason = (<bytes>work.error.reason).decode("utf-8", "replace")
-            raise InternalError(f"the cleaner's result cannot be replayed: {reason}")
+            raise InternalError(f"the result of the cleaner cannot be replayed: {reason}")
         check(status, &error)
         into.next_offset = work.next_offset
         return described_report(report)
@@ -388,7 +388,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
 
 
 def roll(Partition partition not None):
-    """Closes the active segment of a partition, so that it can be cleaned; refuses as a commit would."""
+    """Closes the active segment of a partition, so that it can be cleaned; raises the errors of a commit."""
     cdef ol_error error
     partition.enter()
     try:
@@ -402,7 +402,7 @@ def roll(Partition partition not None):
 
 
 cdef tuple _ages(ol_log *log, int64_t base_offset):
-    # (-1, -1) where the segment was replaced while we looked: the next look finds what took its place.
+    # (-1, -1) if the segment was replaced meanwhile: the next inspection will find the new one.
     cdef ol_log_segment_files files
     cdef ol_error error
     try:
@@ -414,16 +414,16 @@ cdef tuple _ages(ol_log *log, int64_t base_offset):
 
 
 def log_facts(Partition partition not None, bint ages=False):
-    """Returns what decides about cleaning a log, as a dictionary.
+    """Returns the facts for deciding about a clean of a log, as a dictionary.
 
     Its fields: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), the
-    times with `ages` only, else -1; `start`, `end`, `flushed`; `stable`, the first offset that can still be taken back;
-    `entries`, how many positions and group records there are, -1 where nothing is loaded; `damaged`, whether something in it made
-    it read-only.
+    times only with `ages`, otherwise -1; `start`, `end`, `flushed`; `stable`, the first offset that is not final yet;
+    `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`, whether damage made the log
+    read-only.
 
     Raises:
         StateError: the partition is closed or has failed.
-        StorageError: the files could not be looked at.
+        StorageError: the files could not be inspected.
     """
     cdef ol_positions positions
     cdef ol_log_segment_info info
@@ -439,7 +439,7 @@ def log_facts(Partition partition not None, bint ages=False):
     partition.enter()
     try:
         log = ol_partition_log(partition.handle)
-        # Before the segments: appends in between only make the active one larger than its records.
+        # Read before the segments: appends in between only make the active one larger than its records.
         ol_partition_positions(partition.handle, &positions)
         stable = positions.watermark
         with nogil:

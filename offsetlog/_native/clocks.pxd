@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 
-# A clock that its owner sets: for hosts that own the time, a simulation for example.
+# A clock that its owner sets, for hosts that control the time, such as a simulation.
 @cython.final
 cdef class ManualClock:
     cdef int64_t now

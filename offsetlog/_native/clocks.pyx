@@ -1,4 +1,4 @@
-"""A clock for partitions whose host owns the time."""
+"""A clock for partitions whose host controls the time."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -6,14 +6,14 @@ from libc.stdint cimport int64_t
 
 @cython.final
 cdef class ManualClock:
-    """The time of day in milliseconds since 1970, which stands still until it is set.  The GIL guards the setting."""
+    """The time of day in milliseconds since 1970, which stands still until it is set.  The GIL guards it."""
 
     def __init__(self, int64_t now):
         self.now = now
 
     @property
     def milliseconds(self):
-        """The time that it shows."""
+        """The present time of the clock."""
         return self.now
 
     @milliseconds.setter

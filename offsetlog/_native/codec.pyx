@@ -19,7 +19,7 @@ from offsetlog._native.csrc cimport (
 
 
 cdef ol_slice _name(object value) except *:
-    # A name as text, or as the bytes of a log, which need not be UTF-8.
+    # A name as text, or as bytes of a log, which may not be valid UTF-8.
     cdef ol_slice slice
     if isinstance(value, bytes):
         return ol_slice_of(<const char *>value, <size_t>len(value))
@@ -51,7 +51,7 @@ def crc32c(const unsigned char[::1] data):
 
 
 def crc32c_implementation():
-    """Returns which implementation this processor got: sse4.2, armv8 or tables."""
+    """Returns the implementation that this processor uses: sse4.2, armv8 or tables."""
     return ol_crc32c_implementation().decode()
 
 

@@ -1,8 +1,8 @@
-"""Commits Arrow columns, plain or in a transaction, without an object for a row.
+"""Commits Arrow columns, plain or in a transaction, without creating an object for each row.
 
-Rows that follow each other with the same group and topic are one run.  Every distinct group is numbered and hashed once, runs are
-brought into the order of log partitions and groups by two counting sorts, and each partition takes whole groups in pieces that
-stay in the processor's cache.
+Consecutive rows with the same group and topic are one run.  Every distinct group is numbered and hashed once.  Two counting
+sorts put the runs in the order of log partitions and groups, and each partition takes whole groups in pieces that stay in the
+processor's cache.
 """
 
 import os
@@ -59,7 +59,7 @@ from offsetlog.errors import (
     TopicError,
 )
 
-# Rows of one piece: their items and what the engine plans with them stay in the second-level cache.
+# Rows of one piece: their items and the engine's plan for them stay in the second-level cache.
 cdef size_t PIECE_ROWS = 4096
 
 
@@ -104,13 +104,13 @@ cdef struct row_run:
     int32_t group
     ol_slice topic
 
-# The working memory of a commit; freed as a whole.
+# The working memory of a commit; all of it is freed together.
 cdef struct order_plan:
     ol_string_dictionary groups
     row_run *runs
     size_t run_count
     size_t run_capacity
-    int32_t *map                # from a number of the batch's dictionary to ours, -1 not seen
+    int32_t *map                # from an index of the batch's dictionary to our group number, -1 if not seen
     int32_t *log_partition      # of each group
     uint32_t *group_rows        # of each group
     uint32_t *group_end         # of each group in `order`
@@ -160,7 +160,7 @@ cdef flaw number_group_at(order_plan *plan, const string_column *column, size_t 
 
 
 cdef inline bint repeats(const string_column *column, size_t row) noexcept nogil:
-    # Whether a row, which is not the first, holds the string of the one before it.
+    # Whether a row, which is not the first, has the same string as the row before it.
     cdef int64_t place
     if column.numbers != NULL:
         return column.numbers[row] == column.numbers[row - 1]
@@ -235,7 +235,7 @@ cdef flaw check_metadata(ol_slice text, size_t units_max) noexcept nogil:
 
 
 cdef flaw check_integers(const batch_columns *batch, size_t *row) noexcept nogil:
-    # One pass without a branch; only a flaw is looked for row by row.
+    # One pass without a branch; rows are checked one by one only if there is a flaw.
     cdef int32_t partitions = 0
     cdef int64_t offsets = 0
     cdef size_t at
@@ -315,7 +315,7 @@ cdef flaw sort_runs(order_plan *plan, int32_t partition_count) noexcept nogil:
 # ---------------------------------------------------------------------------------------------------- the pieces
 
 
-# Rows and runs of one commit, as the engine takes them.
+# Rows and runs of one commit, in the form that the engine takes.
 cdef struct piece:
     ol_position_row *rows
     ol_row_run *runs
@@ -338,7 +338,7 @@ cdef ol_position_row *fill_rows(ol_position_row *to, const batch_columns *batch,
 
 
 cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *plan, size_t start, size_t end) noexcept nogil:
-    # The rows of the runs [start, end) of the order; returns how many.
+    # Collects the rows of the runs [start, end) of the order; returns how many.
     cdef ol_position_row *row = to.rows
     cdef ol_row_run *out = to.runs
     cdef const row_run *run
@@ -359,7 +359,7 @@ cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *
 
 
 cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end) noexcept nogil:
-    # Whole groups, at least one.  *group moves past the last of them; returns where their runs end.
+    # Selects whole groups, at least one.  Moves *group past the last of them; returns where their runs end.
     cdef size_t rows = 0
     cdef size_t end = 0
     cdef int32_t number
@@ -382,19 +382,19 @@ cdef size_t largest_piece(const order_plan *plan) noexcept nogil:
     return largest
 
 
-# Whose transaction the rows are written into; id -1: plain rows.
+# The producer of the transaction that the rows are written to; id -1: plain rows.
 cdef struct producer:
     int64_t id
     int16_t epoch
 
 
 cdef class _Order:
-    """The columns of a batch and the order in which their rows are written, which shares of it have in common."""
+    """The columns of a batch and the order in which their rows are written; its shares use them together."""
 
     cdef batch_columns columns
     cdef order_plan plan
     cdef list kept              # keeps the memory that the columns borrow
-    cdef bint stopped           # shares end before their next piece, and begin no more
+    cdef bint stopped           # shares stop before their next piece, and no more begin
 
     def __cinit__(self):
         memset(&self.columns, 0, sizeof(self.columns))
@@ -407,21 +407,21 @@ cdef class _Order:
 
 
 cdef class _Share:
-    """The groups of a batch that one log partition has; calling it writes them, in a thread of any kind.
+    """The groups of a batch that belong to one log partition; calling it writes them, on any thread.
 
-    Shares of one batch may be written side by side: each has its own rows and its own partition, and only reads the order.
+    Shares of one batch may be written in parallel: each has its own rows and its own partition, and only reads the order.
     """
 
     cdef StoreCore core
     cdef producer owner
     cdef _Order order
     cdef object busy                # held while the share writes
-    cdef const order_plan *plan     # of the order
+    cdef const order_plan *plan     # of the batch's order
     cdef int32_t number
-    cdef size_t group           # of the sequence: the next one
+    cdef size_t group           # index in the sequence of the next one
     cdef size_t group_end
-    cdef size_t run             # of the order: the next one
-    cdef size_t rows            # that were written
+    cdef size_t run             # index in the order of the next one
+    cdef size_t rows            # how many were written
     cdef ol_commit_result result
 
     def __call__(self):
@@ -438,7 +438,7 @@ cdef class _Share:
         scratch.runs = <ol_row_run *>malloc(min(largest_piece(self.plan), self.plan.run_count) * sizeof(ol_row_run))
         try:
             if scratch.rows == NULL or scratch.runs == NULL:
-                raise MemoryError("no memory for the rows of a piece")
+                raise MemoryError("out of memory for the rows of a piece")
             partition.enter()
             try:
                 with nogil:
@@ -468,7 +468,7 @@ cdef class _Share:
 
 cdef object raise_flaw(flaw found, size_t row):
     if found == FLAW_MEMORY:
-        raise MemoryError("no memory to put the rows in order")
+        raise MemoryError("out of memory for sorting the rows")
     kind, text = FLAWS[found]
     raise kind(f"row {row}: {text}", item=row)
 
@@ -485,26 +485,26 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 
 
 def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
-    """Writes the rows of a record batch or table into the producer's transactions, one in each log partition of the rows.
+    """Writes the rows of a record batch or table into transactions of the producer, one in each log partition of the rows.
 
-    They take effect when each transaction ends, which is the caller's to do (`Partition.end_transaction`).  The last
-    one of several rows with the same key wins.
+    They take effect when each transaction ends, which the caller does (`Partition.end_transaction`).  If several rows have
+    the same key, the last one counts.
 
     Args:
-        core: of a store that is open for writing.
-        batch: columns as OffsetStore.commit_arrow takes them.
+        core: the core of a store that is open for writing.
+        batch: columns as for OffsetStore.commit_arrow.
         producer_id: at least 0.
         producer_epoch: at least 0.
-        admit: called with the number of each log partition that has rows, before any of them is written there; they are left
-            out where it returns False.
-        pool: a concurrent.futures.Executor of threads, which write to several log partitions side by side; None: one after another.
+        admit: called with the number of each log partition that has rows, before any is written there; if it returns False,
+            those rows are left out.
+        pool: a concurrent.futures.Executor of threads that write to several log partitions in parallel; None writes one by one.
 
     Returns:
         How many rows were written.
 
     Raises:
         InvalidArgumentError: nothing was written.
-        StateError, StorageError: as OffsetStore.commit_arrow; what was written stays in the transactions, which are open.
+        StateError, StorageError: as in OffsetStore.commit_arrow; rows that were written stay in the open transactions.
     """
     cdef producer owner
     if producer_id < 0 or producer_epoch < 0:
@@ -515,7 +515,7 @@ def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, in
 
 
 cdef object write_batch(StoreCore core, batch, producer owner, object admit, object pool, list waits):
-    # Puts the rows in order and writes them; returns how many were written.
+    # Sorts the rows and writes them; returns how many were written.
     import pyarrow
 
     cdef _Order order = _Order.__new__(_Order)
@@ -532,7 +532,7 @@ cdef object write_batch(StoreCore core, batch, producer owner, object admit, obj
     if table.num_rows == 0:
         return 0
     if table.num_rows > INT32_MAX:
-        raise InvalidArgumentError(f"{table.num_rows} rows are more than one call takes")
+        raise InvalidArgumentError(f"a call takes at most 2**31 - 1 rows, not {table.num_rows}")
     order.columns.rows = <size_t>table.num_rows
     take_columns(pyarrow, table, &order.columns, order.kept, &distinct)
     plan.groups.seed = int.from_bytes(os.urandom(8), "little")
@@ -552,7 +552,7 @@ cdef object write_batch(StoreCore core, batch, producer owner, object admit, obj
 
 
 cdef list shares_of(StoreCore core, producer owner, _Order order, object admit):
-    # In the order of the sequence; log partitions that are not admitted have none.
+    # In the order of the sequence; log partitions that are not admitted get no share.
     cdef const order_plan *plan = &order.plan
     cdef list shares = []
     cdef _Share share
@@ -583,10 +583,10 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
     cdef size_t group
     cdef size_t rows = 0
     cdef _Share share
-    # Every directory is made before the first row is written.
+    # Every directory is created before the first row is written.
     for group in range(order.plan.groups.count):
         core.ready(order.plan.log_partition[group])
-    # So many rows will need fresh pages: whoever makes them ahead may have fallen asleep.
+    # This many rows need fresh pages: wake the thread that extends files ahead of need, if it sleeps.
     if core.preparer != NULL:
         ol_preallocator_kick(core.preparer)
     shares = shares_of(core, owner, order, admit)
@@ -599,7 +599,7 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
     except Exception as failure:
         if owner.id < 0:
             rows = sum([(<_Share>each).rows for each in shares])
-            failure.add_note(f"{rows} of {order.columns.rows} rows, all of whole groups, were written before")
+            failure.add_note(f"{rows} of {order.columns.rows} rows had been written before, all of them in whole groups")
         raise
     for share in shares:
         waits.append((share.number, share.result.end_offset, share.result.term))
@@ -608,8 +608,8 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
 
 
 cdef object run_all(object pool, list shares, _Order order):
-    # Every share has ended, or will never begin, when this returns or raises: its rows go into transactions that the caller then
-    # ends.  An interrupt may come while a share is handed over, so that the pool has it and no future of it is here.
+    # When this returns or raises, every share has ended or will never begin: the caller ends the transactions that its rows are
+    # in.  An interrupt may come while a share is submitted, so that the pool has it and there is no future of it here.
     from concurrent.futures import wait
 
     futures = []
@@ -627,7 +627,7 @@ cdef object run_all(object pool, list shares, _Order order):
 
 
 cdef object wait_for_all(list shares):
-    # Further interrupts are let go: the first one is being raised.
+    # Further interrupts are ignored: the first one is being raised.
     cdef _Share share
     for share in shares:
         while True:

@@ -1,4 +1,4 @@
-# The arguments of a commit as ol_items.  The items borrow from the objects: keep these for as long as the items are used.
+# The arguments of a commit as ol_items.  The items borrow from the objects: keep those as long as the items are used.
 
 from cpython.long cimport PyLong_CheckExact
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -19,24 +19,24 @@ from offsetlog._native.csrc cimport (
     ol_slice_of,
 )
 
-# Takes an int, or a tuple that begins like OffsetAndMetadata; what was made on the way is put into `kept`.  With `any_offset`
-# negative offsets and leader epochs are taken as well, which Kafka stores as they are.
+# Takes an int, or a tuple with the first fields of OffsetAndMetadata; objects made on the way are added to `kept`.  With
+# `any_offset` it also takes negative offsets and leader epochs, which Kafka stores unchanged.
 cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept, bint any_offset) except -1
-# A dictionary that nobody else can change while the GIL is let go, and that keeps every key and value alive.
+# A dictionary that no other thread can change while the GIL is released, and that keeps every key and value alive.
 cdef dict own_dictionary(object offsets)
 cdef dict own_expected(object expected, object offsets)
 cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1
 # Any other object than a bool is refused: "no" would be true.
 cdef bint take_monotonic(object monotonic) except -1
 cdef int refuse_key(object key) except -1
-# {key: value} of the arguments of commit_one, which are a topic and its partition or a key in place of both.
+# {key: value} of the arguments of commit_one, which are a topic and its partition, or a key instead of both.
 cdef dict one_position(object topic, object partition, object offset, object metadata, object leader_epoch)
-# Topic and partition of a call that was given a key in place of both.
+# Topic and partition of a call that was given a key instead of both.
 cdef tuple one_key(object key, object partition)
-# The same for the error that is being raised, by the index that it has; raises it on.
+# As `name_key`, for the error that is being raised and has the index; raises it again.
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1
-# Says in an error which of the keys it is about: the one after the `taken` ones, or where all were taken the one whose
-# index it has.  Where the keys cannot be read the error stays as it is.
+# Names in an error the key that it is about: the one after the `taken` ones, or, if all were taken, the one at the index in the
+# error.  If the keys cannot be read, the error stays as it is.
 cdef void name_key(object failure, object keys, Py_ssize_t taken)
 # The item that makes a commit depend on the group's generation, an int or -1.
 cdef int start_generation(ol_item *item, ol_slice group, object generation) except -1
@@ -61,7 +61,7 @@ cdef inline void start_item(ol_item *item, ol_slice group) noexcept:
     item.topic_id = NULL
 
 
-# Whether reading a key and its value runs no Python code but to refuse them.
+# Whether a key and its value can be read without running Python code, except to refuse them.
 cdef inline bint is_plain(object key, object value):
     return (
         PyTuple_Check(key)

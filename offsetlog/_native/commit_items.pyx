@@ -1,4 +1,4 @@
-"""The arguments of a commit, checked and turned into what the engine takes."""
+"""Checks the arguments of a commit and converts them for the engine."""
 
 from uuid import UUID
 
@@ -102,11 +102,11 @@ cdef dict one_position(object topic, object partition, object offset, object met
             )
     if metadata != "" or type(leader_epoch) is not int or leader_epoch != -1:
         if isinstance(offset, tuple):
-            raise ArgumentTypeError("metadata and leader_epoch stand in the OffsetAndMetadata already")
+            raise ArgumentTypeError("metadata and leader_epoch must not be given beside an OffsetAndMetadata, which has them")
         offset = OffsetAndMetadata(offset, metadata, leader_epoch)
     try:
         return {key: offset}
-    except TypeError:  # no hash
+    except TypeError:  # it is not hashable
         refuse_key(key)
 
 
@@ -118,10 +118,10 @@ cdef tuple one_key(object key, object partition):
 
 
 cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
-    # On the way out only, so that a commit pays nothing for it.
+    # Runs only once an error is raised, so that a commit pays nothing for it.
     cdef list listed
     if taken < 0:
-        return 0  # it is about no key
+        return 0  # the error is not about a key
     listed = list(keys)
     index = taken if taken < len(listed) else failure.item
     if type(index) is not int or not 0 <= index < len(listed):
@@ -141,7 +141,7 @@ cdef void name_key(object failure, object keys, Py_ssize_t taken):
     try:
         find_key(failure, keys, taken)
     except Exception:
-        pass  # code of the caller's keys or mapping: its error is not the cause
+        pass  # raised by the caller's keys or mapping: not the cause of the error
 
 
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1:
@@ -184,7 +184,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
 
 
 cdef object resting(object failure, const ol_commit_result *result):
-    # The value that refused it may yet be cut off: a manager answers when W has settled it
+    # The value because of which it was refused may still be cut off: a manager answers once W has settled that
     # (docs/architecture.md §7).
     if result.rests_on >= 0:
         failure.rests_on = (result.rests_on, result.term)
@@ -196,7 +196,7 @@ cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
         return 0
     if not isinstance(value, UUID):
         raise ArgumentTypeError(f"the topic id must be a UUID or None, not {type(value).__name__}")
-    # An id of zeros is how the format says "none".
+    # The format uses an id of zeros for "none".
     if value.int == 0:
         return 0
     raw = value.bytes
@@ -214,7 +214,7 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
         return take_number(value, NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     size = PyTuple_GET_SIZE(value)
     if size == 0 or size > 6:
-        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not a tuple of {size}")
+        raise ArgumentTypeError(f"a position must be an int, an OffsetAndMetadata or a tuple of 1 to 6 fields, not of {size}")
     take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     if size > 1:
         take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)
@@ -284,7 +284,7 @@ cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic)
     take_number(offset, NUMBER_EXPECTED, 0, INT64_MAX, &item.expected)
     if monotonic and item.offset < item.expected:
         raise InvalidArgumentError(
-            f"monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
+            f"monotonic=True refuses offset {item.offset}, which is below the expected offset {item.expected}"
         )
     item.condition = OL_CONDITION_EQUALS
     return 0

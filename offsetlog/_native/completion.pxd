@@ -1,13 +1,13 @@
-# An answer that comes once.  The GIL guards it: between a look at `finished` and what follows from it no Python code runs,
-# and nothing is allocated, since a garbage collection runs code of others.
+# An answer that comes once.  The GIL guards it: between reading `finished` and acting on it no Python code runs and nothing is
+# allocated, because a garbage collection may run any code.
 cdef class Completion:
     cdef bint finished
     cdef object result_given
     cdef object failure
-    cdef list callbacks             # None: nobody
-    cdef list futures               # of asyncio, of any loop; None: nobody
-    cdef Py_ssize_t futures_checked # the length at which those that were cancelled are dropped
-    cdef object waiting             # the Event of threads that wait, or None
+    cdef list callbacks             # None: no callbacks
+    cdef list futures               # of asyncio, of any loop; None: no futures
+    cdef Py_ssize_t futures_checked # the length at which cancelled ones are dropped
+    cdef object waiting             # the Event of waiting threads, or None
 
     cdef object value(self)
     cdef bint take(self, object result, object failure) noexcept
@@ -15,6 +15,6 @@ cdef class Completion:
     cdef int drop_cancelled(self) except -1
 
 
-# Has everybody called who waits for answers that were just taken: each event loop once.  A callback that raises is logged;
+# Calls the callbacks and futures of answers that were just given, waking each event loop once.  A callback's exception is logged;
 # an interrupt is raised once all were called.
 cdef int release_all(list answered) except -1

@@ -1,6 +1,6 @@
 """Answers that come later: of writes that wait for W or the disk, changes of leadership, flushes.
 
-Nothing waits for an answer on a thread of its own, and a thread that has many answers wakes each event loop once.
+No thread is needed to wait for an answer, and a thread with many answers wakes each event loop once.
 """
 
 cimport cython
@@ -15,11 +15,11 @@ from offsetlog.errors import CommitTimeoutError
 
 cdef object _log = logging.getLogger("offsetlog.manager")
 
-# Code that awaits has imported asyncio; a command, which does not, starts faster without it.
+# Code that awaits has imported asyncio already; commands do not need it, and start faster without it.
 cdef object _running_loop = None
 
 cdef enum:
-    # Futures that are kept before those that were cancelled are looked for.
+    # How many futures are kept before cancelled ones are looked for.
     FUTURES_UNCHECKED = 8
 
 
@@ -34,7 +34,7 @@ cdef object running_loop():
 @cython.final
 @cython.freelist(256)
 cdef class Answered:
-    """The iterator of `await` when the answer is there."""
+    """The iterator of `await` once the answer has come."""
 
     cdef object result
     cdef object failure
@@ -49,9 +49,9 @@ cdef class Answered:
 
 
 cdef class Completion:
-    """An answer that comes once: a result, or the error that is raised for it.  Safe from any thread.
+    """An answer that comes once: a result, or the error to raise.  Safe from any thread.
 
-    `result` blocks the thread that calls it; `await` and callbacks block none.
+    `result` blocks the calling thread; `await` and callbacks block none.
     """
 
     @classmethod
@@ -62,7 +62,7 @@ cdef class Completion:
         return self.result_given
 
     cdef bint take(self, object result, object failure) noexcept:
-        # Whether it is the first answer; `release_all` follows.
+        # Returns whether it is the first answer; the caller then calls `release_all`.
         if self.finished:
             return False
         self.result_given = result
@@ -71,27 +71,27 @@ cdef class Completion:
         return True
 
     def done(self):
-        """Whether the answer is there."""
+        """Whether the answer has come."""
         return self.finished
 
     def succeed(self, result):
-        """Gives the result; returns whether this was the first answer, which alone counts."""
+        """Sets the result; returns whether this was the first answer, which alone counts."""
         if not self.take(result, None):
             return False
         release_all([self])
         return True
 
     def fail(self, failure):
-        """Gives the error instead."""
+        """Sets the error; returns whether this was the first answer, which alone counts."""
         if not self.take(None, failure):
             return False
         release_all([self])
         return True
 
     def add_done_callback(self, callback):
-        """Has the callback called with this answer once it is there, at once if it is.
+        """Calls the callback with this object once the answer has come, or at once if it has.
 
-        The thread that answers calls it, with no lock held; it must not wait. Its exceptions are logged.
+        The answering thread calls it, holding no lock; it must not wait.  Its exceptions are logged.
         """
         cdef list fresh = []
         if not self.finished:
@@ -102,16 +102,16 @@ cdef class Completion:
         call_back(callback, self)
 
     def result(self, timeout=None):
-        """Waits for the answer, `timeout` in seconds, and returns or raises it.
+        """Waits for the answer, at most `timeout` seconds, and returns or raises it.
 
         Raises:
-            CommitTimeoutError: it is not there in time, and may yet come.
-            InvalidArgumentError: the timeout is negative or no number.
+            CommitTimeoutError: the answer did not come in time; it may still come.
+            InvalidArgumentError: the timeout is negative or not a number.
         """
         if not self.finished:
             self.wait(timeout)
         if self.failure is not None:
-            # Else every call would add to the traceback of the last one.
+            # Otherwise every call would add to the traceback of the one before.
             raise self.failure.with_traceback(None)
         return self.value()
 
@@ -130,11 +130,11 @@ cdef class Completion:
             else:
                 event.wait(min(timeout_ms / 1000.0, threading.TIMEOUT_MAX))
         if not self.finished:
-            raise CommitTimeoutError(f"no answer within {timeout} s; it may yet come")
+            raise CommitTimeoutError(f"no answer within {timeout} s; it may still come")
         return 0
 
     def __await__(self):
-        """Waits in the running event loop; other calls of the loop go on."""
+        """Waits in the running event loop, without blocking it."""
         cdef Answered answered
         cdef object future
         cdef list fresh
@@ -156,10 +156,10 @@ cdef class Completion:
         return answered
 
     cdef int drop_cancelled(self) except -1:
-        # Somebody may wait a little, again and again, for an answer that does not come.
+        # A caller may wait briefly again and again for an answer that does not come.
         cdef list before = self.futures
         cdef list kept = [future for future in before if not future.done()]
-        if self.futures is before:  # else it was answered meanwhile
+        if self.futures is before:  # otherwise it was answered meanwhile
             self.futures = kept
             self.futures_checked = 2 * len(kept) + FUTURES_UNCHECKED
         return 0
@@ -174,7 +174,7 @@ cdef int call_back(object callback, Completion answer) except -1:
 
 
 def settle_futures(list pairs):
-    """Gives futures their answers, in their event loop: [future, its Completion, ...]."""
+    """Gives futures their answers, in the event loop that they belong to: [future, its Completion, ...]."""
     cdef Completion answer
     cdef Py_ssize_t at
     for at in range(0, len(pairs), 2):
@@ -207,13 +207,13 @@ cdef int release_all(list answered) except -1:
                 for callback in callbacks:
                     call_back(callback, answer)
         except BaseException as raised:
-            # An interrupt, or an exit: the others wait for their answers all the same.
+            # An interrupt or an exit: the others still get their answers.
             interrupt = raised
     for loop, pairs in by_loop.items():
         try:
             loop.call_soon_threadsafe(settle_futures, pairs)
         except RuntimeError:
-            continue  # the loop was closed: nobody waits any more
+            continue  # the loop is closed: no task waits any more
     if interrupt is not None:
         raise interrupt
     return 0

@@ -1,4 +1,7 @@
-"""Deflates the records of a batch through pyarrow's codecs, in the framings that every Kafka client reads (docs/format/batches.md §2.3, §2.8)."""
+"""Deflates the records of a batch through pyarrow's codecs, in the framings that every Kafka client reads.
+
+Source: docs/format/batches.md §2.3, §2.8.
+"""
 
 from offsetlog._native.csrc cimport OL_CODEC_GZIP, OL_CODEC_LZ4, OL_CODEC_SNAPPY, OL_CODEC_ZSTD
 
@@ -7,7 +10,7 @@ from offsetlog.errors import UnsupportedVersionError
 # Magic, version and the oldest version that reads it.
 cdef bytes XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 cdef Py_ssize_t SNAPPY_BLOCK_BYTES = 32 << 10
-# Version 1 with independent blocks of at most 64 KiB, no sizes and no checksums but the header's.
+# Version 1 with independent blocks of at most 64 KiB, without sizes, and without checksums except the header's.
 cdef bytes LZ4_MAGIC = b"\x04\x22\x4d\x18"
 cdef bytes LZ4_DESCRIPTOR = b"\x60\x40"
 cdef bytes LZ4_END = b"\x00\x00\x00\x00"
@@ -31,8 +34,8 @@ cdef bytes _deflate_snappy(bytes source):
 
 
 cdef bytes _deflate_lz4(bytes source, int magic):
-    # Kafka's readers refuse blocks that depend on those before them, which is what pyarrow's frames have beyond 64 KiB, and
-    # stop after the first frame.  Magic 0 hashed the frame's magic too (KAFKA-3160); its readers expect that.
+    # Kafka's readers refuse blocks that depend on earlier ones, as in pyarrow's frames beyond 64 KiB, and stop after the first
+    # frame.  Magic 0 included the frame's magic in the hash (KAFKA-3160); its readers expect that.
     import pyarrow
     import xxhash
 
@@ -55,15 +58,15 @@ cdef bytes _deflate_lz4(bytes source, int magic):
 
 
 def deflate(int codec, bytes source not None, int magic=2):
-    """Returns the compressed block of one batch, which `inflate` and every Kafka client reads.
+    """Returns the compressed block of one batch, which `inflate` and every Kafka client can read.
 
     Args:
         codec: 1 gzip, 2 snappy (xerial framing), 3 lz4 frame, 4 zstd.
         source: the records.
-        magic: of the batch; 0 gets the checksum of the lz4 frame's header wrong, as its readers expect.
+        magic: the magic of the batch; with 0 the lz4 frame's header checksum is wrong, as its readers expect.
 
     Raises:
-        UnsupportedVersionError: no such codec.
+        UnsupportedVersionError: the codec is unknown.
     """
     import pyarrow
 
@@ -75,4 +78,4 @@ def deflate(int codec, bytes source not None, int magic=2):
         return pyarrow.Codec("gzip").compress(source, asbytes=True)
     if codec == OL_CODEC_ZSTD:
         return pyarrow.Codec("zstd", compression_level=ZSTD_LEVEL).compress(source, asbytes=True)
-    raise UnsupportedVersionError(f"codec {codec} is not known")
+    raise UnsupportedVersionError(f"unknown codec {codec}")

@@ -1,5 +1,5 @@
-# csrc: the one place where the C engine is declared to Cython; nothing else may say "cdef extern from" one of our headers.
-# The headers in csrc/ are the contract; what stands here repeats their names and types, and never their meaning.
+# csrc: the one place where the C engine is declared to Cython; no other file may say "cdef extern from" one of our headers.
+# The headers in csrc/ are the contract; this file repeats their names and types, and never their meaning.
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -64,7 +64,7 @@ cdef extern from "base/status.h" nogil:
         int64_t position
         int64_t offset
         int64_t item
-        # Arrays in C; as pointers here, so that their sizes are not said twice.
+        # Arrays in C; declared as pointers here, so that their sizes are not repeated.
         char *path
         char *reason
 
@@ -791,7 +791,7 @@ cdef extern from "cleaner/cleaner.h" nogil:
     enum:
         OL_CLEAN_QUARANTINE_KEPT
 
-    # Read and stored as whole values, which is what C does with a plain access to an atomic.
+    # Read and stored as whole values, as C does with a plain access to an atomic.
     ctypedef bint atomic_flag_value "_Atomic bool"
 
     size_t OL_CLEAN_MAP_BYTES_MIN
@@ -1792,17 +1792,17 @@ cdef extern from "partition/preallocator.h" nogil:
 
 
 cdef extern from "Python.h":
-    # Missing in Cython's own declarations: how an instance of a tuple's subclass is made without a call of its type.
+    # Missing in Cython's own declarations: makes an instance of a tuple subclass without calling its type.
     ctypedef struct tuple_type "PyTypeObject":
         void *(*tp_alloc)(tuple_type *kind, Py_ssize_t size)
 
-    # Without Cython's handling of exceptions, which would save and restore the current one at every call: NULL is looked at
-    # by the caller.
+    # Declared without Cython's handling of exceptions, which would save and restore the current one at every call: the caller
+    # checks for NULL.
     const char *utf8_or_null "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size) noexcept
     void *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors) noexcept
 
 
-# Bytes that several threads account for together; no lock, and nobody waits.
+# Bytes that several threads account for together, without a lock or waiting.
 cdef extern from *:
     """
     static inline int64_t ol_account_add(int64_t *taken, int64_t change) {

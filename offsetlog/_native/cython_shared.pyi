@@ -1,1 +1,1 @@
-# Code that Cython would repeat in each extension: they import this module, and nothing else does.
+# Code that Cython would repeat in each extension: the extensions import this module; other code must not.

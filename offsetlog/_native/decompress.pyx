@@ -1,4 +1,7 @@
-"""Inflates compressed batches through pyarrow's codecs, never to more bytes than allowed (docs/architecture.md §9, docs/format/batches.md §2.3, §2.8)."""
+"""Inflates compressed batches through pyarrow's codecs, never to more bytes than allowed.
+
+Source: docs/architecture.md §9, docs/format/batches.md §2.3, §2.8.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uintptr_t
@@ -37,7 +40,7 @@ NAMES = {OL_CODEC_GZIP: "gzip", OL_CODEC_SNAPPY: "snappy", OL_CODEC_LZ4: "lz4", 
 
 
 cdef bytes _inflate_stream(str name, object source, Py_ssize_t limit):
-    # Kafka does not store the size.  Reading on until one byte too much costs no more memory than what was allowed.
+    # Kafka does not store the inflated size.  Reading until one byte too many needs no more memory than the limit.
     import pyarrow
 
     cdef list parts = []
@@ -57,8 +60,8 @@ cdef bytes _inflate_stream(str name, object source, Py_ssize_t limit):
 
 
 cdef bytes _corrected_lz4(bytes source):
-    # Kafka's magic 0 hashed the frame's magic too (KAFKA-3160).  Only that one wrong checksum is made right; any other stays
-    # wrong and is found by the decoder.
+    # Kafka's magic 0 included the frame's magic in the hash (KAFKA-3160).  Only that wrong checksum is corrected; the decoder
+    # finds any other.
     import xxhash
 
     if len(source) < 7 or source[:4] != LZ4_MAGIC:
@@ -82,7 +85,7 @@ cdef Py_ssize_t _snappy_size(bytes block) except -1:
         size |= <Py_ssize_t>(block[shift] & 0x7F) << (7 * shift)
         if block[shift] < 0x80:
             return size
-    raise CorruptionError("a snappy block does not begin with a size")
+    raise CorruptionError("a snappy block does not begin with its size")
 
 
 cdef bytes _inflate_snappy_block(bytes block, Py_ssize_t limit):
@@ -90,10 +93,10 @@ cdef bytes _inflate_snappy_block(bytes block, Py_ssize_t limit):
 
     cdef Py_ssize_t size = _snappy_size(block)
     if size > limit:
-        raise LimitError(f"a snappy block claims {size} bytes, {limit} are allowed")
-    # Its densest element makes 64 bytes of 3; what claims more is refused before memory is taken for it.
+        raise LimitError(f"a snappy block announces {size} bytes; the limit is {limit}")
+    # The densest element makes 64 bytes of 3; a larger claim is refused before memory is allocated for it.
     if size > 22 * <Py_ssize_t>len(block):
-        raise CorruptionError(f"a snappy block of {len(block)} bytes cannot hold {size}")
+        raise CorruptionError(f"a snappy block of {len(block)} bytes cannot inflate to the {size} bytes that it announces")
     if size == 0:
         return b""
     return pyarrow.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)
@@ -107,20 +110,20 @@ cdef bytes _inflate_snappy(bytes source, Py_ssize_t limit):
     if not source.startswith(XERIAL_MAGIC):
         return _inflate_snappy_block(source, limit)
     while position < len(source):
-        # Writers that were flushed and reopened repeat the header between blocks.
+        # A writer that was flushed and reopened repeats the header between blocks.
         if source.startswith(XERIAL_MAGIC, position):
             position += XERIAL_HEADER_SIZE
             continue
         size = int.from_bytes(source[position : position + 4], "big")
         position += 4
         if size > len(source) - position:
-            raise CorruptionError(f"a snappy block of {size} bytes is cut")
+            raise CorruptionError(f"a snappy block of {size} bytes is cut short")
         part = _inflate_snappy_block(source[position : position + size], limit - total)
         total += len(part)
         parts.append(part)
         position += size
     if position != len(source):
-        raise CorruptionError("the snappy framing is cut")
+        raise CorruptionError("the snappy framing is cut short")
     return b"".join(parts)
 
 
@@ -130,17 +133,17 @@ def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing, or one raw block), 3 lz4 frame, 4 zstd.
         source: the block.
-        limit: bytes that may come out.
-        magic: of the batch; 0 gets the checksum of the lz4 frame's header wrong.
+        limit: the most bytes to inflate to.
+        magic: the magic of the batch; with 0 the lz4 frame's header checksum is expected to be wrong.
 
     Raises:
-        LimitError: more than `limit` bytes would come out.
+        LimitError: the block would inflate to more than `limit` bytes.
         CorruptionError: the block is damaged.
-        UnsupportedVersionError: no such codec.
+        UnsupportedVersionError: the codec is unknown.
     """
     name = NAMES.get(codec)
     if name is None:
-        raise UnsupportedVersionError(f"codec {codec} is not known")
+        raise UnsupportedVersionError(f"unknown codec {codec}")
     if codec == OL_CODEC_LZ4 and magic == 0:
         source = _corrected_lz4(source)
     try:
@@ -181,7 +184,7 @@ cdef int _decompress(void *context, ol_codec codec, int magic, ol_slice source, 
         return _told(error, OL_CORRUPT, failure)
     except MemoryError as failure:
         return _told(error, OL_NO_MEMORY, failure)
-    except BaseException as failure:  # whatever it is, it says nothing about the bytes
+    except BaseException as failure:  # not an error about the bytes
         return _told(error, OL_IO, failure)
 
 

@@ -1,7 +1,7 @@
-"""Writes keys, values and batches from Python objects: the inverse of `records`, for tools and tests, one record at a time.
+"""Encodes keys, values and batches from Python objects: the inverse of `records`, for tools and tests, one record at a time.
 
-Field names are those of Kafka's schemas, as `records` tells them.  Bytes are given as bytes or as base64 text, ids as UUID or
-as Kafka's text; a tagged field is written where the dictionary has it and it is not None.
+Field names are those of Kafka's schemas, as `records` returns them.  Bytes are given as bytes or base64 text, ids as UUID or
+Kafka's text; a tagged field is written if the dictionary has it and it is not None.
 """
 
 import base64
@@ -104,7 +104,7 @@ cdef int _put_struct(ol_schema_writer *writer, const ol_field *of, const ol_fiel
 
 
 cdef bytes _encode(const ol_schema *schema, int16_t number, int16_t version, dict fields):
-    # `number` is what stands in front: the key's type, or the value's version.
+    # `number` comes first: the key's type, or the value's version.
     cdef ol_schema_writer writer
     cdef ol_error error
     cdef size_t capacity = SIZE_FIRST
@@ -123,18 +123,18 @@ cdef bytes _encode(const ol_schema *schema, int16_t number, int16_t version, dic
 
 
 def encode_key(int16_t key_type, dict fields not None):
-    """Returns the bytes of a key of this type; InvalidArgumentError for a field that is missing or out of its range."""
+    """Returns the bytes of a key of this type; raises InvalidArgumentError for a field that is missing or out of range."""
     cdef const ol_schema *schema = ol_schema_of_key(key_type)
     if schema == NULL:
-        raise InvalidArgumentError(f"there is no key of type {key_type}")
+        raise InvalidArgumentError(f"unknown key type {key_type}")
     return _encode(schema, key_type, 0, fields)
 
 
 def encode_value(int16_t key_type, int16_t version, dict fields not None):
-    """Returns the bytes of a value that stands under a key of this type."""
+    """Returns the bytes of a value for a key of this type."""
     cdef const ol_schema *schema = ol_schema_of_value(key_type)
     if schema == NULL:
-        raise InvalidArgumentError(f"there is no value for a key of type {key_type}")
+        raise InvalidArgumentError(f"key type {key_type} is unknown, or has no values")
     return _encode(schema, version, version, fields)
 
 
@@ -144,7 +144,7 @@ cdef ol_slice _slice(object value):
 
 def encode_batch(int64_t base_offset, int64_t timestamp, list records not None, *, int32_t leader_epoch=-1,
                  int64_t producer_id=-1, int16_t producer_epoch=-1):
-    """Returns a batch of magic 2 that holds [(key, value), ...], each bytes or None; with a producer id it is transactional."""
+    """Returns a batch of magic 2 of [(key, value), ...], each bytes or None; with a producer id it is transactional."""
     cdef ol_batch_fields fields
     cdef size_t size = OL_BATCH_OVERHEAD
     cdef uint8_t *p

@@ -1,4 +1,4 @@
-"""Reads positions into Arrow columns, without an object for a row, and those of a group into a dictionary or a set."""
+"""Reads positions into Arrow columns without an object for each row, and those of one group into a dictionary or set."""
 
 cimport cython
 from libc.stddef cimport size_t
@@ -47,7 +47,7 @@ cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 
 @cython.final
 cdef class ColumnBlock:
-    """A block of columns that Arrow arrays may borrow from for as long as they live."""
+    """A block of columns from which Arrow arrays may borrow as long as they live."""
 
     cdef ol_position_columns columns
 
@@ -59,7 +59,7 @@ cdef class ColumnBlock:
 
 
 cdef int read_partition(Partition partition, list blocks) except -1:
-    # Appends everything of a partition to the last block, and begins others where its metadata overflows.
+    # Appends all positions of a partition to the last block, and begins others where its metadata overflows.
     cdef const ol_state *state = NULL
     cdef ol_table_cursor cursor
     cdef ol_error error
@@ -104,7 +104,7 @@ cdef int read_groups(Partition partition, list names, list blocks) except -1:
         try:
             while index < count:
                 block = <ColumnBlock>blocks[len(blocks) - 1]
-                # A group is lent as a whole, many under one hold of the lock.
+                # A group is copied as a whole, many in one hold of the lock.
                 with nogil:
                     check(ol_partition_lock_state(partition.handle, &state, &error), &error)
                     while index < count and status == OL_OK:
@@ -136,7 +136,7 @@ cdef bint all_valid(const ol_string_dictionary *dictionary) noexcept nogil:
 
 
 cdef object names_array(object pyarrow, const ol_string_dictionary *dictionary):
-    # The distinct names, as a column of strings; what is not UTF-8 is decoded as Java does it.
+    # The distinct names as a column of strings; a name that is not valid UTF-8 is decoded as Java does.
     cdef size_t index
     cdef ol_slice name
     if dictionary.count == 0:
@@ -148,7 +148,7 @@ cdef object names_array(object pyarrow, const ol_string_dictionary *dictionary):
             texts.append(text_of(name.data, name.size))
         return pyarrow.array(texts, pyarrow.string())
     ends = (<const char *>dictionary.ends)[: (dictionary.count + 1) * sizeof(int64_t)]
-    # An empty name alone leaves no bytes at all.
+    # A single empty name leaves no bytes.
     size = dictionary.ends[dictionary.count]
     data = (<const char *>dictionary.bytes)[:size] if size > 0 else b""
     large = pyarrow.Array.from_buffers(
@@ -199,7 +199,7 @@ cdef object topic_id_array(object pyarrow, ColumnBlock block):
 
 
 def position_schema():
-    """Returns the Arrow schema of to_arrow and fetch_arrow."""
+    """Returns the Arrow schema of `to_arrow` and `fetch_arrow`."""
     import pyarrow
 
     name = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
@@ -270,19 +270,19 @@ def fetch_arrow(StoreCore core not None, list groups not None):
     cdef dict by_partition = {}
     for group in dict.fromkeys(groups):
         by_partition.setdefault(core.number_of(group), []).append(group)
-    # Taken at once, so that a refresh comes before all of them or after.
+    # Listed at once, so that a refresh takes effect for all of them or none.
     partitions = {partition.number: partition for partition in core.attached()}
     for number, names in by_partition.items():
         partition = partitions.get(number)
         if partition is not None:
             read_groups(partition, names, blocks)
         else:
-            core.partition(number)  # refuses one whose directory is missing
+            core.partition(number)  # raises if its directory is missing
     return table_of(blocks)
 
 
 def fetch_group(StoreCore core not None, group):
-    """Returns {TopicPartition: OffsetAndMetadata} of one group."""
+    """Returns the committed positions of one group as {TopicPartition: OffsetAndMetadata}."""
     cdef ColumnBlock block = ColumnBlock.__new__(ColumnBlock)
     cdef ol_position_columns *columns = &block.columns
     cdef size_t row
@@ -312,7 +312,7 @@ def fetch_group(StoreCore core not None, group):
 
 
 def fetch_keys(StoreCore core not None, group, list keys not None):
-    """Returns {TopicPartition: OffsetAndMetadata} of those (topic, partition) of a group that have a position."""
+    """Returns {TopicPartition: OffsetAndMetadata} for those of the given (topic, partition) that have a position."""
     cdef dict found = {}
     for topic, partition in keys:
         value = core.fetch_one(group, topic, partition)
@@ -322,7 +322,7 @@ def fetch_keys(StoreCore core not None, group, list keys not None):
 
 
 def pending_keys(StoreCore core not None, group):
-    """Returns the {(topic, partition)} of a group for which an open transaction has a position."""
+    """Returns the {(topic, partition)} of a group for which an open transaction has a value."""
     cdef const ol_state *state = NULL
     cdef ol_table_row row
     cdef ol_slice name
@@ -339,7 +339,7 @@ def pending_keys(StoreCore core not None, group):
     try:
         with nogil:
             check(ol_partition_lock_state(partition.handle, &state, &error), &error)
-        # Under the lock only bytes and ints are made: a garbage collection would run code of others, which may want it.
+        # Only bytes and ints are made under the lock: a garbage collection may run any code, which may want the lock.
         try:
             hash = ol_table_group_hash(state.table, name)
             while ol_pending_next_unstable(state.pending, name, hash, &cursor, &row):

@@ -1,4 +1,4 @@
-"""A committed position from the table, as the named tuple that callers get."""
+"""Converts a committed position in the table to the named tuple that callers get."""
 
 from offsetlog._native.buffers cimport new_named_tuple, set_item
 from offsetlog._native.csrc cimport ol_position_value

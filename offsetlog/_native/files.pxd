@@ -2,11 +2,11 @@ cimport cython
 
 from offsetlog._native.csrc cimport ol_file, ol_fs
 
-# The file port as an object: a caller that opens files takes one, and keeps it while a file of it is open.
+# The file port as an object: code that opens files takes one, and keeps it as long as a file is open.
 cdef class FileSystem:
     cdef ol_fs *fs
 
-# An exclusive lock, held until it is closed.
+# An exclusive lock, held until it is closed or collected.
 @cython.final
 cdef class FileLock:
     cdef FileSystem owner

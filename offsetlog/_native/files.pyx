@@ -1,4 +1,4 @@
-"""The file port (csrc/fs/fs.h) for what Python reads and writes itself: small text files, directories and the lock."""
+"""The file port (csrc/fs/fs.h) for files that Python reads and writes itself: small text files, directories, the lock."""
 
 import os
 
@@ -44,12 +44,12 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import CorruptionError
 
-#: The least that a text file of a log directory may be before it is refused unread.
+#: A text file of a log directory that is larger than this is refused unread.
 TEXT_FILE_BYTES_MAX = 64 << 20
 
 
 cdef int _visit(void *context, const char *name) noexcept with gil:
-    # Nothing here runs Python code, in which a signal's handler could raise.
+    # No Python code runs here, in which a signal's handler could raise.
     try:
         (<list>context).append(<bytes>name)
         return OL_OK
@@ -58,7 +58,7 @@ cdef int _visit(void *context, const char *name) noexcept with gil:
 
 
 cdef class FileSystem:
-    """The real file system; a subclass for tests lies about the disk.  Safe to use from many threads.
+    """The real file system; a subclass for tests can misreport what is on disk.  Any thread may use it.
 
     Every method takes a path as str, bytes or PathLike, releases the GIL while it works, and raises a StorageError with
     the path.
@@ -68,7 +68,7 @@ cdef class FileSystem:
         self.fs = ol_fs_posix()
 
     def read_file(self, path, size_t limit=TEXT_FILE_BYTES_MAX):
-        """Returns the content of a file of at most `limit` bytes; LimitError above, MissingFileError without the file."""
+        """Returns the content of a file; raises LimitError above `limit` bytes, MissingFileError if it does not exist."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint8_t *data = NULL
@@ -82,7 +82,7 @@ cdef class FileSystem:
             free(data)
 
     def replace_file(self, path, bytes content not None):
-        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old one or the new."""
+        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old file or the new."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef const char *data = content
@@ -92,10 +92,10 @@ cdef class FileSystem:
             check(ol_fs_replace_file(self.fs, text, data, size, &error), &error)
 
     def append_to_file(self, path, int64_t position, bytes content not None):
-        """Writes bytes from a position on, which is the file's end, and flushes them.
+        """Writes bytes at a position, which must be the file's end, and flushes them.
 
-        A crash leaves all of them, none, or a part, in which pages of 4 KiB can be zeros.  After a StorageError they may be
-        there, too.
+        A crash leaves all of them, none, or a part, in which pages of 4 KiB can be zeros.  After a StorageError they may
+        be in the file too.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -112,7 +112,7 @@ cdef class FileSystem:
             check(status, &error)
 
     def rename(self, source, target):
-        """Gives a file another name in its directory, or the place of another file."""
+        """Renames a file within its directory; an existing target is replaced."""
         cdef bytes from_name = os.fsencode(source)
         cdef bytes to_name = os.fsencode(target)
         cdef const char *from_text = from_name
@@ -122,7 +122,7 @@ cdef class FileSystem:
             check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
 
     def segment_checksum(self, path, int64_t size):
-        """Returns the checksum, as a manifest has it, of the batches in the first bytes of a segment."""
+        """Returns the checksum of the batches in the first bytes of a segment, as in a manifest."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint32_t checksum = 0
@@ -146,8 +146,8 @@ cdef class FileSystem:
     def planned_names(self, path):
         """Returns (name after the swap, present name) of each file of a partition directory, sorted.
 
-        Swaps that are not over count as finished or undone (docs/format/recovery.md §9.1); nothing is changed.
-        Raises MissingFileError also where a swap ends meanwhile.
+        Unfinished swaps count as finished or undone (docs/format/recovery.md §9.1); nothing is changed.  Also raises
+        MissingFileError if a swap ends meanwhile.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -165,7 +165,7 @@ cdef class FileSystem:
             ol_swap_plan_free(&plan)
 
     def exists(self, path):
-        """Tells whether there is a file or directory of this name."""
+        """Returns whether a file or directory of this name exists."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef c_bool found = False
@@ -175,7 +175,7 @@ cdef class FileSystem:
         return bool(found)
 
     def make_directory(self, path):
-        """Makes a directory; one that is there already is fine."""
+        """Creates a directory; does nothing if it exists."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -183,7 +183,7 @@ cdef class FileSystem:
             check(self.fs.make_directory(self.fs, text, &error), &error)
 
     def remove(self, path):
-        """Removes a file; MissingFileError when it is not there."""
+        """Removes a file; raises MissingFileError if it does not exist."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -191,7 +191,7 @@ cdef class FileSystem:
             check(self.fs.remove(self.fs, text, &error), &error)
 
     def flush_directory(self, path):
-        """Makes what was created, renamed and removed in a directory survive a power loss."""
+        """Makes the creations, renames and removals in a directory survive a power loss."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -199,7 +199,7 @@ cdef class FileSystem:
             check(self.fs.flush_directory(self.fs, text, &error), &error)
 
     def lock(self, path):
-        """Takes the exclusive lock of a file, which is created when missing; LockedError when it is held elsewhere."""
+        """Takes the exclusive lock of a file, which is created if it is missing; raises LockedError if it is held."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef FileLock lock = FileLock.__new__(FileLock)
@@ -212,16 +212,16 @@ cdef class FileSystem:
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class FileLock:
-    """A lock that is held until `close`, or until the object is gone."""
+    """A lock that is held until `close`, or until the object is collected."""
 
     def __cinit__(self):
         self.file = NULL
 
     def __init__(self):
-        raise TypeError("a lock comes from FileSystem.lock")
+        raise TypeError("FileLock cannot be created directly; use FileSystem.lock")
 
     def close(self):
-        """Lets the lock go; does nothing the second time."""
+        """Releases the lock; a second call does nothing."""
         cdef ol_file *file = self.file
         self.file = NULL
         if file != NULL:
@@ -237,7 +237,7 @@ cdef class FileLock:
 
 
 def parse_offset_checkpoint(bytes text not None):
-    """Returns {(topic, partition): offset} of a checkpoint file; CorruptionError for anything Kafka would not have written."""
+    """Returns {(topic, partition): offset} of a checkpoint file; raises CorruptionError for bytes that Kafka would not write."""
     cdef ol_offset_checkpoint checkpoint
     cdef ol_checkpoint_entry *entry
     cdef ol_error error
@@ -256,7 +256,7 @@ def parse_offset_checkpoint(bytes text not None):
 
 
 def format_offset_checkpoint(dict entries not None):
-    """Returns the bytes of a checkpoint file that holds {(topic, partition): offset}."""
+    """Returns the bytes of a checkpoint file with the given {(topic, partition): offset}."""
     cdef ol_offset_checkpoint checkpoint
     cdef ol_error error
     cdef char *text = NULL
@@ -276,9 +276,9 @@ def format_offset_checkpoint(dict entries not None):
 
 
 def parse_manifest(bytes text not None):
-    """Returns the (base offset, end offset, size, checksum or None) of each closed segment that a manifest lists.
+    """Returns (base offset, end offset, size, checksum or None) of each closed segment that a manifest lists.
 
-    None while it says that segments may have been replaced.  CorruptionError for anything that is no manifest.
+    Returns None if the manifest says that segments may have been replaced.  Raises CorruptionError for other bytes.
     """
     cdef ol_manifest manifest
     cdef ol_manifest_segment *segment
@@ -299,7 +299,7 @@ def parse_manifest(bytes text not None):
 
 
 def parse_directory_name(str name not None):
-    """Returns (topic, partition, kind) of a partition directory's name, or None; kind 0 is a partition in use."""
+    """Parses the name of a partition directory as (topic, partition, kind), or None; kind 0 is a partition in use."""
     cdef ol_directory_name parsed
     cdef bytes text = os.fsencode(name)
     if not ol_directory_name_parse(text, &parsed):
@@ -308,12 +308,12 @@ def parse_directory_name(str name not None):
 
 
 def format_uuid(bytes value not None):
-    """Returns the 22 characters by which Kafka writes 16 bytes."""
+    """Returns the 22 characters with which Kafka writes 16 bytes."""
     cdef ol_uuid uuid
     cdef char[OL_UUID_TEXT_SIZE] text
     cdef int index
     if len(value) != OL_UUID_SIZE:
-        raise ValueError(f"an id has {OL_UUID_SIZE} bytes, not {len(value)}")
+        raise ValueError(f"an id must have {OL_UUID_SIZE} bytes, not {len(value)}")
     for index in range(OL_UUID_SIZE):
         uuid.bytes[index] = <uint8_t>value[index]
     ol_uuid_format(&uuid, text)
@@ -321,9 +321,9 @@ def format_uuid(bytes value not None):
 
 
 def parse_uuid(str text not None):
-    """Returns the 16 bytes of an id as Kafka writes it; CorruptionError for anything else."""
+    """Returns the 16 bytes of an id as Kafka writes it; raises CorruptionError for other text."""
     cdef ol_uuid uuid
     cdef bytes encoded = text.encode("utf-8", "surrogatepass")
     if not ol_uuid_parse(ol_slice_of(<const char *>encoded, <size_t>len(encoded)), &uuid):
-        raise CorruptionError(f"{text!r} is not the text of an id")
+        raise CorruptionError(f"{text!r} is not an id as Kafka writes it (22 characters of URL-safe base64)")
     return (<const char *>uuid.bytes)[:OL_UUID_SIZE]

@@ -8,13 +8,13 @@ from offsetlog._native.csrc cimport (
     ol_transaction_copy,
 )
 
-# A sum of 128 bits.
+# A sum of 128 bits as an int.
 cdef object whole_of(ol_hash128 value)
-# The exception for an error that is not raised.
+# The exception for an error, not raised.
 cdef object failure_of(const ol_error *error)
-# The same for a problem, with the keys that a snapshot knows to be lost by (from, below).
+# The exception for a problem, with the lost keys that a snapshot knows, by (from, below).
 cdef object problem_of(const ol_problem *problem, int number, dict keys)
 cdef tuple groups_of(const ol_transaction_copy *copy, const ol_copied_transaction *row)
 cdef dict recovery_of(const ol_log_recovery *found)
-# The ol_append of StoreConfig.append.
+# The ol_append for StoreConfig.append.
 cdef ol_append append_of(str name) except *

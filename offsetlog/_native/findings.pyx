@@ -1,4 +1,4 @@
-"""The words of the C floor about a partition, as Python's objects: errors that were not raised, what a recovery did, digests."""
+"""Converts what the C code reports about a partition to Python: errors not raised, results of recovery, digests."""
 
 from libc.stdint cimport INT64_MAX
 

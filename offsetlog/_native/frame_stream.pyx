@@ -10,14 +10,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from offsetlog._native.csrc cimport MSG_DONTWAIT, MSG_NOSIGNAL, ol_load_i32, send
 from offsetlog._native.front cimport Front, Place, seconds_now
 
-# The size that precedes a frame.
+# The bytes of the size before a frame.
 cdef enum:
     SIZE_BYTES = 4
-#: Answers to the requests of one read are sent together, but no more than this at a time, in bytes.
+#: Answers to the requests of one read are sent together, but at most this many bytes at a time.
 SEND_BYTES = 64 << 10
 cdef Py_ssize_t SEND_BYTES_C = SEND_BYTES
 
-#: While so many bytes of answers wait for one before them, no further request is taken.
+#: No further request is taken while this many bytes of answers wait for an earlier one.
 ANSWERS_AHEAD_BYTES = 1 << 20
 cdef Py_ssize_t ANSWERS_AHEAD_BYTES_C = ANSWERS_AHEAD_BYTES
 
@@ -25,11 +25,11 @@ cdef Py_ssize_t ANSWERS_AHEAD_BYTES_C = ANSWERS_AHEAD_BYTES
 SMALL_REQUEST_BYTES = 64 << 10
 cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 
-#: Once a turn has taken this long, in seconds, the frames that follow a handled one are left to the next turn of the loop.
+#: Once a turn has taken this long, in seconds, the frames after the one just handled wait for the next turn of the loop.
 TURN_SECONDS = 0.005
 cdef double TURN_SECONDS_C = TURN_SECONDS
 
-#: Why nothing more is read from a connection; several may hold it at a time.
+#: The reasons why a connection is not read; several may apply at a time.
 SLOW_READER, NO_MEMORY, IN_FLIGHT, WAITING, CLOSING, PARKED, NEXT_TURN = 1, 2, 4, 8, 16, 32, 64
 cdef int SLOW_READER_C = SLOW_READER
 cdef int IN_FLIGHT_C = IN_FLIGHT
@@ -39,39 +39,39 @@ cdef int NEXT_TURN_C = NEXT_TURN
 
 
 cdef class FrameStream:
-    """Cuts what is received into frames, has each answered, and sends the answers in order.
+    """Cuts the received bytes into frames, has each answered, and sends the answers in order.
 
-    Other connections get their turn when this one has had `TURN_SECONDS`; the clock is read after each call of `handle`.
-    It is not read for what the front answers: the bytes of one read take the front a few milliseconds at most.
+    Other connections get their turn after this one has had `TURN_SECONDS`; the clock is read after each call of `handle`.
+    It is not read for requests that the front answers: the bytes of one read take it a few milliseconds at most.
 
     A subclass is the asyncio.Protocol of one connection: it sets `transport`, and has
 
-    * ``handle(frame, place)``: a request that the front does not answer, without its size; `answered` is called with the
-      place, now or later;
-    * ``refuse_size(size)``: a frame of this size is not taken; the connection is `CLOSING` then;
-    * ``expect(arrived)``: so many bytes have arrived of a frame that is not small and not whole yet; it may `hold` the
+    * ``handle(frame, place)``: handles a request that the front does not answer, without its size; calls `answered` with
+      the place, now or later;
+    * ``refuse_size(size)``: a frame of this size is refused; from now on the connection is `CLOSING`;
+    * ``expect(arrived)``: this many bytes have arrived of a frame that is not small and not whole yet; it may `hold` the
       connection;
     * ``taken()``: a frame that is not small was handled;
     * ``parked(size)``: frames of this size in all, which the front has answered, are kept until their commits are safe; it
       may `hold` the connection;
-    * ``unparked(size)``: they are kept no longer; also after the connection has ended;
-    * ``unread(size)``: the client, which does not read, has answers of this size in all waiting for it;
-    * ``drained()``: all is answered of a connection that is `CLOSING`.
+    * ``unparked(size)``: they are no longer kept; also called after the connection has ended;
+    * ``unread(size)``: the client does not read, and answers of this size in all wait for it;
+    * ``drained()``: a connection that is `CLOSING` has answered everything.
 
     Args:
-        front: answers what it can; None: nobody does.
+        front: answers the requests that it can; None: there is no front.
         loop: the event loop.
         time: returns the time of groups, in seconds.
-        request_bytes_max: of a frame.
-        requests_in_flight_max: of requests without an answer; more are read when some are answered.
+        request_bytes_max: the largest frame, in bytes.
+        requests_in_flight_max: the most requests without an answer; more are read once some are answered.
     """
 
     cdef public object transport            # None: the connection has ended
-    cdef public int fd                      # of the transport's socket; -1: it has none
+    cdef public int fd                      # the transport's socket; -1: it has none
     cdef readonly object places             # deque of Place, in the order of the requests
     cdef readonly Py_ssize_t in_flight      # requests whose answers are not sent yet
-    cdef readonly int held                  # why nothing is read, 0: it is
-    cdef readonly double last_request       # when a request was last whole, by `seconds_now`: perf_counter of Linux
+    cdef readonly int held                  # the reasons why it is not read, 0: it is read
+    cdef readonly double last_request       # when the last request became whole, by `seconds_now` (Linux's perf_counter)
     cdef Front front
     cdef object loop
     cdef object time
@@ -82,9 +82,9 @@ cdef class FrameStream:
     cdef bint is_going_on
     cdef bint is_taking
     cdef bint is_paused
-    cdef bint has_buffered                  # the transport was given what could not be sent at once
+    cdef bint has_buffered                  # the transport has bytes that could not be sent at once
     cdef Py_ssize_t unsent                  # bytes of the answers in `places`
-    cdef double turn_began                  # by perf_counter; 0: no handler was asked yet
+    cdef double turn_began                  # by perf_counter; 0: no handler was called yet
 
     def __init__(self, Front front, loop, time, *, int64_t request_bytes_max, Py_ssize_t requests_in_flight_max):
         self.front = front
@@ -116,7 +116,7 @@ cdef class FrameStream:
             self.is_receiving = False
 
     def go_on(self):
-        """Takes the frames that are whole, as far as nothing holds the connection."""
+        """Takes the whole frames, as long as nothing holds the connection."""
         self.take_received()
 
     cdef int take_received(self) except -1:
@@ -139,7 +139,7 @@ cdef class FrameStream:
                 finally:
                     self.is_taking = False
                 was_held = self.held != 0
-                # An answer that is sent may release it.
+                # Sending an answer may release it.
                 if self.held != 0 or self.places:
                     self.send()
         finally:
@@ -153,7 +153,7 @@ cdef class FrameStream:
         return 0
 
     cdef int fail(self) except -1:
-        # The requests that were taken are lost: a client that waits for an answer must not wait for ever.
+        # The requests that were taken are lost: close the connection, so that the client does not wait for ever.
         if self.front is not None:
             self.front.drop_run()
         if self.transport is not None:
@@ -162,7 +162,7 @@ cdef class FrameStream:
         return 0
 
     cdef Py_ssize_t take(self, const uint8_t *bytes_, Py_ssize_t size) except -1:
-        # Returns how many bytes were taken.  A run is requests that follow each other, and that the front has answered.
+        # Returns how many bytes were taken.  A run is consecutive requests that the front has answered.
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t run_start = 0
         cdef Py_ssize_t run_requests = 0
@@ -205,7 +205,7 @@ cdef class FrameStream:
                 self.taken()
             if self.unsent >= SEND_BYTES_C:
                 self.send()
-            # `IN_FLIGHT` may end within this turn; what else holds it lasts longer, and others have their turn anyway.
+            # `IN_FLIGHT` may end within this turn; other holds last longer, so that other connections get their turn anyway.
             if at < size and not self.held & ~IN_FLIGHT_C and perf_counter() - self.turn_began >= TURN_SECONDS_C:
                 self.held |= NEXT_TURN_C
                 self.loop.call_soon(self.begin_turn)
@@ -214,7 +214,7 @@ cdef class FrameStream:
         return at
 
     cdef int send_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests, double read_at) except -1:
-        # At once where the run waits for no flush, and nothing precedes it.
+        # At once, if the run waits for no flush and no answer must come before it.
         cdef const char *answers = <const char *>self.front.answers.bytes
         cdef Py_ssize_t answers_size = <Py_ssize_t>self.front.answers.size
         cdef Py_ssize_t sent
@@ -251,13 +251,13 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ holding
 
     def hold(self, int reason):
-        """Reads nothing more, from the next frame on, until `release`."""
+        """Stops reading from the next frame on, until `release`."""
         self.held |= reason
         if not self.is_taking:
             self.pause_if_held()
 
     cdef int pause_if_held(self) except -1:
-        # A client that goes away is noticed by reading: while it waits for others, some bytes are read ahead.
+        # Reading shows that a client has gone: while it waits for others, some bytes are read ahead.
         if self.held == WAITING_C and len(self.received) < SMALL_REQUEST_BYTES_C:
             return 0
         if self.held and not self.is_paused and self.transport is not None:
@@ -266,7 +266,7 @@ cdef class FrameStream:
         return 0
 
     def begin_turn(self):
-        """Takes the frames that the last turn has left, if nothing else holds the connection."""
+        """Takes the frames that the last turn left, if nothing else holds the connection."""
         self.held &= ~NEXT_TURN_C
         self.go_on()
         self.resume_if_free()
@@ -278,33 +278,33 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Reads on, if nothing else holds the connection."""
+        """Reads again, if nothing else holds the connection."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
         self.resume_if_free()
-        # Not now: an answer may be what releases it, in the middle of another's request.
+        # Not now: the release may come from sending an answer, in the middle of another request.
         if self.received and not self.is_going_on:
             self.loop.call_soon(self.go_on)
 
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Takes the answer of a place, b"" for none; it is sent when those before it are."""
+        """Takes the answer of a place, b"" for none, and sends it once all earlier answers are sent."""
         place.answer = frame
-        # With it goes the request, though its answer may still wait for those before it.
+        # The request is dropped now, though its answer may still wait for earlier ones.
         place.exchange = None
         self.settled(len(frame))
 
     def settled(self, Py_ssize_t size):
-        """Says that a place has its answer, of this size in bytes."""
+        """Records that a place has its answer, of this size in bytes."""
         self.count_unsent(size)
         if not self.is_taking:
             self.send()
             self.pause_if_held()
 
     cpdef send(self):
-        """Sends the answers that are not preceded by one that is missing."""
+        """Sends the answers up to the first that is missing."""
         cdef Place place
         cdef list frames = []
         cdef object places = self.places
@@ -334,15 +334,15 @@ cdef class FrameStream:
         return 0
 
     cdef Py_ssize_t send_now(self, const char *answers, Py_ssize_t size) except -1:
-        # Returns how much was sent.  At once where nothing waits to be sent: a transport may send at the end of the loop's
-        # turn only.
+        # Returns how many bytes were sent.  Sends directly if nothing else waits to be sent: a transport may send only at the end
+        # of the loop's turn.
         if self.fd < 0 or not self.may_send():
             return 0
-        # If the connection is broken, the transport finds out again.
+        # If the connection is broken, the transport will notice it too.
         return max(send(self.fd, answers, <size_t>size, MSG_DONTWAIT | MSG_NOSIGNAL), 0)
 
     cdef bint may_send(self) except -1:
-        # A transport that is closing has given its file number back; one that has just received is not closing.
+        # A closing transport has given up its file number; one that has just received is not closing.
         if not self.is_receiving and self.transport.is_closing():
             return False
         if self.has_buffered:
@@ -357,7 +357,7 @@ cdef class FrameStream:
         return 0
 
     def forget(self):
-        """Drops what is not answered and what is not taken: the connection has ended.  Returns the places."""
+        """Drops unanswered and untaken requests, after the connection has ended.  Returns the places."""
         cdef object places = self.places
         self.places = deque()
         self.in_flight = self.unsent = 0

@@ -7,11 +7,11 @@ from offsetlog._native.request_metrics cimport RequestMetrics
 from offsetlog._native.store_core cimport StoreCore
 
 
-# The time in seconds, which does not stand still within a turn of the loop.
+# The time in seconds; it goes on within a turn of the loop.
 cdef double seconds_now() noexcept nogil
 
 
-# How many requests, by API, and the positions of the commits.
+# The number of requests by API, and of the positions in the commits.
 cdef struct counted:
     int64_t commits
     int64_t fetches
@@ -19,27 +19,27 @@ cdef struct counted:
     int64_t positions
 
 
-# Where an answer goes: those before it are sent first.
+# Keeps the order of answers: it is sent after those before it.
 @cython.final
 cdef class Place:
-    cdef public object exchange     # of a request that a handler answers; None: of requests that the front has answered
-    cdef bytes answer               # None: not yet
+    cdef public object exchange     # the request that a handler answers; None: requests that the front has answered
+    cdef bytes answer               # None: not answered yet
     cdef readonly Py_ssize_t requests
-    cdef counted counts             # of requests that the front has answered
-    cdef counted refused            # those of them whose commits failed in the end
+    cdef counted counts             # the requests that the front has answered
+    cdef counted refused            # those of them whose commits failed later
     cdef double read_at             # when they were read, in seconds of a monotonic clock
-    # For requests that the front has answered, and whose answers wait until their commits are safe:
-    cdef object stream              # is called with the place then
+    # For requests that the front has answered, while their answers wait until their commits are safe:
+    cdef object stream              # called with the place once they are safe
     cdef bytes frames
     cdef bytes prepared
-    cdef int waits                  # log partitions that are not
-    cdef dict failures              # of log partitions, by number
+    cdef int waits                  # the number of log partitions that are not safe yet
+    cdef dict failures              # by number of the log partition
 
     cdef int settle(self, Front front, int32_t number, object failure) except -1
     cdef bytes with_refusals(self, Front front)
 
 
-# A commit that a place waits for.
+# A commit for which a place waits.
 cdef struct awaited:
     int64_t end_offset
     uint64_t term
@@ -48,20 +48,20 @@ cdef struct awaited:
 @cython.final
 cdef class Front:
     cdef ol_front front
-    cdef ol_answers answers         # of the run of requests that is being read
+    cdef ol_answers answers         # the answers of the run of requests being read
     cdef ManagerCore manager
     cdef StoreCore core
     cdef object loop
     cdef object now_ms
     cdef object refused
     cdef bint waits_for_flush
-    cdef public bint is_off         # everything is declined
+    cdef public bint is_off         # every request is declined
     cdef readonly int64_t commits, fetches, heartbeats
-    cdef public RequestMetrics metrics  # None: nobody counts
+    cdef public RequestMetrics metrics  # None: nothing is counted
     cdef public int64_t received_bytes, sent_bytes      # of all connections
-    # The run: its counts, and what its commits wait for.
+    # The present run: its counts, and the commits that it waits for.
     cdef counted counts
-    cdef int32_t last_number        # -1: none yet
+    cdef int32_t last_number        # -1: no commit yet
     cdef awaited last
     cdef dict others                # number -> (end offset, term)
     # All runs:

@@ -1,6 +1,6 @@
-"""The requests of running consumers, answered where they are read.
+"""Answers the requests of running consumers where they are read.
 
-csrc/front makes the answers; here are the engine that commits, and the answers that wait until their commits are safe.  All
+csrc/front makes the answers; this module has the engine that commits, and holds answers until their commits are safe.  All
 connections share one flush: their commits within one turn of the event loop are waited for together.
 """
 
@@ -53,14 +53,14 @@ from offsetlog._native.store_core cimport TRY_ITEMS_MAX
 from offsetlog._native.messages import decode_request
 from offsetlog.errors import LimitError, OffsetLogError
 
-#: So many members, and groups without members, commit without their coordinator being asked again.  More are served as well,
-#: only slower.
+#: How many members, and groups without members, can commit without a call of their coordinator.  More are served too, but
+#: more slowly.
 ADMISSIONS_MAX = 1 << 20
-# Versions of OffsetCommit that say how long a position is kept.
+# Versions of OffsetCommit that give a retention time.
 cdef enum:
     RETENTION_FROM = 2
     RETENTION_UNTIL = 4
-# The memory for answers that stays when a large one was sent.
+# How much memory for answers is kept after a large one was sent.
 cdef size_t ANSWERS_KEPT = 1 << 20
 
 
@@ -72,13 +72,13 @@ cdef double seconds_now() noexcept nogil:
 
 @cython.final
 cdef class Place:
-    """Where an answer goes: those before it are sent first."""
+    """Keeps the order of answers: an answer is sent after those of earlier places."""
 
     def __cinit__(self):
         self.requests = 1
 
     cdef int settle(self, Front front, int32_t number, object failure) except -1:
-        # The commits of one log partition are safe, or failed.
+        # The commits of one log partition are safe, or have failed.
         self.waits -= 1
         if failure is not None:
             if self.failures is None:
@@ -96,7 +96,7 @@ cdef class Place:
         return 0
 
     cdef bytes with_refusals(self, Front front):
-        # Requests and answers lie one after the other, each with its size.
+        # Requests and answers are stored one after the other, each with its size.
         cdef const uint8_t *requests = self.frames
         cdef const uint8_t *answers = self.prepared
         cdef Py_ssize_t request = 0, answer = 0, request_end, answer_end
@@ -127,19 +127,19 @@ cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with
 
 @cython.final
 cdef class Front:
-    """Answers connections before they ask a handler.  Not thread-safe: it belongs to one event loop.
+    """Answers requests before a handler is asked.  Not thread-safe: it belongs to one event loop.
 
     Args:
-        manager: keeps the positions; its durability says when a commit is answered.
+        manager: keeps the positions; its durability decides when a commit is answered.
         loop: the event loop.
         now_ms: returns the time of day, in ms since 1970.
-        metadata_units_max: of one position, in UTF-16 units.
+        metadata_units_max: the longest metadata of a position, in UTF-16 units.
         refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written; returns
             the frame of its answer.
 
     Attributes:
-        metrics: counts what was answered here; None: nobody counts.
-        received_bytes, sent_bytes: of all connections.
+        metrics: counts the requests answered here; None: nothing is counted.
+        received_bytes, sent_bytes: the bytes of all connections.
     """
 
     def __cinit__(self, ManagerCore manager not None, loop, now_ms, *, size_t metadata_units_max, refused):
@@ -161,10 +161,10 @@ cdef class Front:
         ol_front_free(&self.front)
         ol_answers_free(&self.answers)
 
-    # --------------------------------------------------------------------------- what the coordinator says
+    # --------------------------------------------------------------------------- called by the coordinator
 
     def admit(self, group, int32_t generation, member_id, group_instance_id):
-        """Has requests with exactly these answered here, until `revoke`."""
+        """Answers requests with exactly these values here, until `revoke`."""
         cdef ol_admission_key key
         cdef ol_error error
         key.generation = generation
@@ -176,10 +176,10 @@ cdef class Front:
         try:
             check(ol_admissions_add(&self.front.admissions, &key, &error), &error)
         except LimitError:
-            pass  # its requests go on through the coordinator
+            pass  # the coordinator goes on answering its requests
 
     def revoke(self, group):
-        """Admits nothing of a group any more; returns (member id, time in s) of the members that were heard of since."""
+        """Admits no member of a group any longer; returns (member id, time in s) of the members heard from meanwhile."""
         cdef ol_slice name
         cdef list heard = []
         take_name(group, NAME_GROUP, &name)
@@ -187,9 +187,9 @@ cdef class Front:
         return heard
 
     def set_led(self, int32_t number, bint is_led):
-        """Says whether a log partition is led here, and its groups are known: only then its positions are read.
+        """Sets whether a log partition is led here with its groups known: only then are its positions read.
 
-        Where it is not, nothing is admitted of its groups either.
+        If it is not, none of its groups are admitted either.
         """
         self.core.check_number(number)
         ol_front_set_led(&self.front, number, is_led)
@@ -202,34 +202,34 @@ cdef class Front:
         return self.front.admissions.entries.count
 
     def count_commit(self, group):
-        """Counts a commit of a group that a handler has answered."""
+        """Counts a commit of a group that a handler answered."""
         cdef ol_slice name
         take_name(group, NAME_GROUP, &name)
         ol_commit_counts_add(&self.front.admissions.counts, name)
 
     def commit_counts(self, size_t part):
-        """Returns the next part, and (group, commits) of this one; parts begin with 0, and end with 0.
+        """Returns the number of the next part, and the (group, commits) of this part; parts begin with 0, and end with 0.
 
-        Commits are counted as they are written, of up to 65,536 groups.  A part is some hundred of them: requests go on
-        between two.  A group may be in two parts; the later count is the newer one.
+        Commits are counted as they are written, for up to 65,536 groups.  A part has a few hundred of them, so that requests
+        are answered between two parts.  A group may be in two parts; then the later count is the newer one.
         """
         cdef list found = []
         following = ol_commit_counts_read(&self.front.admissions.counts, part, note_commits, <void *>found)
         return following, found
 
-    # ------------------------------------------------------------------------------ what the metadata say
+    # -------------------------------------------------------------------------------------------- metadata
 
     def put_topic(self, name, bytes topic_id not None, int32_t partitions):
-        """There is a topic of this name, with its 16 bytes of id."""
+        """Adds a topic, with the 16 bytes of its id."""
         cdef ol_slice slice
         cdef ol_error error
         if len(topic_id) != 16:
-            raise ValueError("a topic id has 16 bytes")
+            raise ValueError(f"a topic id must have 16 bytes, not {len(topic_id)}")
         take_name(name, NAME_TOPIC, &slice)
         check(ol_known_topics_put(&self.front.topics, slice, <const uint8_t *>topic_id, partitions, &error), &error)
 
     def remove_topic(self, name):
-        """There is none any more."""
+        """Removes a topic."""
         cdef ol_slice slice
         take_name(name, NAME_TOPIC, &slice)
         ol_known_topics_remove(&self.front.topics, slice)
@@ -237,7 +237,7 @@ cdef class Front:
     # ------------------------------------------------------------------------------------------ requests
 
     cdef bint answer(self, const uint8_t *frame, size_t size, double at) except -1:
-        # Whether the request was answered: the answer is added to those of the run.
+        # Returns whether the request was answered: its answer is added to those of the run.
         cdef ol_request_header header
         cdef ol_slice body
         if self.is_off or not ol_front_begin(ol_slice_of(frame, size), &header, &body):
@@ -276,7 +276,7 @@ cdef class Front:
             try:
                 self.core.write(commit.log_partition, commit.items, commit.count, -1, -1, &result, &error)
             except OffsetLogError:
-                return False  # nothing was written: the handler tries again, and says what is wrong
+                return False  # nothing was written: the handler tries again, and reports the error
         elif status != OL_OK:
             return False
         ol_front_end_commit(&commit, at, &self.answers)
@@ -300,7 +300,7 @@ cdef class Front:
 
     cdef Place take_run(self, object stream, const uint8_t *frames, size_t size, Py_ssize_t requests,
                         double read_at):
-        # The answers of the run, which ends here.
+        # Makes a place for the answers of the run, which ends here.
         cdef Place place = Place.__new__(Place)
         cdef bytes answers = PyBytes_FromStringAndSize(<const char *>self.answers.bytes, <Py_ssize_t>self.answers.size)
         self.clear_answers()
@@ -320,7 +320,7 @@ cdef class Front:
         return place
 
     cdef int drop_run(self) except -1:
-        # The run failed midway: its answers must not be another connection's.
+        # The run failed midway: its answers must not go to another connection.
         self.answers.size = 0
         self.counts = counted(0, 0, 0, 0)
         self.last_number = -1
@@ -328,11 +328,11 @@ cdef class Front:
         return 0
 
     cdef bint waits(self) noexcept:
-        # Whether commits of the run wait for a flush.
+        # Returns whether commits of the run wait for a flush.
         return self.last_number >= 0
 
     cdef int count_run(self, double read_at) except -1:
-        # Ends a run that waits for no flush, and whose answers are sent.
+        # Ends a run that waits for no flush and whose answers were sent.
         cdef counted none = counted(0, 0, 0, 0)
         cdef counted counts = self.counts
         self.counts = none
@@ -377,7 +377,7 @@ cdef class Front:
         return 0
 
     def _turn(self):
-        # The end of a turn of the loop: one wait a log partition for what all connections have committed.
+        # At the end of a turn of the loop: waits once per log partition for the commits of all connections.
         cdef dict dirty = self.dirty
         self.dirty = {}
         self.is_turn_ordered = False

@@ -1,9 +1,9 @@
-"""How long things took: a histogram with fixed buckets, at the cost of two additions a measurement."""
+"""Counts durations in a histogram with fixed buckets, at the cost of two additions per measurement."""
 
 cimport cython
 from libc.stdint cimport uint64_t
 
-#: The upper bounds of the buckets, in seconds; one more bucket holds what took longer.
+#: The upper bounds of the buckets, in seconds; one more bucket holds longer durations.
 BOUNDS = (
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -14,29 +14,29 @@ cdef double[BUCKETS - 1] UPPER = BOUNDS
 
 @cython.final
 cdef class Histogram:
-    """Durations by bucket.
+    """Counts durations by bucket.
 
-    One thread at a time measures.  Any thread reads: each number is right, and the last measurement may be in one of them
+    One thread at a time measures.  Any thread may read: each number is right, but the last measurement may be in one of them
     and not yet in another.
 
     Attributes:
-        seconds: of all together.
+        seconds: the sum of all durations.
     """
 
     cdef void add(self, double seconds, uint64_t times) noexcept:
         cdef int bucket = 0
-        # From the shortest: most are short.
+        # From the shortest bucket up: most durations are short.
         while bucket < BUCKETS - 1 and seconds > UPPER[bucket]:
             bucket += 1
         self.counts[bucket] += times
         self.seconds += seconds * <double>times
 
     def observe(self, double seconds, uint64_t times=1):
-        """Counts a duration, of as many things at a time."""
+        """Counts a duration `times` times."""
         self.add(seconds, times)
 
     def cumulative(self):
-        """Returns (bound in seconds, how many took no longer), the last bound of which is infinite."""
+        """Returns (bound in seconds, how many took no longer) by bucket; the last bound is infinite."""
         cdef int bucket
         cdef uint64_t total = 0
         result = []

@@ -1,4 +1,4 @@
-"""Questions of consumers to a log: its batches, its aborted transactions, and records by time."""
+"""Queries of consumers to a log: its batches, its aborted transactions, and records by time."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
@@ -26,14 +26,14 @@ from offsetlog._native.status cimport check
 
 from offsetlog.types import TimedRecord
 
-# The time that asks for the newest record (docs/format/topics.md §17.4).
+# The time with which a consumer asks for the newest record (docs/format/topics.md §17.4).
 cdef enum:
     NEWEST = -3
 
 
 cdef bytes batches_of(ol_log *log, int64_t offset, int64_t end, int64_t size_max, bint whole_first):
-    # The whole batches from the one that holds `offset`, all of whose records are below `end`: at most `size_max` bytes,
-    # but the first one whatever its size, if asked for.
+    # Returns the whole batches from the one that contains `offset`, with all records below `end`: at most `size_max` bytes, but
+    # with `whole_first` the first one whatever its size.
     cdef ol_file_range found
     cdef ol_error error
     cdef size_t size = 0
@@ -53,7 +53,7 @@ cdef bytes batches_of(ol_log *log, int64_t offset, int64_t end, int64_t size_max
     try:
         with nogil:
             status = ol_log_read(log, offset, end, buffer, capacity, &size, &error)
-        # A cleaner put another segment there in between, whose first batch is larger: the consumer asks again.
+        # A cleaner replaced the segment meanwhile, and its first batch is larger: the consumer tries again.
         if status == OL_TOO_LARGE:
             return b""
         check(status, &error)
@@ -63,7 +63,7 @@ cdef bytes batches_of(ol_log *log, int64_t offset, int64_t end, int64_t size_max
 
 
 cdef int64_t size_between(ol_log *log, int64_t offset, int64_t end, int64_t size_max) except -1:
-    # How many bytes `batches_of` has to give, without reading them; of one segment.
+    # Returns how many bytes `batches_of` would return from one segment, without reading them.
     cdef ol_file_range found
     cdef ol_error error
     with nogil:
@@ -80,7 +80,7 @@ cdef int _collect(void *context, const ol_aborted_transaction *transaction) noex
 
 
 cdef tuple aborted_between(ol_log *log, int64_t begin, int64_t end):
-    # (producer id, first offset) of the aborted transactions that overlap [begin, end).
+    # Returns (producer id, first offset) of the aborted transactions that overlap [begin, end).
     cdef list found = []
     cdef void *context = <void *>found
     cdef ol_error error
@@ -91,7 +91,7 @@ cdef tuple aborted_between(ol_log *log, int64_t begin, int64_t end):
 
 
 cdef object record_at_time(ol_log *log, const ol_decompressor *decompressor, int64_t time, int64_t end):
-    # The TimedRecord, None where there is none below `end`.
+    # Returns the TimedRecord, None if there is none below `end`.
     cdef ol_timed_record found
     cdef ol_error error
     with nogil:

@@ -2,10 +2,10 @@ cimport cython
 from offsetlog._native.csrc cimport ol_log_view
 from offsetlog._native.partition cimport Partition
 
-# Takes a view over, of which the partition was entered; NULL is None, and the partition is left at once.
+# Takes ownership of a view, whose partition was entered; for NULL it leaves the partition and returns None.
 cdef LogView own_view(Partition partition, ol_log_view *view)
 
-# Segments that are held; the partition stays entered.
+# Segments that are kept as they are; the partition stays entered.
 @cython.final
 cdef class LogView:
     cdef ol_log_view *view

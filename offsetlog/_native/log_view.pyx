@@ -1,4 +1,4 @@
-"""The segments of an open partition as they were at one moment, for who replays its log while it is cleaned."""
+"""The segments of an open partition as they were at one moment, for replaying its log while it is cleaned."""
 
 import os
 
@@ -21,7 +21,7 @@ from offsetlog.errors import ClosedError, MissingFileError
 
 
 def listed_segments(Partition partition not None):
-    """Returns (base offset, bytes) of every segment that an open partition knows of, ascending."""
+    """Returns (base offset, bytes) of every segment that an open partition has, ascending."""
     cdef ol_log_segment_info info
     cdef size_t index = 0
     cdef list found = []
@@ -36,12 +36,12 @@ def listed_segments(Partition partition not None):
     return found
 
 
-@cython.no_gc_clear     # its release at the end needs its owner
+@cython.no_gc_clear     # releasing it needs its owner
 cdef class LogView:
-    """Holds every segment of a partition that is open for writing: cleaning, rolls and truncations change nothing of it.
+    """Keeps every segment of a partition that is open for writing: cleaning, rolls and truncations do not change it.
 
-    It comes with a cut (`compare.cut`), and a replay of it up to the cut's log offset is the state of the cut.  While it is open the partition is
-    not closed: `close` waits for it.  A context manager; one thread at a time.
+    It belongs to a cut (`compare.cut`): replaying it up to the cut's log offset gives the state of the cut.  The partition
+    cannot be closed while the view is open: `close` waits for it.  A context manager; one thread at a time.
     """
 
     def __cinit__(self):
@@ -55,14 +55,14 @@ cdef class LogView:
         self.view = NULL
         if view == NULL:
             return
-        # A forked child must not touch what its parent holds.
+        # A forked child must not touch the segments that its parent keeps.
         if not self.owner.forked:
             with nogil:
                 ol_log_view_close(view)
         self.owner.leave()
 
     def close(self):
-        """Lets the segments go; does nothing the second time."""
+        """Releases the segments; a second call does nothing."""
         self.let_go()
 
     def __enter__(self):
@@ -78,7 +78,7 @@ cdef class LogView:
             if <bytes>segment.path == path:
                 return <Py_ssize_t>index
             index += 1
-        raise MissingFileError("there was no such segment", path=os.fsdecode(path))
+        raise MissingFileError("this view has no such segment; segments() lists those it has", path=os.fsdecode(path))
 
     def segments(self):
         """Returns the paths of the segments, ascending by offset."""
@@ -93,7 +93,7 @@ cdef class LogView:
 
     @property
     def is_current(self):
-        """Whether none of its segments was replaced or cut since."""
+        """Whether none of its segments has been replaced or cut."""
         self._check_open()
         return bool(ol_log_view_is_current(self.view))
 

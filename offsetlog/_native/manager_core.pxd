@@ -5,7 +5,7 @@ from offsetlog._native.csrc cimport ol_item, ol_slice
 from offsetlog._native.quotas cimport Quotas
 from offsetlog._native.store_core cimport StoreCore
 
-# The moment at which a call is answered.
+# When a call is answered.
 cdef enum answer:
     ANSWER_PROCESS
     ANSWER_DISK
@@ -15,9 +15,9 @@ cdef enum answer:
 # The records that a call has written, and its result once they are durable.
 cdef struct written:
     int32_t number
-    int64_t end_offset      # -1: there was nothing to write
+    int64_t end_offset      # -1: nothing had to be written
     uint64_t term
-    int64_t count           # -1: the position
+    int64_t count           # -1: the result is the position
 
 
 @cython.final
@@ -31,11 +31,11 @@ cdef class ManagerCore:
     cdef object moved                       # called with the number of a partition after W has moved, or None
     cdef object settle
     cdef object check_lease                 # called with the number of a partition whose table alone answers a call
-    cdef object flush                       # called with the number of a partition that somebody waits to be flushed
+    cdef object flush                       # called with the number of a partition for whose flush a call waits
     cdef list for_watermark                 # a Parking by number
     cdef list for_disk
     cdef list replicas                      # a Replica or None by number
-    cdef bytearray attended                 # by number, whether somebody waits for W
+    cdef bytearray attended                 # by number, whether a call waits for W
     cdef int default
     cdef int64_t timeout_ms
 

@@ -1,6 +1,6 @@
 """The hot path of an offset manager: commits that wait for the disk or for W, and W itself.
 
-The rules are those of store_core.  A partition that has no slot has no directory, or is led by another process: the owner of
+It follows the rules of store_core.  A partition without a slot has no directory, or is led by another process: the owner of
 the core's partitions says which.
 """
 
@@ -67,7 +67,7 @@ from offsetlog.errors import (
     ThrottledError,
 )
 
-# The cost of a commit besides its names and its metadata: a batch of one record.
+# The cost of a commit apart from its names and metadata: a batch of one record.
 cdef enum:
     RECORD_BYTES = 100
 
@@ -85,10 +85,10 @@ cdef int durability_of(object value, int default) except -1:
 
 
 cdef object stopped_before():
-    return NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count")
+    return NotCoordinatorError("the manager was stopped before this was known to be durable; it may still take effect")
 
 
-# Nothing of a commit is checked yet: any other object raises TypeError.
+# Runs before a commit is checked: any unexpected object raises TypeError.
 cdef int64_t size_of_commit(object group, object offsets) except -1:
     cdef int64_t nbytes = 0
     cdef Py_ssize_t cursor = 0
@@ -96,7 +96,7 @@ cdef int64_t size_of_commit(object group, object offsets) except -1:
     cdef PyObject *value
     if not PyDict_CheckExact(offsets):
         offsets = dict(offsets.items())
-    # No Python code runs on the way, which could change the dictionary.
+    # No Python code runs meanwhile, which could change the dictionary.
     while PyDict_Next(offsets, &cursor, &key, &value):
         nbytes += RECORD_BYTES + size_of_text(group) + size_of_first(<object>key, 0)
         if PyTuple_Check(<object>value) and PyTuple_GET_SIZE(<object>value) > 1:
@@ -106,13 +106,13 @@ cdef int64_t size_of_commit(object group, object offsets) except -1:
 
 cdef inline Py_ssize_t size_of_text(object text) except -1:
     if not PyUnicode_Check(text):
-        raise TypeError("no text")
+        raise TypeError("a name must be a str")
     return PyUnicode_GET_LENGTH(text)
 
 
 cdef inline Py_ssize_t size_of_first(object parts, Py_ssize_t at) except -1:
     if not PyTuple_Check(parts) or PyTuple_GET_SIZE(parts) <= at:
-        raise TypeError("no tuple")
+        raise TypeError("a key must be a tuple")
     return size_of_text(<object>PyTuple_GET_ITEM(parts, at))
 
 
@@ -121,25 +121,25 @@ cdef class ManagerCore:
 
     Args:
         core: the partitions by number; its own durability is "process".
-        durability: of a call that does not say it.
-        timeout: seconds that a call waits for its answer where it does not say it.
-        alone: whether there are no other replicas, so that "replicas" is "disk".
-        quotas: None for none.
-        settle: called with the number of a partition that is attended, and W, after W has moved.
-        flush: called with the number of a partition for which a write was parked, and no flush is ordered.
-        check_lease: called with the number of a partition before a call is answered by what its table says alone; raises
-            NotCoordinatorError where another process may lead by now.
-        for_watermark: by number the Parking of the writes that wait for W.
-        for_disk: the same for those that wait for the disk.
+        durability: the durability of calls that do not give their own.
+        timeout: the seconds that a call waits for its answer if it does not give its own.
+        alone: whether there are no other replicas, so that "replicas" means "disk".
+        quotas: None for no quotas.
+        settle: called after W has moved, with the number of a partition that is attended, and W.
+        flush: called with the number of a partition for which a write was parked, if no flush is ordered.
+        check_lease: called with the number of a partition before a call is answered only from its table; raises
+            NotCoordinatorError if another process may lead by now.
+        for_watermark: by number, the Parking of the writes that wait for W.
+        for_disk: by number, the Parking of the writes that wait for the disk.
     """
 
     def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, flush, check_lease, *,
                  list for_watermark not None, list for_disk not None):
         cdef Parking parking
         if not len(for_watermark) == len(for_disk) == core.count:
-            raise ValueError("each partition has a parking for W and one for the disk")
+            raise ValueError("each partition must have a parking for W and one for the disk")
         for parking in for_watermark + for_disk:
-            pass  # of no other type
+            pass  # checks the type
         self.core = core
         self.quotas = quotas
         self.settle = settle
@@ -157,7 +157,7 @@ cdef class ManagerCore:
     # --------------------------------------------------------------------------------------------------- admitting
 
     cdef int admit(self, object group, object offsets, object client, object principal) except -1:
-        # Short of replicas it is refused before it is charged.
+        # A commit that is short of replicas is refused before it is charged.
         if self.short_of_replicas:
             self.admit_write(self.core.number_of(group))
         if self.quotas is None:
@@ -165,7 +165,7 @@ cdef class ManagerCore:
         try:
             nbytes = size_of_commit(group, offsets)
         except (TypeError, AttributeError, LookupError, ValueError):
-            return 0  # no commit: it is refused with what is wrong with it, and charged to nobody
+            return 0  # not a valid commit: it is refused later with its error, and not charged
         if principal is not None:
             client = client_name(client, principal)
         seconds = self.quotas.charge(group, client, len(offsets), nbytes)
@@ -184,11 +184,11 @@ cdef class ManagerCore:
     # ----------------------------------------------------------------------------------------------------- waiting
 
     cdef int64_t limit_of(self, object timeout) except -2:
-        # Before anything is written: a timeout that is none changes nothing.
+        # Checked before anything is written: an invalid timeout changes nothing.
         return self.timeout_ms if timeout is None else take_timeout(timeout)
 
     cpdef int report_written(self, int32_t number) except -1:
-        """Lets those who listen know that something was written to a partition."""
+        """Notifies the listeners that a record was written to a partition."""
         if self.appended is not None:
             self.appended(number)
         # W of a leader without followers is the log end.
@@ -215,7 +215,7 @@ cdef class ManagerCore:
         return write.count
 
     cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=None):
-        # It is written: whatever goes wrong from here on is in the answer.  With a refusal, what that rests on is.
+        # It is written: any later failure goes into the answer.  For a refusal, the records it rests on are written.
         cdef Parking parking
         cdef PendingWrite pending
         cdef Partition used
@@ -236,7 +236,7 @@ cdef class ManagerCore:
             parking = self.for_disk[write.number]
             parking.park(pending, timeout_ms)
             if write.count == 0:
-                parking.settle_one(pending)  # nothing was written: the rest may be on disk
+                parking.settle_one(pending)  # nothing was written: what it rests on may be on disk already
             if not pending.finished and parking.order_flush():
                 try:
                     self.flush(write.number)
@@ -246,12 +246,12 @@ cdef class ManagerCore:
         else:
             parking = self.for_watermark[write.number]
             parking.park(pending, timeout_ms)
-            # Attended first: W moves either before it is looked at here, or is settled there.
+            # Attended first: W either moves before it is read here, or is settled there.
             self.attended[write.number] = 1
             parking.settle_one(pending)
         return pending
 
-    # A refusal that rests on what is in flight is no answer yet: if that is cut off, it never was.
+    # A refusal that rests on records in flight is not final: if those are cut off, its condition never held.
 
     cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1:
         if refused.rests_on is not None:
@@ -260,8 +260,8 @@ cdef class ManagerCore:
                 self.wait(number, end_offset, term, ANSWER_REPLICAS, timeout_ms)
             except CommitTimeoutError:
                 raise CommitTimeoutError(
-                    f"the record at log offset {end_offset - 1} of log partition {number}, which the call depends on, was "
-                    f"not replicated within {timeout_ms} ms; the call wrote nothing"
+                    f"the call depends on the record at log offset {end_offset - 1} of log partition {number}, which was not "
+                    f"replicated within {timeout_ms} ms; the call wrote nothing"
                 ) from None
         return 0
 
@@ -273,23 +273,23 @@ cdef class ManagerCore:
         return self.parked(&rested, ANSWER_REPLICAS, timeout_ms, refused)
 
     def check_timeout(self, timeout):
-        """Refuses what is no timeout of a call; raises InvalidArgumentError."""
+        """Refuses an invalid timeout; raises InvalidArgumentError."""
         self.limit_of(timeout)
 
     def wait_for(self, int32_t number, int64_t end_offset, uint64_t term, timeout):
-        """Waits until what was written is as durable as configured, `timeout` in seconds; raises as `commit`."""
+        """Waits at most `timeout` seconds until a write is as durable as configured; raises as `commit`."""
         self.core.check_number(number)
         self.wait(number, end_offset, term, self.default, self.limit_of(timeout))
 
     def park(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, timeout):
-        """Returns the PendingWrite of something that was written; its result is the count."""
+        """Returns the PendingWrite of a write; its result is the count."""
         cdef written write
         self.core.check_number(number)
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         return self.parked(&write, self.default, self.limit_of(timeout))
 
     def park_written(self, int32_t number):
-        """Returns the PendingWrite of all that is written in a partition, until W has passed it; None where it has."""
+        """Returns the PendingWrite of everything written to a partition, until W has passed it; None if W has."""
         cdef written write
         cdef ol_positions positions
         cdef Partition used
@@ -338,7 +338,7 @@ cdef class ManagerCore:
 
     cdef object commit_conditional(self, object group, object offsets, object expected, bint monotonic, object generation,
                                    written *write):
-        # Returns None, or the refusal that is not settled yet.  A `try` would cost every plain commit.
+        # Returns None, or the refusal that is not settled yet.  A `try` would slow down every plain commit.
         try:
             write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1,
                                             &write.number, &write.term)
@@ -370,7 +370,7 @@ cdef class ManagerCore:
         return self.parked(&write, answer, timeout_ms)
 
     def commit_any_async(self, group, dict offsets not None, timeout):
-        """Commits positions with any offset, negative ones included; see GroupLog.commit_async."""
+        """Commits positions with any offset, even a negative one; see GroupLog.commit_async."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         if self.quotas is not None or self.short_of_replicas:
@@ -427,7 +427,7 @@ cdef class ManagerCore:
         return self.waited(&write, timeout)
 
     def fence_async(self, group, offsets, timeout):
-        """The same; returns a PendingWrite."""
+        """As `fence`, but returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         if self.fenced_by is not None:
@@ -436,27 +436,27 @@ cdef class ManagerCore:
         return self.parked(&write, self.default, timeout_ms)
 
     def delete(self, group, list keys not None, timeout):
-        """Writes tombstones for positions of a group; returns how many were there; see OffsetManager.delete."""
+        """Writes tombstones for positions of a group; returns how many existed; see OffsetManager.delete."""
         cdef written write
         self.limit_of(timeout)
         self.write_delete(group, keys, &write)
         return self.waited(&write, timeout)
 
     def delete_async(self, group, list keys not None, timeout):
-        """The same; returns a PendingWrite."""
+        """As `delete`, but returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         self.write_delete(group, keys, &write)
         return self.parked(&write, self.default, timeout_ms)
 
     def delete_unanswered(self, group, list keys not None):
-        """The same, and waits for nothing; returns (count, end offset or -1, term), for `wait_for` or `park`."""
+        """As `delete`, without waiting; returns (count, end offset or -1, term), for `wait_for` or `park`."""
         cdef written write
         self.write_delete(group, keys, &write)
         return write.count, write.end_offset, write.term
 
     def delete_group(self, group, timeout):
-        """Deletes all of a group without members; returns how many records; see OffsetManager.delete_group."""
+        """Deletes a group without members and all its records; returns how many; see OffsetManager.delete_group."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         try:
@@ -467,7 +467,7 @@ cdef class ManagerCore:
         return self.waited(&write, timeout)
 
     def delete_group_async(self, group, timeout):
-        """The same; returns a PendingWrite."""
+        """As `delete_group`, but returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         try:
@@ -479,7 +479,7 @@ cdef class ManagerCore:
         return self.parked(&write, self.default, timeout_ms)
 
     def write_group_records_async(self, group, list records not None, offsets, timeout):
-        """Writes records of a group in one batch, and positions after them; see GroupLog.write_async."""
+        """Writes records of a group, and then positions, in one batch; see GroupLog.write_async."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         self.write_group_records(group, records, offsets, &write)
@@ -511,7 +511,7 @@ cdef class ManagerCore:
                     item.value = ol_slice_of(PyBytes_AS_STRING(<bytes?>value), <size_t>len(value))
                 count += 1
             if count == 0:
-                raise InvalidArgumentError("no record is given")
+                raise InvalidArgumentError("a write needs at least one record")
             count += <size_t>self.take_positions(name, given, False, &array.items[count], kept)
             if self.core.slots[number] == NULL:
                 self.core.open_slot(number)
@@ -523,7 +523,7 @@ cdef class ManagerCore:
         return self.report_written(number)
 
     cdef dict own_positions(self, object group, object offsets):
-        # A copy, in which every position is valid.
+        # Returns a copy, in which every position is valid.
         cdef ol_slice name
         cdef item_array array
         cdef dict given = own_dictionary({} if offsets is None else offsets)
@@ -599,7 +599,7 @@ cdef class ManagerCore:
         return self.report_delete(number, result.end_offset, result.term, <int64_t>result.written, write)
 
     cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1:
-        # Where nothing was found, all that is in flight settles that: a delete of before may be cut off.
+        # If nothing was found, that is settled only with everything in flight: an earlier delete may be cut off.
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         if count > 0:
             return self.report_written(number)
@@ -618,7 +618,7 @@ cdef class ManagerCore:
             end_offset, term, count = used.delete_group(group, only_empty=True)
         except GenerationError as failure:
             refused = GroupNotEmptyError(
-                f"group {group!r} has members; it goes only without them", group=group, actual=failure.actual
+                f"group {group!r} has members and can be deleted only without them", group=group, actual=failure.actual
             )
             refused.rests_on = failure.rests_on
             self.check_lease(number)
@@ -628,14 +628,14 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------------------------ W
 
     def set_replica(self, int32_t number, Replica replica):
-        """Uses a partition, or with None none."""
+        """Uses a partition; with None, none."""
         self.core.check_number(number)
         self.replicas[number] = replica
 
     def detach(self, int32_t number):
-        """Ends the use of a partition that was retired: no thread of the core has it any more, and its owner may abandon it.
+        """Ends the use of a retired partition: no thread of the core uses it any longer, and its owner may abandon it.
 
-        Calls still get it, and raise what it was retired with, until `set_replica` gives another.
+        Calls still get it, and raise the error with which it was retired, until `set_replica` replaces it.
         """
         cdef StoreCore core = self.core
         cdef ol_partition *handle
@@ -644,7 +644,7 @@ cdef class ManagerCore:
         if handle == NULL:
             return
         if core.used(number).refusal is None:
-            raise InternalError("a partition is retired before it is detached")
+            raise InternalError("a partition must be retired before it is detached")
         core.slots[number] = NULL
         with nogil:
             if core.preparer != NULL:
@@ -653,22 +653,22 @@ cdef class ManagerCore:
                 ol_flusher_remove(core.flushes.threads, handle)
 
     def replica(self, int32_t number):
-        """Returns the Replica of a partition, None where there is no log; raises InvalidArgumentError."""
+        """Returns the Replica of a partition, None if there is no log; raises InvalidArgumentError."""
         self.core.check_number(number)
         if self.core.closed:
             self.core.refuse_closed()
         return self.replicas[number]
 
     def listen_to_moves(self, listener):
-        """Has a callable called with the number of a partition after each move of W; None for nobody."""
+        """Sets a callable that is called with the number of a partition after each move of W; None for no callable."""
         self.moved = listener
 
     def attend(self, int32_t number):
-        """Has `settle` called whenever W of the partition has moved, from now on."""
+        """Calls `settle` from now on whenever W of the partition has moved."""
         self.attended[number] = 1
 
     def disregard(self, int32_t number):
-        """Ends that."""
+        """Ends the effect of `attend`."""
         self.attended[number] = 0
 
     def advance(self, partition, epoch, offset):
@@ -681,7 +681,7 @@ cdef class ManagerCore:
         cdef int32_t number
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide_number)
         take_number(epoch, NUMBER_LEADER_EPOCH, -1, INT32_MAX, &wide_epoch)
-        # W never goes back, so that none is too small.
+        # W never goes back, so no offset is too small.
         take_number(offset, NUMBER_OFFSET, INT64_MIN, INT64_MAX, &end)
         number = <int32_t>wide_number
         self.core.check_number(number)

@@ -1,8 +1,8 @@
 """Requests and responses of Kafka's protocol as named tuples, made from the tables in csrc/wire.
 
-A class has the fields of all versions, in Kafka's names and order; one that a version does not have
+A class has the fields of all versions, with Kafka's names and order.  A field that a version does not have
 keeps its default when a message is read, and is left out when it is written.  Classes of elements
-are named after the class and the field that holds them: the `topics` of a `MetadataResponse` are of
+are named after the class and the field that contains them: the `topics` of a `MetadataResponse` have the
 class `MetadataResponseTopic`.
 """
 
@@ -64,19 +64,19 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import ArgumentTypeError, CapacityError, CorruptionError, InvalidArgumentError, TooLargeError
 
-#: Values in one message at most, 16 bytes each; more are refused with LimitError.
+#: The most values in one message, 16 bytes each; a message with more raises LimitError.
 VALUES_MAX = 1 << 22
-#: A message that may be longer, in bytes, is not written: the largest that is meant well, a Fetch, has some 55 MiB of records.
+#: The longest message that is written, in bytes: the largest legitimate one, a Fetch, has some 55 MiB of records.
 MESSAGE_BYTES_MAX = 512 << 20
 
-#: An API: its requests and answers have the versions first_version to last_version; clients are advised of those from
+#: An API: its requests and responses have the versions first_version to last_version; clients are advised to use those from
 #: advertised_from on.  flexible_from: the first version with compact sizes and tags; None: there is none.
 Api = namedtuple(
     "Api", "key name first_version last_version advertised_from flexible_from request response"
 )
 
-#: One field of a class, as its table says.  last_version is None where the newest version has the field, tag None where it
-#: stands in its place, nullable_from None where it is never null; of_class is that of a struct, or of an array's elements.
+#: One field of a class, from its table.  last_version is None if the newest version has the field, tag None if it is not
+#: tagged, nullable_from None if it is never null; of_class is the class of a struct, or of an array's elements.
 Field = namedtuple(
     "Field", "name kind element first_version last_version nullable_from tag default of_class"
 )
@@ -93,11 +93,11 @@ cdef bytes ZERO_UUID = bytes(16)
 
 @cython.final
 cdef class _Shape:
-    # A list of fields, and the class made of it.
+    # A list of fields, and the class made from it.
     cdef const ol_field *fields
     cdef Py_ssize_t width
     cdef type kind
-    cdef list inner     # of each field: the shape of its struct or elements, or None
+    cdef list inner     # by field: the shape of its struct or elements, or None
 
 
 @cython.final
@@ -195,7 +195,7 @@ cdef object _api(const ol_api *api):
 #: Every API by its key, in ascending order.
 APIS = {one.key: one for one in [_api(ol_api_at(index)) for index in range(ol_api_count())]}
 
-#: Every class by its name: of messages, and of the structs in them.
+#: Every class by its name: those of messages, and of the structs in them.
 CLASSES = {name: (<_Shape>shape).kind for name, shape in _shapes.items()}
 
 
@@ -216,7 +216,7 @@ cdef object _field(_Shape shape, Py_ssize_t i):
 
 
 def fields_of(name):
-    """The fields of the class of this name, as its table says: a list of Field."""
+    """Returns the fields of a class, as a list of Field."""
     cdef _Shape shape = <_Shape>_shapes[name]
     return [_field(shape, i) for i in range(shape.width)]
 
@@ -263,7 +263,7 @@ cdef object _read_struct(_Shape shape, const ol_value *values):
 cdef object _refusal(_Shape shape, const ol_field *field, object item):
     kind = KINDS[<int>field.kind] if field.kind != OL_FIELD_ARRAY else f"array of {KINDS[<int>field.element]}"
     return ArgumentTypeError(
-        f"{shape.kind.__name__}.{_attribute(field.name.decode('ascii'))}: {item!r} is no {kind}"
+        f"{shape.kind.__name__}.{_attribute(field.name.decode('ascii'))}: {item!r} is not of type {kind}"
     )
 
 
@@ -318,7 +318,7 @@ cdef int _fill_value(_Shape shape, const ol_field *field, ol_field_kind kind, _S
                      ol_value_pool *pool) except -1:
     cdef ol_error error
     if item is None:
-        # Whether the version allows it is the encoder's to say.
+        # The encoder checks whether the version allows it.
         value.number = 0 if kind == OL_FIELD_STRUCT else -1
         return 0
     if kind == OL_FIELD_ARRAY:
@@ -337,7 +337,7 @@ cdef int _fill_value(_Shape shape, const ol_field *field, ol_field_kind kind, _S
 cdef int _fill_struct(_Shape shape, object row, ol_value *values, ol_value_pool *pool) except -1:
     cdef Py_ssize_t i
     if type(row) is not shape.kind:
-        raise ArgumentTypeError(f"{row!r} is no {shape.kind.__name__}")
+        raise ArgumentTypeError(f"{row!r} is not of class {shape.kind.__name__}")
     for i in range(shape.width):
         _fill_value(shape, &shape.fields[i], shape.fields[i].kind, <_Shape>shape.inner[i],
                     <object>PyTuple_GET_ITEM(row, i), &values[i], pool)
@@ -350,7 +350,7 @@ cdef int _fill_struct(_Shape shape, object row, ol_value *values, ol_value_pool 
 cdef _Message _message_of(object kind):
     found = _messages.get(kind)
     if found is None:
-        raise ArgumentTypeError(f"{kind!r} is neither a request nor a response")
+        raise ArgumentTypeError(f"{kind!r} is neither a request nor a response class")
     return <_Message>found
 
 
@@ -369,7 +369,7 @@ cdef object _read(_Message message, int16_t version, ol_slice body, size_t *used
 
 cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *head=NULL,
                   size_t head_size=0, bint framed=False):
-    # The body after `head`; with four bytes for the size of both before them, if framed.
+    # Encodes the body after `head`; if framed, preceded by four bytes with the size of both.
     cdef ol_value_pool pool
     cdef ol_value *values = NULL
     cdef uint8_t *written = NULL
@@ -382,10 +382,10 @@ cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *
         _fill_struct(message.shape, row, values, &pool)
         capacity = ol_message_size_max(form, values)
         if capacity > <size_t>MESSAGE_BYTES_MAX:
-            raise TooLargeError(f"a message of up to {capacity} bytes; at most {MESSAGE_BYTES_MAX} are written")
+            raise TooLargeError(f"the message may need up to {capacity} bytes; the limit is {MESSAGE_BYTES_MAX}")
         written = <uint8_t *>malloc(start + capacity)
         if written == NULL:
-            raise CapacityError("no memory for a message")
+            raise CapacityError("out of memory for a message")
         check(ol_message_write(form, values, written + start, capacity, &size, &error), &error)
         if framed:
             ol_store_i32(written, <int32_t>(head_size + size))
@@ -398,19 +398,19 @@ cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *
 
 cdef ol_slice _slice_from(const uint8_t[::1] data, Py_ssize_t start) except *:
     if not 0 <= start <= data.shape[0]:
-        raise InvalidArgumentError(f"the bytes begin at {start}, and there are {data.shape[0]}")
+        raise InvalidArgumentError(f"start must be from 0 to {data.shape[0]}, the number of bytes, not {start}")
     if start == data.shape[0]:
         return ol_slice_of(<const uint8_t *>PyBytes_AS_STRING(ZERO_UUID), 0)
     return ol_slice_of(&data[start], <size_t>(data.shape[0] - start))
 
 
 def decode(kind, int version, const uint8_t[::1] data not None, Py_ssize_t start=0):
-    """Reads the body of a message of this class that begins at `start`, and returns it and where it ends.
+    """Reads the body of a message of this class that begins at `start`; returns it and the position after it.
 
     Raises:
-        CorruptionError: it is cut, or null where the version does not allow it.
-        UnsupportedVersionError: there is no such version.
-        LimitError: it has more than VALUES_MAX values.
+        CorruptionError: the message is cut short, or a field is null where the version does not allow it.
+        UnsupportedVersionError: the class has no such version.
+        LimitError: the message has more than VALUES_MAX values.
     """
     cdef size_t used = 0
     message = _read(_message_of(kind), <int16_t>version, _slice_from(data, start), &used)
@@ -418,21 +418,21 @@ def decode(kind, int version, const uint8_t[::1] data not None, Py_ssize_t start
 
 
 def encode(message, int version):
-    """The body of a request or response in this version.
+    """Returns the body of a request or response in this version.
 
     Raises:
-        ArgumentTypeError: a value is not of its field's type.
+        ArgumentTypeError: a value does not have its field's type.
         InvalidArgumentError: a value is out of its field's range, or None where the version does not allow it.
-        TooLargeError: a string is longer than 32,767 bytes, or the message longer than MESSAGE_BYTES_MAX.
-        UnsupportedVersionError: there is no such version.
+        TooLargeError: a string is longer than 32,767 bytes, or the message is longer than MESSAGE_BYTES_MAX.
+        UnsupportedVersionError: the class has no such version.
     """
     return _write(_message_of(type(message)), message, <int16_t>version)
 
 
 def decode_request(const uint8_t[::1] frame not None):
-    """Reads a request, header included, without the four bytes of its size; bytes after it are ignored, as brokers do.
+    """Reads a request with its header, without the four bytes of its size; ignores bytes after it, as brokers do.
 
-    Raises: as `decode`; UnsupportedVersionError also for an API that is not served.
+    Raises: as `decode`; UnsupportedVersionError also for an unknown API.
     """
     cdef ol_request_header header
     cdef ol_error error
@@ -445,7 +445,7 @@ def decode_request(const uint8_t[::1] frame not None):
 
 
 def encode_request(message, int version, int32_t correlation_id, client_id=None):
-    """A request with its size and its header, as a client sends it.  Raises: as `encode`."""
+    """Returns a request with its size and header, as a client sends it.  Raises: as `encode`."""
     cdef _Message request = _message_of(type(message))
     if client_id is None:
         name = b"\xff\xff"
@@ -464,7 +464,7 @@ def encode_request(message, int version, int32_t correlation_id, client_id=None)
 
 
 def encode_response(message, int version, int32_t correlation_id):
-    """A response with its size and its header, as a server sends it.  Raises: as `encode`."""
+    """Returns a response with its size and header, as a server sends it.  Raises: as `encode`."""
     cdef _Message response = _message_of(type(message))
     cdef uint8_t[5] head
     cdef ol_request_header header
@@ -478,14 +478,14 @@ def encode_response(message, int version, int32_t correlation_id):
 
 
 def decode_response(kind, int version, const uint8_t[::1] frame not None):
-    """Reads a response of this class, header included, without its size; returns correlation id and message.
+    """Reads a response of this class with its header, without its size; returns correlation id and message.
 
     Raises: as `decode`.
     """
     cdef _Message response = _message_of(kind)
     cdef Py_ssize_t start = 4
     if frame.shape[0] < 4:
-        raise CorruptionError("a response is cut in its header")
+        raise CorruptionError("a response is cut short in its header")
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     if response.api.key != 18 and version >= response.forms.schema.flexible_from:
         start += 1

@@ -1,7 +1,7 @@
-"""Writes that wait for W or for the disk, each with its term and its deadline: two lists a partition, and no thread.
+"""Writes that wait for W or for the disk, each with its term and its deadline: two lists per partition, and no thread.
 
-A write is taken out by what answers it: the flush or the move of W that reaches it, the end of its term, or its deadline.
-One timer serves all writes of a list, so that a write that is answered leaves nothing.
+A write leaves its list when it is answered: by the flush or the move of W that reaches it, by the end of its term, or by its
+deadline.  One timer serves all writes of a list, so that an answered write leaves nothing to cancel.
 """
 
 cimport cython
@@ -25,17 +25,17 @@ from offsetlog._native.tickets cimport new_position
 
 from offsetlog.errors import CommitTimeoutError, NotCoordinatorError
 
-# Seconds between two looks at the deadlines of a list, and as many more for each write in it: a look reads the whole list.
+# Seconds between two checks of a list's deadlines, and as many more for each write in it: a check reads the whole list.
 cdef double LOOK_SECONDS = 0.01
 cdef double LOOK_SECONDS_A_WRITE = 2e-7
 
 
 @cython.final
 cdef class PendingWrite(Completion):
-    """A commit, a delete or a fence that is written; see PendingCommit and Pending.  From the calls named `..._async`."""
+    """A commit, delete or fence that is written; see PendingCommit and Pending.  From the calls named `..._async`."""
 
     def __init__(self):
-        raise TypeError("a pending write comes from an asynchronous call")
+        raise TypeError("PendingWrite cannot be created directly; it comes from an asynchronous call")
 
     def __repr__(self):
         state = "answered" if self.finished else "waiting"
@@ -43,7 +43,7 @@ cdef class PendingWrite(Completion):
 
     @property
     def position(self):
-        """The Position of its last record; its log offset is -1 where nothing was written."""
+        """The Position of its last record; its log offset is -1 if nothing was written."""
         return new_position(self.number, self.end_offset if self.refusal is None and self.count != 0 else 0)
 
     cdef object value(self):
@@ -62,12 +62,12 @@ cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset,
 
 @cython.final
 cdef class Parking:
-    """The writes to one partition that wait for the same.  Safe from any thread.
+    """The writes to one partition that wait for the same thing.  Safe from any thread.
 
     Args:
-        replicated: whether they wait for W, else for the disk.
+        replicated: whether they wait for W, otherwise for the disk.
         now: returns the time in seconds.
-        call_later: has a callable called in so many seconds; returns a timer, which can be cancelled.
+        call_later: calls a callable after a number of seconds; returns a timer, which can be cancelled.
     """
 
     def __init__(self, bint replicated, now, call_later):
@@ -83,46 +83,46 @@ cdef class Parking:
     # ---------------------------------------------------------------------------------------------------- parking
 
     cdef int park(self, PendingWrite write, int64_t timeout_ms) except -1:
-        # The awaited flush may have come before: `settle_one` follows, or a flush.
+        # The awaited flush may have finished before: the caller then calls `settle_one`, or orders a flush.
         write.timeout_ms = timeout_ms
         write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
         if self.closed:
-            write.fail(NotCoordinatorError("the manager was stopped before this was known to be durable; it may yet count"))
+            write.fail(NotCoordinatorError("the manager was stopped before this was known to be durable; it may still take effect"))
             return 0
         self.insert(write)
         if write.deadline < self.armed:
             try:
                 self.arm(write.deadline)
             except Exception as failure:
-                write.fail(failure)  # it is written: the call must not raise
+                write.fail(failure)  # it is written, so the call must not raise
         return 0
 
     cdef void insert(self, PendingWrite write):
-        # Nearly always at the end: only threads overtake each other on their way here.
+        # Nearly always at the end: writes arrive out of order only from different threads.
         cdef Py_ssize_t at = len(self.writes)
         while at > 0 and (<PendingWrite>self.writes[at - 1]).end_offset > write.end_offset:
             at -= 1
         self.writes.insert(at, write)
 
     cdef bint order_flush(self) noexcept:
-        # Whether it is to be ordered: one that has not begun covers what is written by now.
+        # Whether a flush must be ordered: one that has not begun covers everything written so far.
         if self.flush_ordered:
             return False
         self.flush_ordered = True
         return True
 
     def wants_flush(self):
-        """Whether a flush is to be ordered; from now on one is."""
+        """Whether a flush must be ordered; from now on one counts as ordered."""
         return self.order_flush()
 
     def begin_flush(self):
-        """Says that the ordered flush begins: later writes need another one."""
+        """Records that the ordered flush begins: later writes need another one."""
         self.flush_ordered = False
 
     # -------------------------------------------------------------------------------------------------- answering
 
     cdef int check(self, PendingWrite write) except -1:
-        # Returns whether it waits on; else it has its answer, and `release_all` is to follow.
+        # Returns whether it goes on waiting; otherwise it has its answer, and the caller calls `release_all`.
         cdef ol_error error
         cdef int status
         if write.finished:
@@ -146,7 +146,7 @@ cdef class Parking:
         return False
 
     cdef list taken(self, int64_t reached):
-        # Takes out what ends at or below a log offset.
+        # Takes out the writes that end at or below a log offset.
         cdef list found = []
         cdef list writes = self.writes
         cdef Py_ssize_t count = 0
@@ -157,9 +157,9 @@ cdef class Parking:
         return found
 
     def settle(self, int64_t reached=INT64_MAX):
-        """Answers the writes at and below a log offset: with a failure, where their term has ended or the log failed.
+        """Answers the writes at and below a log offset; with a failure if their term has ended or the log failed.
 
-        Those that still wait stay; without an offset all are looked at.
+        Writes that must still wait stay; without an offset, all writes are checked.
         """
         cdef PendingWrite write
         cdef list found = self.taken(reached)
@@ -174,7 +174,7 @@ cdef class Parking:
                     answered.append(write)
                 at += 1
         finally:
-            # After an interrupt the others wait on.
+            # After an interrupt the remaining writes go on waiting.
             while at < len(found):
                 self.insert(found[at])
                 at += 1
@@ -182,13 +182,13 @@ cdef class Parking:
                 release_all(answered)
 
     cdef int settle_one(self, PendingWrite write) except -1:
-        # The awaited flush may have come before it was parked.
+        # The awaited flush may have finished before the write was parked.
         if not self.check(write):
             self.settle(write.end_offset)
         return 0
 
     def refuse(self, failure, int64_t reached=INT64_MAX):
-        """Answers the writes at and below a log offset with a failure, oldest first; each gets one of its own."""
+        """Answers the writes at and below a log offset with a failure, oldest first; each gets its own exception."""
         cdef PendingWrite write
         cdef list found = self.taken(reached)
         for write in found:
@@ -196,14 +196,14 @@ cdef class Parking:
         release_all(found)
 
     def close(self, failure):
-        """Answers all with a failure; what is parked later is answered at once."""
+        """Answers all writes with a failure; writes parked later are answered at once."""
         self.closed = True
         self.refuse(failure)
 
     # -------------------------------------------------------------------------------------------------- deadlines
 
     cdef int arm(self, double deadline) except -1:
-        # Whoever sets `armed` starts a timer; one that fires too early only looks.
+        # The thread that sets `armed` starts a timer; one that fires too early only checks.
         if deadline >= self.armed:
             return 0
         self.armed = deadline
@@ -218,7 +218,7 @@ cdef class Parking:
         return 0
 
     def time_out(self):
-        """Answers the writes whose deadline has passed that they were not in time; nothing is undone."""
+        """Answers the writes whose deadline has passed with a timeout; nothing is undone."""
         cdef PendingWrite write
         cdef list late = []
         cdef list kept = []
@@ -235,11 +235,11 @@ cdef class Parking:
         if late:
             self.writes = kept
         try:
-            # Armed first: a callback may take its time.
+            # Armed first, because a callback may take long.
             if next_deadline < INFINITY:
                 self.arm(max(next_deadline, now + LOOK_SECONDS + len(kept) * LOOK_SECONDS_A_WRITE))
         finally:
-            # No list has them any more.
+            # These have been removed from the list.
             for write in late:
                 write.take(None, CommitTimeoutError(late_text(write)))
             release_all(late)
@@ -249,14 +249,14 @@ cdef str late_text(PendingWrite write):
     record = f"the record at log offset {write.end_offset - 1} of log partition {write.number}"
     seconds = f"{write.timeout_ms / 1000.0:g} s"
     if write.refusal is not None:
-        return f"{record}, which the call depends on, was not replicated within {seconds}; the call wrote nothing"
+        return f"the call depends on {record}, which was not replicated within {seconds}; the call wrote nothing"
     if write.count == 0:
-        return f"{record}, which was in flight, was not answered within {seconds}; the call wrote nothing"
-    return f"{record} was not answered within {seconds}; it stays, and may yet count"
+        return f"{record} was in flight and not answered within {seconds}; the call wrote nothing"
+    return f"{record} was not answered within {seconds}; it stays, and may still take effect"
 
 
 cdef object own_failure(failure):
-    # Raised by several threads, one exception would have the tracebacks of all.
+    # If several threads raised the same exception, it would collect the tracebacks of all.
     try:
         return copy.copy(failure)
     except Exception:

@@ -6,7 +6,7 @@ from offsetlog._native.csrc cimport ol_partition, ol_partition_is_flushed
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
 
-# The owner of one ol_partition.  Every use of `handle` without the GIL stands between enter and leave, which close() waits for:
+# The owner of one ol_partition.  Every use of `handle` without the GIL is between enter and leave, for which close() waits:
 #
 #     partition.enter()
 #     try:
@@ -19,7 +19,7 @@ cdef class Partition:
     cdef ol_partition *handle
     cdef readonly int number
     cdef readonly bint writable
-    cdef readonly bint replicated   # its host moves W
+    cdef readonly bint replicated   # whether its host moves W
     cdef readonly dict recovery
     cdef readonly dict lost_keys
     cdef FileSystem fs
@@ -28,11 +28,11 @@ cdef class Partition:
     cdef bytes directory
     cdef bytes topic_id_given
     cdef int64_t flushed_at_close
-    cdef bint wanted                # in Flushes.wanted
-    cdef bint begun                 # in Flushes.begun
+    cdef bint wanted                # whether it is in Flushes.wanted
+    cdef bint begun                 # whether it is in Flushes.begun
     cdef int in_flight
     cdef bint closing
-    cdef object refusal             # raised for every later call, None: none
+    cdef object refusal             # raised by every later call; None: not retired
     cdef bint forked
     cdef object idle
     cdef object __weakref__
@@ -44,7 +44,7 @@ cdef class Partition:
     cdef int _refuse_wait(self) except -1
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1
 
-    # With the GIL held nobody closes it meanwhile.
+    # While the GIL is held it cannot be closed.
     cdef inline bint is_flushed(self, int64_t end_offset, uint64_t term) noexcept:
         if self.handle == NULL:
             return end_offset <= self.flushed_at_close

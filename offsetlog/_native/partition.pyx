@@ -1,6 +1,6 @@
 """One partition of the offsets log, as an object that owns it: its life, its state as a whole, and waiting for it.
 
-`core` commits and fetches, `columns` moves columns.
+`store_core` commits and fetches, `commit_columns` and `fetch_columns` move columns.
 """
 
 import os
@@ -96,7 +96,7 @@ ROLES = {
     OL_ROLE_FAILED: "failed",
 }
 
-# Every open partition of this process, so that a forked child can forget them all.
+# Every open partition of this process, so that a forked child can give them all up.
 cdef object _open_partitions = weakref.WeakSet()
 
 
@@ -105,7 +105,7 @@ def _forget_after_fork():
     for partition in list(_open_partitions):
         partition.forked = True
         partition.closing = True
-        # The work of another thread in the parent is half done here, and stays as it is.
+        # The parent may have been in a call of another thread: then the partition stays as it is here.
         if partition.handle != NULL and partition.in_flight == 0:
             ol_partition_abandon(partition.handle)
         partition.handle = NULL
@@ -119,9 +119,9 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 cdef class Partition:
     """An open partition directory and its state in memory.
 
-    Life: made (opens the log, and when writable recovers it) -> `load` (replays it) -> used -> `close`.  Every method can be
-    called from any thread; close waits for the calls that are under way.  After `close`, and in a forked child, every method
-    raises ClosedError.
+    Its life: created (opens the log, and recovers it if writable), `load` (replays it), use, `close`.  Any thread may call
+    every method; close waits for the calls in progress.  After `close`, and in a forked child, every method raises
+    ClosedError.
     """
 
     def __cinit__(self):
@@ -137,13 +137,13 @@ cdef class Partition:
                  uint64_t term=0, bint refuse_while_loading=False, ManualClock clock=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
-        With `accept_loss` what is missing is taken for lost, and `recovery` says what.  `replicated`: the host moves W, which
-        begins at `watermark`; see Replica.  `goes_on_from_snapshot`: it will be loaded from its snapshot, and what
-        that has need not be checked again.  `term` is where terms begin.  `clock` takes the place of the system's.
+        `accept_loss`: missing records are accepted as lost; `recovery` names them.  `replicated`: the host moves W, which
+        begins at `watermark`; see Replica.  `goes_on_from_snapshot`: it will be loaded from its snapshot, whose records need
+        not be checked again.  `term`: the first term.  `clock`: replaces the system's clock.
         Raises StorageError, CorruptionError, MissingFileError.
         """
         if self.directory is not None:
-            raise InternalError("a partition is opened once")
+            raise InternalError("the partition is open already")
         cdef ol_partition_options options
         cdef ol_log_recovery found
         cdef ol_error error
@@ -203,7 +203,7 @@ cdef class Partition:
         _open_partitions.add(self)
 
     def __dealloc__(self):
-        # Nobody closed it: its appends are in the files, as after the end of the process.
+        # It was never closed: its appends are in the files, as after the end of the process.
         if self.handle != NULL:
             ol_partition_abandon(self.handle)
             self.handle = NULL
@@ -236,15 +236,15 @@ cdef class Partition:
             self.leave()
 
     cdef bint _begin_close(self) except -1:
-        # Returns whether this caller closes; who comes second finds nothing to do.
+        # Returns whether this caller closes; a second caller has nothing to do.
         if self.closing:
             return False
         self.closing = True
         return self.handle != NULL
 
     cdef object _until_idle(self):
-        # Returns what interrupted the waiting (a Ctrl-C), to be raised when all is done: whoever is inside writes, and nobody may
-        # think the partition closed meanwhile.
+        # Returns the interrupt (a Ctrl-C) of the wait, to be raised once all is done: calls in progress write, and the partition
+        # must not seem closed before they end.
         interrupt = None
         if self.in_flight > 0:
             self.idle = threading.Event()
@@ -256,13 +256,13 @@ cdef class Partition:
         return interrupt
 
     def close(self, last=None):
-        """Closes cleanly once the calls under way have ended; does nothing the second time.
+        """Closes cleanly once the calls in progress have ended; a second call does nothing.
 
         Args:
-            last: called with the partition before it is closed, when no call runs any more and none can begin.
+            last: called with the partition just before it is closed, when no call is in progress and none can begin.
 
         Raises:
-            OffsetLogError: something could not be written; the partition is closed all the same, but not cleanly.
+            OffsetLogError: something could not be written; the partition is closed nevertheless, but not cleanly.
         """
         cdef ol_partition *handle
         cdef ol_positions positions
@@ -287,19 +287,19 @@ cdef class Partition:
             raise interrupt
 
     def retire(self, refusal not None):
-        """Has every later call raise an error, since another opens the log again; calls under way go on.
+        """Makes every later call raise `refusal`, because the log is opened again elsewhere; calls in progress go on.
 
-        `abandon` follows; the error can be given again at any time, for callers that still have the partition.
+        Then call `abandon`.  The error may be replaced at any time, for callers that still have this partition.
         """
         self.refusal = refusal
 
     @property
     def retired(self):
-        """Whether it was given up: every call raises why."""
+        """Whether it was retired: every call raises the refusal."""
         return self.refusal is not None
 
     def abandon(self):
-        """Lets the partition go without writing a byte."""
+        """Releases the partition without writing a byte."""
         cdef ol_partition *handle
         if not self._begin_close():
             return
@@ -314,7 +314,7 @@ cdef class Partition:
 
     @property
     def closed_at(self):
-        """The log end when it was closed cleanly, all of it on disk; -1 before."""
+        """The log end at a clean close, all of it on disk; -1 before that."""
         return self.flushed_at_close
 
     @property
@@ -331,7 +331,7 @@ cdef class Partition:
 
     @property
     def role(self):
-        """unloaded, loading, active, follower or failed; one that was retired has failed."""
+        """unloaded, loading, active, follower or failed; a retired partition has failed."""
         if self.refusal is not None:
             return "failed"
         self.enter()
@@ -342,7 +342,7 @@ cdef class Partition:
 
     @property
     def read_only(self):
-        """Whether it refuses writes: opened so, or made so by what was found in the log."""
+        """Whether it refuses writes: it was opened so, or became so because of damage in its log."""
         self.enter()
         try:
             return bool(ol_partition_is_read_only(self.handle))
@@ -362,7 +362,7 @@ cdef class Partition:
             self.leave()
 
     def log_facts(self):
-        """Returns the log's start, end, flushed, leader_epoch and size_bytes, and the watermark and applied position."""
+        """Returns the log's start, end, flushed, leader_epoch and size_bytes, and W and the applied offset."""
         cdef ol_positions positions
         self.enter()
         try:
@@ -381,7 +381,7 @@ cdef class Partition:
             self.leave()
 
     def progress(self):
-        """Returns what loading has read so far."""
+        """Returns the progress of the load."""
         cdef ol_load_progress progress
         self.enter()
         try:
@@ -399,7 +399,7 @@ cdef class Partition:
             self.leave()
 
     def problems(self):
-        """Returns, as exceptions that were not raised, what was found in opening and loading; at most the first 64."""
+        """Returns the problems of opening and loading as exceptions that were not raised; at most the first 64."""
         cdef ol_problem problem
         cdef size_t index = 0
         cdef list found = []
@@ -415,7 +415,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ waiting
 
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1:
-        # The term is that of the commit; OL_TERM_NOW: whatever stands there.
+        # The term of the commit; OL_TERM_NOW: any term.
         cdef ol_error error
         if self.handle == NULL and end_offset <= self.flushed_at_close:
             return 0
@@ -429,17 +429,20 @@ cdef class Partition:
         return 0
 
     cdef int _refuse_wait(self) except -1:
-        # It was written, and nobody can tell whether it is durable before the log is open again.
+        # It was written, but whether it is durable is unknown until the log is open again.
         if self.refusal is not None:
-            raise PartitionFailedError("the partition failed before this was durable; its log is opened again")
+            raise PartitionFailedError(
+                "the log partition failed before this was known to be durable; once its log is open again, fetch the position "
+                "to see whether the commit survived"
+            )
         return 0
 
     def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
-        """Waits until everything below a log offset is on disk, or below the high watermark; `timeout` in seconds.
+        """Waits until everything below a log offset is on disk, or below W; `timeout` in seconds.
 
-        `term` is that of the commit; without it, whatever stands there counts.
-        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; where a flush could
-        not begin StorageError, CapacityError, ReadOnlyError.
+        `term` is the term of the commit; without it, the records now at these offsets count.
+        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; if a flush could not
+        begin, StorageError, CapacityError, ReadOnlyError.
         """
         cdef int64_t timeout_ms = take_timeout(timeout)
         self.wait_for(end_offset, term, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
@@ -459,9 +462,9 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ writing
 
     def delete_group(self, group, *, bint only_empty=False):
-        """Deletes everything of a group; returns (end offset to wait for, its term, records written).
+        """Deletes all records of a group; returns (end offset to wait for, its term, records written).
 
-        `only_empty` raises GenerationError where the group has members.
+        `only_empty` raises GenerationError if the group has members.
         """
         cdef ol_slice name
         cdef ol_commit_result result
@@ -478,7 +481,7 @@ cdef class Partition:
         return result.end_offset, result.term, result.written
 
     def check_producer(self, int64_t producer_id, int16_t producer_epoch):
-        """Refuses a producer id of our own range, one with an open transaction, and an old epoch."""
+        """Refuses a producer id in the range reserved for offsetlog or with an open transaction, and an old epoch."""
         cdef ol_error error
         self.enter()
         try:
@@ -490,7 +493,7 @@ cdef class Partition:
     def end_transaction(self, int64_t producer_id, int16_t producer_epoch, bint commit, int32_t coordinator_epoch=0):
         """Writes an end-transaction marker; returns the end offset to wait for and its term.
 
-        A producer epoch of -1 is the one that the log knows.
+        A producer epoch of -1 stands for the one in the log.
         """
         cdef ol_commit_result result
         cdef ol_error error
@@ -510,7 +513,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ the state as a whole
 
     def digest(self, bint physical=False):
-        """Returns the sums (positions, group records, pending) and the log offset below which all is in them."""
+        """Returns the sums (positions, group records, pending), and the log offset up to which they hold."""
         cdef const ol_state *state
         cdef ol_digest digest
         cdef ol_positions positions
@@ -527,7 +530,7 @@ cdef class Partition:
         return whole_of(digest.positions), whole_of(digest.group_records), whole_of(digest.pending), positions.applied
 
     def count(self):
-        """Returns how many committed positions there are."""
+        """Returns the number of committed positions."""
         cdef const ol_state *state
         cdef size_t count
         cdef ol_error error
@@ -542,7 +545,7 @@ cdef class Partition:
         return count
 
     def memory(self):
-        """Returns the bytes of the state by component, as allocated; `free` and `string_bytes` are parts of the others."""
+        """Returns the allocated bytes of the state by component; `free` and `string_bytes` are parts of the others."""
         cdef const ol_state *state
         cdef ol_table_memory table
         cdef ol_error error
@@ -572,8 +575,8 @@ cdef class Partition:
             "free": table.free,
         }
 
-    # While the table's lock is held only bytes, ints and strs are made and appended to a list: anything else could start a
-    # garbage collection, which runs code of others, which may want the lock.
+    # Under the table's lock only bytes, ints and strs are made and appended to a list: anything else could start a garbage
+    # collection, which may run code that wants the lock.
 
     def group_records(self):
         """Returns every record that is not a position as (key, value, log offset, timestamp), in unspecified order."""
@@ -633,7 +636,7 @@ cdef class Partition:
         return groups
 
     def has_group(self, group):
-        """Tells whether a group has a committed or a pending position."""
+        """Returns whether a group has a committed or pending position."""
         cdef const ol_state *state
         cdef ol_slice name
         cdef ol_error error

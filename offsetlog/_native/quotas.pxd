@@ -5,11 +5,11 @@ cimport cython
 from libc.stdint cimport int64_t
 
 
-# One limit, and the tokens that are left of it.
+# One limit, and the tokens left of it.
 cdef struct meter:
-    double per_second       # 0.0 where there is no limit
-    double burst            # the most that it holds; infinite where there is no limit
-    double balance          # at the time of its bucket; below zero is a debt
+    double per_second       # 0.0 for no limit
+    double burst            # the most tokens; infinite for no limit
+    double balance          # the tokens at `at_ns` of its bucket; below zero is a debt
 
 
 # The limits of one name.
@@ -17,7 +17,7 @@ cdef struct meter:
 cdef class Bucket:
     cdef meter commits
     cdef meter nbytes
-    cdef int64_t at_ns              # when the balances were true
+    cdef int64_t at_ns              # when the balances were calculated
     cdef Py_ssize_t place           # in Buckets.automatic; -1 for an override
     cdef str name
 
@@ -34,9 +34,9 @@ cdef class Buckets:
     cdef str kind                   # "group" or "client"
     cdef dict named                 # every bucket by its name
     cdef list automatic             # the buckets without an override, in no order
-    cdef Py_ssize_t hand            # the next of them that is asked for its place
+    cdef Py_ssize_t hand            # the next of them that may have to give up its place
     cdef Py_ssize_t automatic_max
-    cdef double commits_per_second  # of a name without an override; 0.0 where there is no limit
+    cdef double commits_per_second  # of a name without an override; 0.0 for no limit
     cdef double bytes_per_second
     cdef double burst_seconds
 
@@ -57,10 +57,10 @@ cdef class Quotas:
     cdef Buckets groups
     cdef Buckets clients
     cdef object clock               # None for CLOCK_MONOTONIC
-    cdef int64_t latest_ns          # the latest time that the clock gave
+    cdef int64_t latest_ns          # the latest time that the clock returned
     cdef readonly int64_t untracked
 
-    # Returns 0.0 and charges all buckets concerned, or returns the seconds until it would and charges none.
+    # Charges all buckets concerned and returns 0.0, or charges none and returns the seconds until it would.
     cpdef double charge(self, object group, object client, int64_t count, int64_t nbytes) except -1.0
     # Returns the seconds until a charge would be admitted, and changes nothing.
     cpdef double throttle(self, object group, object client) except -1.0

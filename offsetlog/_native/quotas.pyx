@@ -1,21 +1,21 @@
-"""Limits on the commits and bytes a second of each group and each client, as token buckets.
+"""Limits on the commits and bytes per second of each group and each client, as token buckets.
 
-**Admission.** A bucket gains its rate a second and holds at most the rate times `burst_seconds`.  A commit is admitted
-where no bucket that concerns it is below zero, and it may take any of them below zero: the next commit then waits until
+**Admission.** A bucket gains its rate every second and holds at most the rate times `burst_seconds`.  A commit is admitted
+if no bucket that concerns it is below zero, and it may take any of them below zero: the next commit then waits until
 that debt is paid.  Kafka limits controller mutations by the same rule.  A commit larger than a burst is therefore never
 refused for ever.  A commit is charged to all of its buckets or to none.
 
-**Isolation.** A debt belongs to one group or one client, and no bucket is shared: nobody waits for another's debt.
+**Isolation.** A debt belongs to one group or one client, and no bucket is shared: no client waits for another's debt.
 
 **Memory.** Each kind of name has at most `max_entities` buckets without an override.  When they are used up, a new name
 takes the place of a full bucket.  That loses nothing: a name whose bucket is full is treated exactly as a name that was
-never seen.  A bucket that is not full keeps its place.  Otherwise somebody in debt could clear it with a flood of new
+never seen.  A bucket that is not full keeps its place.  Otherwise a client in debt could clear it with a flood of new
 names.  A new name inspects few buckets, and the next new name the next ones, so that a flood costs little time.
 
 A new name that finds no full bucket is admitted without one, and counted in `untracked`.  A refusal would delay every
 new name during a flood, and a common bucket would delay all names that share it with the flood.  The flood gains
-nothing, because no limit by name stops somebody who invents a name for each commit: a new name may always commit once.
-The limits on clients stop somebody who invents groups, where clients cannot choose their own names.
+nothing, because no limit by name stops a client that invents a name for each commit: a new name may always commit once.
+Where clients cannot choose their own names, the limits on clients stop a client that invents groups.
 """
 
 cimport cython
@@ -31,10 +31,10 @@ from hashlib import sha256
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 
 cdef enum:
-    INSPECTED_MAX = 16      # buckets that a new name asks for their place
+    INSPECTED_MAX = 16      # buckets that a new name inspects for a place
     NAME_SIZE_MAX = 256     # characters of a name that is kept as it is
 
-# A given clock says at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
+# A given clock returns at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
 cdef int64_t CLOCK_NS_MAX = <int64_t>1 << 62
 cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
 
@@ -42,7 +42,7 @@ cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
 # ------------------------------------------------------------------------------------------------------------ one limit
 
 
-# A listing can meet a bucket that somebody charged after the listing took its time.
+# A listing can meet a bucket that was charged after the listing read the clock.
 cdef inline double seconds_between(int64_t earlier_ns, int64_t later_ns) noexcept:
     if later_ns <= earlier_ns:
         return 0.0
@@ -54,7 +54,7 @@ cdef inline double balance_after(const meter *limit, double seconds) noexcept:
     return balance if balance < limit.burst else limit.burst
 
 
-# A full meter stays full; any other keeps its debt, or its tokens, of which `balance_after` keeps one burst at most.
+# A full meter stays full; any other keeps its debt or its tokens, which `balance_after` limits to one burst.
 cdef void set_limit(meter *limit, double per_second, double burst_seconds) noexcept:
     cdef bint was_full = limit.balance >= limit.burst
     limit.per_second = per_second
@@ -63,7 +63,7 @@ cdef void set_limit(meter *limit, double per_second, double burst_seconds) noexc
         limit.balance = limit.burst
 
 
-# Nanoseconds until the balance is not below zero, rounded up until the arithmetic of a charge says so, too.
+# Nanoseconds until the balance is not below zero, rounded up until the arithmetic of a charge agrees.
 cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
     cdef double balance = balance_after(limit, seconds_between(at_ns, now))
     cdef double estimate_ns
@@ -85,7 +85,7 @@ cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
 
 
 cpdef int check_client(object client, object principal) except -1:
-    """Refuses what is no name of a client or of its user; raises ArgumentTypeError."""
+    """Refuses an invalid name of a client or of its user; raises ArgumentTypeError."""
     if not (client is None or PyUnicode_Check(client)):
         raise ArgumentTypeError(f"the client must be a str or None, not {type(client).__name__}")
     if not (principal is None or PyUnicode_Check(principal)):
@@ -94,9 +94,9 @@ cpdef int check_client(object client, object principal) except -1:
 
 
 def client_name(client, principal):
-    """Returns the name under which a client has its bucket: with a principal both, joined by a NUL.
+    """Returns the name for a client's bucket: with a principal, both joined by a NUL.
 
-    So clients that call themselves the same share a bucket only where they are of one user.
+    So clients that use the same name share a bucket only if they have the same user.
     """
     if principal is None:
         return client
@@ -106,12 +106,12 @@ def client_name(client, principal):
 @cython.final
 @cython.freelist(256)
 cdef class Bucket:
-    """The rest of the quota of one name."""
+    """The state of the quota of one name."""
 
     def __init__(self):
-        raise TypeError("Quotas makes its buckets")
+        raise TypeError("Bucket cannot be created directly; Quotas creates it")
 
-    # A new bucket, without limits yet, is full afterwards.
+    # Leaves a new bucket, which has no limits yet, full.
     cdef void set_limits(self, double commits_per_second, double bytes_per_second, double burst_seconds,
                          int64_t now) noexcept:
         self.take(0, 0, now)
@@ -131,7 +131,7 @@ cdef class Bucket:
             return 0
         return max(debt_ns(&self.commits, self.at_ns, now), debt_ns(&self.nbytes, self.at_ns, now))
 
-    # A refused commit does not write the balances.  If it did, the little that a small rate adds to a large debt
+    # A refused commit does not write the balances.  Otherwise the little that a small rate adds to a large debt
     # between two attempts would be rounded away, and the debt would never be paid.
     cdef inline void take(self, double count, double nbytes, int64_t now) noexcept:
         cdef double seconds = seconds_between(self.at_ns, now)
@@ -146,10 +146,10 @@ cdef class Bucket:
 @cython.no_gc   # nothing that it refers to leads back to it
 @cython.final
 cdef class Buckets:
-    """The buckets of groups, or of clients.  No change runs Python code or a garbage collection: the GIL guards it."""
+    """The buckets of groups, or of clients.  The GIL guards it: no change runs Python code or a garbage collection."""
 
     def __init__(self):
-        raise TypeError("Quotas makes its buckets")
+        raise TypeError("Buckets cannot be created directly; Quotas creates it")
 
     cdef inline bint limits_all(self) noexcept:
         return self.commits_per_second > 0 or self.bytes_per_second > 0
@@ -157,7 +157,7 @@ cdef class Buckets:
     cdef inline bint limits_any(self) noexcept:
         return self.limits_all() or len(self.named) > 0
 
-    # None where nothing limits the name, and where it has no bucket, which is as good as a full one.
+    # None if nothing limits the name, or if it has no bucket, which is equivalent to a full one.
     cdef inline Bucket find(self, str name):
         cdef PyObject *found
         if name is None:
@@ -172,7 +172,7 @@ cdef class Buckets:
         bucket.set_limits(self.commits_per_second, self.bytes_per_second, self.burst_seconds, now)
         return bucket
 
-    # A bucket for a name that has none; None where every place that is asked for is in use.
+    # A bucket for a name that has none; None if every inspected place is in use.
     cdef Bucket add(self, str name, int64_t now):
         cdef Bucket bucket = self.new_bucket(name, now)
         if len(self.automatic) < self.automatic_max:
@@ -222,7 +222,7 @@ cdef class Buckets:
         bucket.set_limits(commits_per_second, bytes_per_second, self.burst_seconds, now)
         return 0
 
-    # A bucket in use stays, even above `automatic_max` if all others are in use as well: only an operator does this.
+    # A bucket in use stays, even above `automatic_max` if all others are in use too: only an operator can cause that.
     cdef int remove_override(self, str name, int64_t now) except -1:
         cdef Bucket bucket = self.find(name)
         if bucket is None or bucket.place >= 0:
@@ -236,7 +236,7 @@ cdef class Buckets:
         return self.append(bucket)
 
     cdef list listed(self, int64_t now):
-        # A garbage collection on the way may run code that charges: over a list of its own.
+        # A garbage collection meanwhile may run code that charges, so this goes over a list of its own.
         cdef Bucket bucket
         cdef double seconds
         cdef list rows = []
@@ -283,11 +283,11 @@ cdef double take_rate(str name, object value, double burst_seconds) except -1:
         return 0.0
     number = take_positive(name, value)
     if not isfinite(number * burst_seconds):
-        raise ConfigError(f"{name}={value!r} times burst_seconds={burst_seconds!r} is not finite; None is no limit")
+        raise ConfigError(f"{name}={value!r} times burst_seconds={burst_seconds!r} must be finite; use None for no limit")
     return number
 
 
-# The name as a plain str, of which hash and comparison run no Python code; None where there is no name.
+# The name as a plain str, whose hash and comparison run no Python code; None if there is no name.
 cdef inline str take_entity(str kind, object name):
     if name is None or (PyUnicode_CheckExact(name) and len(<str>name) <= NAME_SIZE_MAX):
         return <str>name
@@ -334,23 +334,23 @@ cdef inline int64_t longest_wait_ns(Bucket of_group, Bucket of_client, int64_t n
 @cython.no_gc_clear     # a charge during a garbage collection finds the buckets
 @cython.final
 cdef class Quotas:
-    """Says whether a commit may be made now, by the limits of its group and its client, or how long it must wait.
+    """Decides whether a commit may be made now, by the limits of its group and its client, or how long it must wait.
 
-    The head of this module has the rules.  The GIL guards it: no Python code runs within a charge, so that threads
-    share it without a lock.  A clock of the caller's is the exception, and is called before any balance is read.
+    The module's docstring has the rules.  The GIL guards it: no Python code runs within a charge, so threads share it
+    without a lock.  A caller's clock is the exception; it is called before any balance is read.
 
     Args:
-        group_commits_per_second: the limit of each group without an override; None is no limit, here and below.
-        group_bytes_per_second: likewise, in bytes.
+        group_commits_per_second: the limit of each group without an override; None for no limit, here and below.
+        group_bytes_per_second: the same in bytes.
         client_commits_per_second: the limit of each client without an override.
-        client_bytes_per_second: likewise, in bytes.
-        burst_seconds: a bucket that nobody used for this long is full, and holds the rate times this.
+        client_bytes_per_second: the same in bytes.
+        burst_seconds: a bucket that was not used for this long is full, and holds the rate times this.
         max_entities: how many groups without an override can have a bucket at a time, and how many clients.
-        clock: returns nanoseconds from 0 to 2**62, for tests.  A time before an earlier one counts as no time passed.
+        clock: returns nanoseconds from 0 to 2**62, for tests.  If it goes back, no time counts as passed.
             None is CLOCK_MONOTONIC.
 
     Attributes:
-        untracked: how many buckets were wanted for a new name and not made, because the buckets inspected were in use.
+        untracked: how many new names got no bucket because all inspected buckets were in use.
 
     Raises:
         ConfigError: a rate or burst_seconds is not finite and above 0, or max_entities is not from 1 to 2**31 - 1.
@@ -385,13 +385,13 @@ cdef class Quotas:
         """Charges a commit to its group and its client, if neither is in debt.
 
         Args:
-            group: None for none.
-            client: None for none.
-            count: commits.
-            nbytes: bytes.
+            group: the group; None for no group.
+            client: the client; None for no client.
+            count: the number of commits.
+            nbytes: the number of bytes.
 
         Returns:
-            0.0 if it was charged; otherwise the seconds after which it would be, at most 73 years.
+            0.0 if it was charged; otherwise the seconds until it would be, at most 73 years.
 
         Raises:
             InvalidArgumentError: the count or the bytes are negative, or a name is not a str.
@@ -402,7 +402,7 @@ cdef class Quotas:
         cdef str group_name = take_entity("group", group)
         cdef str client_name = take_entity("client", client)
         if count < 0 or nbytes < 0:
-            raise InvalidArgumentError(f"count={count} and nbytes={nbytes} must not be negative")
+            raise InvalidArgumentError(f"count and nbytes must not be negative, but are {count} and {nbytes}")
         if not (self.groups.limits_any() or self.clients.limits_any()):
             return 0.0
         now = self.now()
@@ -411,7 +411,7 @@ cdef class Quotas:
         wait_ns = longest_wait_ns(of_group, of_client, now)
         if wait_ns > 0:
             return <double>wait_ns / 1e9
-        # Only an admitted commit makes buckets, and both are made before either is charged.
+        # Only an admitted commit creates buckets, and both are created before either is charged.
         if of_group is None and group_name is not None and self.groups.limits_all():
             of_group = self.groups.add(group_name, now)
             self.untracked += of_group is None
@@ -436,7 +436,7 @@ cdef class Quotas:
         return <double>longest_wait_ns(of_group, of_client, now) / 1e9
 
     def used_up(self, group, client):
-        """Names the limits that a group and a client have used up, as "the commits of group 'orders'"."""
+        """Returns the names of the limits that a group and a client have used up: "the commits of group 'orders'"."""
         cdef int64_t now = self.now()
         cdef list found = []
         cdef Bucket bucket
@@ -454,9 +454,9 @@ cdef class Quotas:
         return " and ".join(found)
 
     def set_group(self, name, commits_per_second, bytes_per_second):
-        """Gives one group limits of its own, None for no limit.
+        """Sets the limits of one group, None for no limit.
 
-        A full bucket stays full.  Any other keeps its tokens, at most the new burst, or its debt.
+        A full bucket stays full.  Any other keeps its debt or its tokens, at most the new burst.
 
         Raises:
             ConfigError: a rate is not finite and above 0.
@@ -464,21 +464,21 @@ cdef class Quotas:
         set_override(self, self.groups, name, commits_per_second, bytes_per_second)
 
     def set_client(self, name, commits_per_second, bytes_per_second):
-        """Gives one client limits of its own, as `set_group` does for a group."""
+        """Sets the limits of one client, as `set_group` does for a group."""
         set_override(self, self.clients, name, commits_per_second, bytes_per_second)
 
     def remove_group(self, name):
-        """Gives a group the limits of all groups again, and does nothing if it has no others; its debt stays."""
+        """Returns a group to the common limits; does nothing if it has no others; its debt stays."""
         self.groups.remove_override(take_override(self.groups, name), self.now())
 
     def remove_client(self, name):
-        """Gives a client the limits of all clients again, as `remove_group` does for a group."""
+        """Returns a client to the common limits, as `remove_group` does for a group."""
         self.clients.remove_override(take_override(self.clients, name), self.now())
 
     def usage(self):
-        """Lists what every bucket holds now, as (kind, name, commits, bytes); infinite where there is no limit.
+        """Returns the tokens of every bucket now, as (kind, name, commits, bytes); infinite for no limit.
 
-        The kind is "group" or "client".  A name without a row is in no debt.  A name of more than 256 characters is
+        The kind is "group" or "client".  A name without a row is not in debt.  A name longer than 256 characters is
         shortened.
         """
         cdef int64_t now = self.now()

@@ -1,7 +1,7 @@
 # cython: wraparound=True
-"""The records of one .log file as Python objects, every key and value decoded to the fields that Kafka's own tools name.
+"""The records of one .log file as Python objects, with every key and value decoded to the fields that Kafka's tools name.
 
-For people and tools that look at single records; what moves many of them does not come here.
+For people and tools that look at single records; code that handles many records does not use it.
 """
 
 import base64
@@ -87,7 +87,7 @@ def _kinds():
     return found
 
 
-#: Type of a key -> kind of its record, in the words of Kafka's schemas.
+#: Type of a key -> kind of its record, named as in Kafka's schemas.
 KINDS = _kinds()
 #: The kind of the records of __transaction_state.
 TRANSACTION_KIND = "transaction_log"
@@ -97,7 +97,7 @@ TRANSACTION_KIND = "transaction_log"
 
 
 cdef class _Builder:
-    # The result of the walk over a schema so far: the open dictionaries and lists, outermost first.
+    # The result so far of a walk over a schema: the open dictionaries and lists, outermost first.
     cdef list open
     cdef list fields
     cdef object root
@@ -287,7 +287,7 @@ cdef dict _decode_value(ol_slice bytes, int16_t type_):
 
 
 cdef tuple _transaction_content(const ol_record *record):
-    # (kind, key, value) of a record of __transaction_state.
+    # Returns (kind, key, value) of a record of __transaction_state.
     cdef const ol_schema *schema
     cdef int16_t type_
     cdef int16_t version
@@ -316,9 +316,9 @@ cdef dict _decode_after_version(const ol_schema *schema, int16_t version, ol_sli
 
 
 def decode_key(bytes key not None):
-    """Returns {"type": "2", "data": {...}} with Kafka's field names, or None for a type that is not known.
+    """Returns {"type": "2", "data": {...}} with Kafka's field names, or None for an unknown type.
 
-    Raises CorruptionError for a key that is cut.
+    Raises CorruptionError for a key that is cut short.
     """
     return _decode_key(ol_slice_of(<const char *>key, <size_t>len(key)))
 
@@ -327,20 +327,20 @@ def decode_value(int key_type, bytes value not None):
     """Returns {"version": "3", "data": {...}} with Kafka's field names; bytes are base64, ids as Kafka writes them.
 
     Raises:
-        CorruptionError: the value is cut.
+        CorruptionError: the value is cut short.
         UnsupportedVersionError: the key type has no such value version.
-        ValueError: the key type is not known.
+        ValueError: the key type is unknown.
     """
     if key_type not in KINDS:
-        raise ValueError(f"key type {key_type} is not known")
+        raise ValueError(f"unknown key type {key_type}")
     return _decode_value(ol_slice_of(<const char *>value, <size_t>len(value)), <int16_t>key_type)
 
 
 def decode_subscription(bytes value not None):
-    """The fields of what a consumer sends as its metadata, named as Kafka does; of a newer version those that are known.
+    """Returns the fields of the metadata that a consumer sends, with Kafka's names; of a newer version the known ones.
 
     Raises:
-        CorruptionError: the bytes are cut, or no subscription.
+        CorruptionError: the bytes are cut short, or are not a subscription.
         UnsupportedVersionError: the version is negative.
     """
     cdef ol_slice raw = ol_slice_of(<const char *>value, <size_t>len(value))
@@ -386,7 +386,7 @@ cdef tuple _marker(const ol_record *record):
 
 
 cdef tuple _content(const ol_batch *batch, const ol_record *record, bint transactions):
-    # (kind, key, value); what cannot be decoded is shown with the reason.
+    # Returns (kind, key, value); for a record that cannot be decoded, the reason is shown.
     if batch.attributes & OL_ATTRIBUTE_CONTROL:
         try:
             return _marker(record)
@@ -418,7 +418,7 @@ cdef str _timestamp_type(const ol_batch *batch):
 cdef class SegmentReader:
     """Walks a .log file batch by batch, with plain reads: the file may be shortened or removed meanwhile.
 
-    It sees the bytes that the file had when it was opened.  One thread at a time; `close`, or a with statement, ends it.
+    It sees the bytes that the file had when it was opened.  One thread at a time; `close`, or a `with` block, ends it.
     """
 
     cdef ol_file_scan scan
@@ -433,15 +433,15 @@ cdef class SegmentReader:
         self.is_open = False
 
     def __init__(self, path, FileSystem file_system=None, Decompressor decompressor=None, *, bint transactions=False):
-        """Opens the file; MissingFileError or StorageError where that fails.
+        """Opens the file; raises MissingFileError or StorageError if that fails.
 
-        `transactions` says that it is a segment of __transaction_state, whose records have keys and values of their own.
+        `transactions`: the file is a segment of __transaction_state, whose keys and values have their own schemas.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
         if self.is_open:
-            raise InternalError("a reader is opened once")
+            raise InternalError("the reader is open already")
         self.path = os.fsdecode(path)
         self.fs = file_system if file_system is not None else FileSystem()
         self.decompressor = decompressor if decompressor is not None else Decompressor()
@@ -462,7 +462,7 @@ cdef class SegmentReader:
             ol_file_scan_close(&self.scan)
 
     def close(self):
-        """Closes the file; does nothing the second time."""
+        """Closes the file; a second call does nothing."""
         if self.is_open:
             self.is_open = False
             ol_file_scan_close(&self.scan)
@@ -479,21 +479,21 @@ cdef class SegmentReader:
 
     @property
     def size(self):
-        """The bytes of the file when it was opened."""
+        """The size of the file in bytes when it was opened."""
         return self.scan.limit
 
     def read(self):
         """Returns the next batch and its records as two parts of a row, or None at the end of the file.
 
-        The first is what all rows of the batch share: position, base_offset, last_offset, batch_size, magic, codec, crc,
+        The first part is common to all rows of the batch: position, base_offset, last_offset, batch_size, magic, codec, crc,
         leader_epoch, producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon, timestamp_type.
         The second is a list with log_offset, timestamp, headers (names), kind, key and value of each record; kind is
-        "marker", "unknown", "undecodable" or one of KINDS; TRANSACTION_KIND in a segment of __transaction_state.
+        "marker", "unknown", "undecodable" or one of KINDS; in a segment of __transaction_state, TRANSACTION_KIND.
 
         Raises:
-            CorruptionError: the batch at `position` cannot be read; the reader stays there, `skip` goes on after it.
-            TornTailError: the file ends within it.
-            UnsupportedVersionError: its magic or codec is not known.
+            CorruptionError: the batch at `position` cannot be read; the reader stays there, and `skip` goes on after it.
+            TornTailError: the file ends within the batch.
+            UnsupportedVersionError: the magic or codec of the batch is unknown.
         """
         cdef ol_batch batch
         cdef ol_error error
@@ -519,7 +519,7 @@ cdef class SegmentReader:
         cdef bint wraps = batch.magic < 2 and (batch.attributes & OL_ATTRIBUTE_CODEC) != OL_CODEC_NONE
         return {
             "position": position,
-            # The header of a wrapper names its last message only.
+            # The header of a wrapper names only its last message.
             "base_offset": records[0]["log_offset"] if wraps and records else batch.base_offset,
             "last_offset": batch.last_offset,
             "batch_size": batch.size,
@@ -561,7 +561,7 @@ cdef class SegmentReader:
         return found
 
     def read_again(self, int64_t position):
-        """Goes back to where a batch begins, or may begin by now, and forgets what was read of the file."""
+        """Goes back to a position where a batch begins, or may begin by now, and drops what was read of the file."""
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
         cdef ol_file_scan scan
@@ -573,7 +573,7 @@ cdef class SegmentReader:
         self.scan = scan
 
     def skip(self):
-        """Goes to the next batch after `position` that is whole, with a right CRC; False: there is none in the file."""
+        """Goes to the next whole batch after `position` with a correct CRC; returns False if the file has none."""
         cdef ol_error error
         cdef int status
         self.ready()

@@ -16,7 +16,7 @@ from offsetlog._native.files cimport FileSystem
 from offsetlog._native.log_view cimport LogView
 from offsetlog._native.snapshot cimport StopFlag
 
-# `BATCH_FIELDS` says the same in words.
+# Must match `BATCH_FIELDS`.
 cdef struct batch_row:
     int64_t position
     int64_t base_offset
@@ -25,12 +25,12 @@ cdef struct batch_row:
     int32_t leader_epoch
     int32_t magic
 
-# The memory of the states of several replays; any thread.
+# The memory that the states of several replays use; any thread.
 cdef class MemoryAccount:
     cdef int64_t taken
     cdef readonly int64_t bytes_max
 
-# The state that files lead to; one thread at a time.
+# The state after replaying files; one thread at a time.
 cdef class Replay:
     cdef ol_state state
     cdef ol_producers producers
@@ -52,10 +52,10 @@ cdef class Replay:
     cdef batch_row *rows
     cdef size_t row_count
     cdef size_t row_capacity
-    cdef int64_t first_offset           # of the first batch that was applied
-    cdef MemoryAccount account          # None: no bound
-    cdef int64_t accounted              # how much of it is this state's
-    cdef int64_t looked_records         # `records` when the memory was looked at last
+    cdef int64_t first_offset           # the first offset of the first batch that was applied
+    cdef MemoryAccount account          # None: no limit
+    cdef int64_t accounted              # how much of it this state uses
+    cdef int64_t looked_records         # `records` when the memory was last measured
     cdef uint64_t bytes_since_look
     cdef bint is_joined
 

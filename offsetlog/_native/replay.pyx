@@ -1,8 +1,8 @@
-"""The state that a partition's .log files lead to, built by the one apply of the engine, and what the walk saw on its way.
+"""Replays a partition's .log files through the engine's one apply, and reports what the walk found on its way.
 
 This is the engine's second way to a state: no log object, no checkpoint, no lock and no mapping, only the bytes of the files
-in their order.  It serves what looks at logs that belong to somebody else, a single segment included, and it is what a
-verification compares the first way with.
+in order.  It is for logs that another program owns, even for a single segment, and a verification compares it with the first
+way.
 """
 
 import os
@@ -96,8 +96,8 @@ from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 from offsetlog.error_status import from_status
 from offsetlog.errors import InternalError, InvalidArgumentError
 
-#: The fields that `Replay.apply` reports of a batch: names and NumPy's codes of the fields, which follow each other
-#: without gaps.
+#: The fields of a batch that `Replay.apply` reports: names and NumPy's type codes; the fields follow each other without
+#: gaps.
 BATCH_FIELDS = [
     ("position", "=i8"),
     ("base_offset", "=i8"),
@@ -108,7 +108,7 @@ BATCH_FIELDS = [
 ]
 
 
-# After how many records, or bytes of batches, the memory of a state is looked at: adding it up costs more than a record does.
+# How many records, or bytes of batches, are applied between two measurements of memory: one costs more than a record.
 cdef enum:
     RECORDS_A_LOOK = 256
     BYTES_A_LOOK = 1 << 16
@@ -134,7 +134,7 @@ cdef bytes _bytes_of(ol_slice slice):
 
 
 cdef tuple _position_of(const ol_table_row *row):
-    # As `Replay.positions` says.
+    # Returns a row of `Replay.positions`.
     cdef object topic_id = None
     if row.value.topic_id != NULL:
         topic_id = PyBytes_FromStringAndSize(<const char *>row.value.topic_id, OL_TOPIC_ID_SIZE)
@@ -207,7 +207,7 @@ def parse_transaction_index(bytes content not None, int64_t base_offset):
 
 
 def check_index(bytes content not None, *, bint time, int64_t base_offset, int64_t log_size, int64_t next_offset):
-    """Raises CorruptionError unless the bytes are an offset index, or with `time` a time index, of such a segment."""
+    """Raises CorruptionError unless the bytes are an offset index, or with `time` a time index, of the segment described."""
     cdef ol_error error
     cdef ol_slice slice = ol_slice_of(<const char *>content, <size_t>len(content))
     check(
@@ -218,7 +218,7 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
 
 @cython.final
 cdef class MemoryAccount:
-    """How much memory the states of several replays may take together.  Safe from any thread."""
+    """How much memory the states of several replays may use together.  Safe from any thread."""
 
     def __cinit__(self, int64_t bytes_max):
         self.taken = 0
@@ -226,14 +226,14 @@ cdef class MemoryAccount:
 
     @property
     def used(self):
-        """How many bytes the states took when they were looked at last."""
+        """The bytes that the states used when they were last measured."""
         return ol_account_add(&self.taken, 0)
 
 
-# It gives its memory back to the account in the end, and needs it until then.
+# At its end it returns its memory to the account, which it needs until then.
 @cython.no_gc_clear
 cdef class Replay:
-    """The state of one partition, from its .log files in their order.  One thread at a time."""
+    """The state of one partition, from its .log files in order.  One thread at a time."""
 
     def __cinit__(self):
         memset(&self.state, 0, sizeof(self.state))
@@ -243,21 +243,21 @@ cdef class Replay:
     def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None,
                  StopFlag stop=None, *, uint32_t bucket=0, uint32_t buckets=1, bint by_group=False, bint run=False,
                  MemoryAccount account=None):
-        """Begins with an empty state; CapacityError where there is no memory for it.
+        """Begins with an empty state; raises CapacityError if memory runs out.
 
         It takes only one of `buckets` shares of the positions (`by_group`: of the groups, with all their records), so
-        that several can be made beside each other; records of other kinds are in the first.
+        that several replays can be made in parallel; records of other kinds are in the first share.
 
-        The paths of a view (`log_view`) are its segments', whatever lies there by now; the view stays open meanwhile.
-        Once `stop` is set, what is applied ends soon with ClosedError, and the replay is of no use any more.
+        With a view (`log_view`), paths mean its segments, whatever has replaced them; keep the view open meanwhile.
+        Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
 
-        A `run` begins anywhere in the log, and is joined to what stands before it (`join`).  Where the states of an
-        `account` take more than it has, `apply` and `join` end with CapacityError, and the replay is of no use any more.
-        A batch, and the join of two runs, is applied before its memory counts.
+        A `run` begins anywhere in the log, and is joined to the replay before it (`join`).  If the states of an `account`
+        exceed its limit, `apply` and `join` end with CapacityError, and the replay must not be used any more.  Memory is
+        counted after a batch, or a join of two runs, was applied.
         """
         cdef ol_error error
         if self.state.table != NULL:
-            raise InternalError("a replay begins once")
+            raise InternalError("the replay has been initialized already")
         self.fs = file_system if file_system is not None else FileSystem()
         self.decompressor = decompressor if decompressor is not None else Decompressor()
         self.view = view
@@ -266,7 +266,7 @@ cdef class Replay:
         self.next_offset = 0
         self.refused = []
         if bucket >= buckets:
-            raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
+            raise InvalidArgumentError(f"bucket must be from 0 to {buckets - 1}, not {bucket}")
         self.share.shard.number, self.share.shard.count, self.share.shard.by_group = bucket, buckets, by_group
         self.account = account
         if run:
@@ -341,7 +341,7 @@ cdef class Replay:
         return self.check_memory(error)
 
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
-        # The header of a wrapper of magic 0 or 1 does not say how many messages are in it, and none how many are below `until`.
+        # The header of a wrapper of magic 0 or 1 does not count its messages, and no header says how many are below `until`.
         cdef ol_records records
         cdef ol_record record
         cdef int status
@@ -364,7 +364,7 @@ cdef class Replay:
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil:
         # Goes on until the end (OL_END), a batch at or after `stop` (OL_OK with *change empty), an aborted transaction
-        # (OL_OK with *change filled) or damage, where scan->position stays.
+        # (OL_OK with *change filled) or damage; then scan->position stays.
         cdef ol_batch batch
         cdef ol_batch_bounds bounds = ol_batch_bounds(0, self.segment_limit, 0)
         cdef int64_t walked = 0
@@ -375,7 +375,7 @@ cdef class Replay:
             change.completed = change.aborted = False
             status = ol_file_scan_next(scan, &batch, error)
             if status == OL_OK:
-                # Before a wrong base offset can end the walk, or have the batch passed over.
+                # Before a wrong base offset can end the walk, or make it skip the batch.
                 bounds.next_offset = self.next_offset
                 if not ol_file_scan_fits(scan, &batch, &bounds):
                     status = ol_file_scan_judge(scan, &batch, &bounds, error)
@@ -387,8 +387,8 @@ cdef class Replay:
                 scan.position = self.position
                 return OL_OK if is_at_stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:
-                return ol_fail(error, OL_CLOSED, "it was stopped")
-            # One that goes back may lie above `since` for all it says.
+                return ol_fail(error, OL_CLOSED, "the replay was stopped")
+            # The base offset of a batch that goes back may be wrong, so it may lie above `since`.
             is_applied = batch.last_offset < self.since and batch.base_offset >= walked
             walked = ol_batch_next_offset(&batch)
             if is_applied:
@@ -435,28 +435,28 @@ cdef class Replay:
 
     def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t since=0,
               int64_t until=0x7FFFFFFFFFFFFFFF, int64_t segment_limit=0x7FFFFFFFFFFFFFFF, bint unreadable=False):
-        """Applies the batches of a .log file from `position` on, up to its end or to bytes that are no batch.
+        """Applies the batches of a .log file from `position` on, up to its end or to bytes that are not a batch.
 
         Args:
             path: the file, as it is when the call begins.
-            position: where a batch begins.
-            snapshots: log offsets at which the producers' state is wanted.
-            batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
-            since: batches that end below this log offset are passed over.
-            until: the log offset from which on nothing is applied any more; it may lie within a batch.
-            segment_limit: a batch that reaches this log offset is damage: the base offset of the next segment.
-            unreadable: whether bytes that the disk cannot read are damage, a StorageError, and not raised.
+            position: the byte position where a batch begins.
+            snapshots: log offsets at which to report the producers' state.
+            batches: whether to report every applied batch, as the bytes of an array of BATCH_FIELDS.
+            since: batches that end below this log offset are skipped.
+            until: records at or above this log offset are not applied; it may lie within a batch.
+            segment_limit: a batch that reaches this log offset, the base offset of the next segment, is damage.
+            unreadable: whether bytes that the disk cannot read are reported as damage, a StorageError, and not raised.
 
         Returns:
             A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was
-            not raised, or None when the whole file was applied; `aborted` and `producers` as `parse_transaction_index` and
-            `parse_producer_snapshot` tell them (by snapshot); `refused`, exceptions for records that a broker would not
-            load; `batches`.
+            not raised, or None if the whole file was applied; `aborted` as from `parse_transaction_index`; `producers` by
+            snapshot, as from `parse_producer_snapshot`; `refused`, exceptions for records that a broker would not load;
+            and `batches`.
 
         Raises:
             StorageError: the file cannot be read.
-            ClosedError: it was stopped.
-            CapacityError: there is no memory, or no more in the account.
+            ClosedError: the replay was stopped.
+            CapacityError: memory ran out, or the account's limit was reached.
         """
         cdef ol_file_scan scan
         cdef ol_error error
@@ -478,9 +478,9 @@ cdef class Replay:
         return found
 
     def skip(self, path, int64_t position, *, bint unreadable=False):
-        """Returns where the next whole batch after the damage at `position` begins, None when the file holds no more.
+        """Returns the position of the next whole batch after the damage at `position`, None if the file has none.
 
-        With `unreadable` what the disk cannot read is passed over, too; otherwise that is a StorageError.
+        With `unreadable`, bytes that the disk cannot read are skipped too; otherwise they raise StorageError.
         """
         cdef ol_file_scan scan
         cdef ol_error error
@@ -495,7 +495,7 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def used(self, path, int64_t position):
-        """Returns the position after the last byte from `position` on that is not zero; `position` when all are."""
+        """Returns the position after the last byte from `position` on that is not zero; `position` if all are zero."""
         cdef ol_file_scan scan
         cdef ol_error error
         cdef int64_t used = 0
@@ -508,23 +508,22 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def join(self, Replay later not None):
-        """Applies what a later run of the same log, of the same share, led to; that stays as it is.
+        """Applies the result of a later run of the same log and share, which does not change.
 
-        Afterwards this is what it would be had it applied the batches of both, but for the producers' state, which is not
-        known any more.  Nothing else may change either of them meanwhile.  From then on `later` counts in no account: it is
-        to be released.
+        Afterwards this replay is as if it had applied the batches of both, except that the producers' state is no longer
+        known.  Neither may be changed meanwhile.  The memory of `later` no longer counts in an account: release it.
 
         Raises:
-            InvalidArgumentError: `later` is no run, or does not follow what this has applied.
-            CapacityError: there is no memory, or no more in the account; this replay is of no use any more.
+            InvalidArgumentError: `later` is not a run, or does not follow what this replay has applied.
+            CapacityError: memory ran out, or the account's limit was reached; this replay must not be used any more.
         """
         cdef ol_error error
         cdef int status
         if later.state.effects == NULL or later is self:
-            raise InvalidArgumentError("only a run can be joined to the replay before it")
+            raise InvalidArgumentError("only a run can be joined to a replay")
         if later.batches > 0 and later.first_offset < self.next_offset:
             raise InvalidArgumentError(
-                f"the run begins at log offset {later.first_offset}, before {self.next_offset}, where it would have to follow"
+                f"the run begins at log offset {later.first_offset}, but must not begin before {self.next_offset}"
             )
         check(self.check_memory(&error), &error)
         check(later.check_memory(&error), &error)
@@ -547,7 +546,7 @@ cdef class Replay:
 
     cdef int require_producers(self) except -1:
         if self.is_joined:
-            raise InternalError("the producers of joined runs are not known")
+            raise InternalError("the producers' state is not known after a join")
         return 0
 
     def producers_now(self):
@@ -557,17 +556,17 @@ cdef class Replay:
 
     @property
     def memory(self):
-        """How many bytes the state takes."""
+        """The bytes of memory that the state uses."""
         return ol_state_memory_usage(&self.state)
 
     @property
     def group_record_count(self):
-        """How many records `group_records` returns."""
+        """The number of records that `group_records` returns."""
         return ol_group_records_count(self.state.group_records)
 
     @property
     def position_count(self):
-        """How many positions are committed."""
+        """The number of committed positions."""
         return ol_table_count(self.state.table)
 
     def groups(self):
@@ -582,7 +581,7 @@ cdef class Replay:
         return found
 
     def pending_groups(self):
-        """Returns the names, as bytes, of the groups that an open transaction has a position for."""
+        """Returns the names, as bytes, of the groups for which an open transaction has a position."""
         cdef ol_pending_producer producer
         cdef ol_table_row row
         cdef size_t index = 0
@@ -596,10 +595,10 @@ cdef class Replay:
         return found
 
     def transactions(self):
-        """Returns the transactions that are open, by their first offset.
+        """Returns the open transactions, by their first offset.
 
         Each is (producer id, epoch, first offset, time of its first pending commit in ms or -1, number of pending positions,
-        names of their groups as bytes, sorted).  A position that a tombstone erased is pending no more.
+        names of their groups as bytes, sorted).  A position that a tombstone deleted is no longer pending.
         """
         cdef const ol_producer *each
         cdef ol_table_row row
@@ -641,7 +640,7 @@ cdef class Replay:
         return found
 
     def pending(self, int64_t producer_id):
-        """Returns what a COMMIT of a producer's open transaction would install, sorted by group, topic and partition.
+        """Returns the positions that a COMMIT of a producer's open transaction would set, by group, topic and partition.
 
         Each is the name of the group as bytes, followed by the fields of `positions`.
         """

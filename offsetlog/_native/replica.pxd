@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from offsetlog._native.partition cimport Partition
 
 
-# The calls of replication of one partition.
+# The replication calls of one partition.
 @cython.final
 cdef class Replica:
     cdef readonly Partition partition

@@ -1,7 +1,7 @@
-"""One replicated partition for its host: leadership, following, W, and reads for those who ship its batches.
+"""One replicated partition for its host: leadership, following, W, and reads of its batches for other replicas.
 
-Every call carries the leader epoch in which its caller believes the partition to be: FencedLeaderEpochError where it is
-older than the newest one known, UnknownLeaderEpochError where it is newer; nothing has changed then (docs/architecture.md §7).
+Every call carries the leader epoch that its caller knows.  If it is older than the newest one known here, the call raises
+FencedLeaderEpochError, if newer, UnknownLeaderEpochError, and changes nothing (docs/architecture.md §7).
 """
 
 import os
@@ -49,10 +49,10 @@ from offsetlog.types import EpochEnd, FileRange, Leadership, LogPositions
 
 
 cdef class Replica:
-    """The calls of replication of an open partition, which was opened with `replicated`.
+    """The replication calls of an open partition, which must be opened with `replicated`.
 
-    Every method can be called from any thread, and raises ClosedError once the partition is closed.  The owner of the
-    partition closes it.
+    Any thread may call every method; all raise ClosedError once the partition is closed.  The owner of the partition closes
+    it.
     """
 
     def __init__(self, Partition partition not None):
@@ -63,10 +63,10 @@ cdef class Replica:
     def become_leader(self, int32_t epoch, *, bint alone=False):
         """Leads from now on; `alone`: there is no other replica, and W follows the log end by itself.
 
-        The partition may be loading, or not be loaded yet: plain commits are appended, and the load applies them.
+        The partition may be loading, or not be loaded yet: then plain commits are appended, and the load applies them.
 
         Raises:
-            FencedLeaderEpochError: the epoch is not above the newest one known, and this is not its leader.
+            FencedLeaderEpochError: the epoch is not above the newest one known, or another replica leads in it.
             CorruptionError, StorageError: a record above W cannot be read.
             ReadOnlyError, PartitionFailedError, DiskFullError, CapacityError.
         """
@@ -80,7 +80,7 @@ cdef class Replica:
             partition.leave()
 
     def become_follower(self, int32_t epoch):
-        """Follows from now on; a leader that resigns names its own epoch.  Commits that wait raise NotCoordinatorError."""
+        """Follows from now on; a leader that resigns passes its own epoch.  Waiting commits raise NotCoordinatorError."""
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -91,7 +91,7 @@ cdef class Replica:
             partition.leave()
 
     def unload(self, int32_t epoch):
-        """Drops a follower's table, for memory; `Partition.load` loads it again."""
+        """Drops a follower's table to free memory; `Partition.load` loads it again."""
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -103,7 +103,7 @@ cdef class Replica:
 
     @property
     def leadership(self):
-        """The newest epoch that is known, whether this process leads in it, and what goes with that."""
+        """The newest leader epoch known, whether this process leads in it, and the rest of a Leadership."""
         cdef Partition partition = self.partition
         cdef ol_leadership now
         partition.enter()
@@ -117,10 +117,10 @@ cdef class Replica:
     # --------------------------------------------------------------------------------------------------- following
 
     def append(self, int32_t epoch, const uint8_t[::1] batches not None):
-        """Appends whole batches as they came from the leader of the epoch; returns the log end.
+        """Appends whole batches from the leader of the epoch; returns the log end.
 
         Raises:
-            CorruptionError: the bytes are no batches, do not follow the log, or are newer than the leader.
+            CorruptionError: the bytes are not batches, do not follow the log, or are newer than the leader.
         """
         cdef Partition partition = self.partition
         cdef ol_error error
@@ -152,7 +152,7 @@ cdef class Replica:
         return positions.watermark
 
     def check_cut(self, int32_t epoch):
-        """Raises what `truncate` of the epoch would raise now, and changes nothing."""
+        """Raises the error that `truncate` of the epoch would raise now, and changes nothing."""
         self.truncate(epoch, INT64_MAX)
 
     def truncate(self, int32_t epoch, int64_t offset):
@@ -168,7 +168,7 @@ cdef class Replica:
         return partition.role == "unloaded"
 
     def restart_at(self, int32_t epoch, int64_t offset):
-        """Drops a follower's log and begins again at an offset, where its leader's log begins; it must be loaded again.
+        """Drops a follower's log and begins again at an offset, the start of its leader's log; it must be loaded again.
 
         Raises:
             InvalidArgumentError: the offset is below the log end.
@@ -197,10 +197,10 @@ cdef class Replica:
         return LogPositions(start, positions.written, positions.flushed, positions.watermark, positions.applied)
 
     def digest(self, bint physical=False):
-        """Returns the Digest sums of what is applied, as `Partition.digest`, whatever the role.
+        """Returns the Digest sums of the applied state, as `Partition.digest`, in any role.
 
         Raises:
-            CoordinatorLoadingError: nothing is loaded.
+            CoordinatorLoadingError: the state is not loaded.
         """
         cdef Partition partition = self.partition
         cdef ol_digest digest
@@ -215,7 +215,7 @@ cdef class Replica:
         return whole_of(digest.positions), whole_of(digest.group_records), whole_of(digest.pending), applied
 
     def last_epoch(self):
-        """Returns the newest leader epoch of the log, -1 for none."""
+        """Returns the newest leader epoch of the log, -1 if there is none."""
         cdef Partition partition = self.partition
         partition.enter()
         try:
@@ -224,7 +224,7 @@ cdef class Replica:
             partition.leave()
 
     def epoch_before(self, int64_t offset):
-        """Returns the leader epoch of the record before a log offset, -1 where there is none, or the log does not know."""
+        """Returns the leader epoch of the record before a log offset, -1 if there is none or it is unknown."""
         cdef Partition partition = self.partition
         partition.enter()
         try:
@@ -235,7 +235,7 @@ cdef class Replica:
     def end_offset_for_epoch(self, int32_t epoch):
         """Returns the EpochEnd of the greatest epoch of the log that is at most `epoch` (docs/format/leader-epochs.md §12).
 
-        Both fields are -1 where the log has none.
+        Both fields are -1 if the log has none.
         """
         cdef Partition partition = self.partition
         cdef int32_t found
@@ -249,17 +249,17 @@ cdef class Replica:
         return EpochEnd(found, end)
 
     def read_into(self, int64_t offset, uint8_t[::1] buffer not None, *, int32_t epoch=-1, bint uncommitted=False):
-        """Reads into a buffer whole batches from the one that holds `offset` on; returns the number of bytes.
+        """Reads whole batches, from the one that contains `offset`, into a buffer; returns the number of bytes.
 
         Args:
             offset: a log offset, from the log start to the log end.
             buffer: at least 61 bytes, writable.
-            epoch: the leader epoch of the reader, -1 for whichever it is.
-            uncommitted: for followers: also at and above W.
+            epoch: the leader epoch of the reader, -1 for any.
+            uncommitted: whether to read also at and above W, as followers do.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
-            TooLargeError: the first batch does not fit; the message says what it needs.
+            TooLargeError: the first batch does not fit; the message says how many bytes it needs.
             CorruptionError, StorageError.
         """
         cdef Partition partition = self.partition
@@ -277,7 +277,7 @@ cdef class Replica:
         return size
 
     def file_range(self, int64_t offset, size_t size_max, *, int32_t epoch=-1, bint uncommitted=False):
-        """Returns the FileRange of what `read_into` would read, for sendfile; it may end within a batch.
+        """Returns the FileRange that `read_into` would read, for sendfile; it may end within a batch.
 
         Raises as `read_into`.
         """
@@ -296,7 +296,7 @@ cdef class Replica:
     # --------------------------------------------------------------------------------------------------- consuming
 
     def last_stable_offset(self):
-        """Returns W, or the first offset of the oldest open transaction where that is below."""
+        """Returns the lower of W and the first offset of the oldest open transaction."""
         cdef Partition partition = self.partition
         cdef ol_log_transaction oldest
         cdef ol_positions positions
@@ -320,7 +320,7 @@ cdef class Replica:
             partition.leave()
 
     def size_between(self, int64_t offset, int64_t end, int64_t size_max):
-        """How many bytes `read` would find in the segment of `offset`; raises likewise."""
+        """Returns how many bytes `read` would find in the segment of `offset`; raises likewise."""
         cdef Partition partition = self.partition
         partition.enter()
         try:
@@ -338,7 +338,7 @@ cdef class Replica:
             partition.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of a time, None for none; see TopicLog.record_at_time."""
+        """Returns the TimedRecord of a time, None if there is none; see TopicLog.record_at_time."""
         cdef Partition partition = self.partition
         partition.enter()
         try:

@@ -1,6 +1,6 @@
-"""The counts that a server keeps while it answers: so little that it costs no request anything.
+"""The counts that a server updates while it answers, at almost no cost to a request.
 
-All else that is seen from outside is read from the parts of the server when somebody asks (`offsetlog.server.metrics`).
+All other metrics are read from the parts of the server on request (`offsetlog.server.metrics`).
 """
 
 cimport cython
@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from offsetlog._native.histogram cimport Histogram
 
-#: Above the key of every API.
+#: Higher than the key of every API.
 API_KEYS = 128
 
 
@@ -16,13 +16,13 @@ API_KEYS = 128
 cdef class RequestMetrics:
     """Requests, errors and latencies by API; commits.
 
-    Written by one thread, that of the event loop; any thread may read.
+    Only the thread of the event loop writes; any thread may read.
 
     Attributes:
-        latencies: by the key of the API, from the whole request to its answer; None: never asked.
+        latencies: by the key of the API, from the whole request to its answer; None: no request yet.
         errors: how many answers had an error, by API and the first error in the answer.
-        commits: requests whose positions were committed.
-        positions: those positions.
+        commits: the number of requests whose positions were committed.
+        positions: the number of positions in these requests.
     """
 
     def __cinit__(self):
@@ -37,17 +37,17 @@ cdef class RequestMetrics:
         return 0
 
     def answered(self, int api_key, double seconds, int error_code=0):
-        """Counts an answer that was given so many seconds after its request was read."""
+        """Counts an answer that was given `seconds` after its request was read."""
         self.add(api_key, seconds, 1)
         if error_code:
             self.failed(api_key, error_code)
 
     def failed(self, int api_key, int error_code):
-        """Counts an error in an answer that is counted elsewhere."""
+        """Counts an error in an answer that is counted separately."""
         key = (api_key, error_code)
         self.errors[key] = self.errors.get(key, 0) + 1
 
     def committed(self, int64_t positions, int64_t commits=1):
-        """Counts requests whose positions, so many together, were committed."""
+        """Counts `commits` requests, whose `positions` positions in all were committed."""
         self.commits += commits
         self.positions += positions

@@ -1,4 +1,4 @@
-"""Retention of one partition: expires what has expired, or tells what will (docs/format/coordinator.md §5.13)."""
+"""Retention of one partition: expires positions, or lists those that will expire (docs/format/coordinator.md §5.13)."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ
@@ -39,7 +39,7 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import InternalError
 
-# The meanings of ol_expiry_base, in its order; the first is never reported.
+# Names of the values of ol_expiry_base, in order; the first is never reported.
 REASONS = ("never", "commit", "empty", "expire_timestamp", "group")
 
 # An ol_expiring_row.
@@ -60,7 +60,7 @@ _ROW = [
 
 @cython.final
 cdef class ExpiryRules:
-    """Which retention is in force for which group; cannot be changed, and is used from any thread."""
+    """The retention of each group; immutable, and usable from any thread."""
 
     cdef ol_retention_rules *rules
 
@@ -68,9 +68,9 @@ cdef class ExpiryRules:
         self.rules = NULL
 
     def __init__(self, list rules not None, default_ms):
-        """Takes (group or prefix, whether it is a prefix, milliseconds or None for never) of each rule, and the default.
+        """Takes the rules, each as (group or prefix, whether it is a prefix, milliseconds or None for never), and the default.
 
-        Raises GroupError, and InvalidArgumentError where two name the same.
+        Raises GroupError, and InvalidArgumentError if two rules have the same name.
         """
         cdef ol_error error
         cdef size_t index, count = <size_t>len(rules)
@@ -97,7 +97,7 @@ cdef class ExpiryRules:
 
 @cython.final
 cdef class ExpiryStop:
-    """Ends a run of retention at its next group; from any thread."""
+    """Ends an expiry run at its next group; from any thread."""
 
     cdef atomic_flag_value asked
 
@@ -105,12 +105,12 @@ cdef class ExpiryStop:
         self.asked = False
 
     def set(self):
-        """Asks for the end."""
+        """Asks the run to end."""
         self.asked = True
 
     @property
     def is_set(self):
-        """Whether the end was asked for."""
+        """Whether `set` was called."""
         return bool(self.asked)
 
 
@@ -131,7 +131,7 @@ cdef dict _report_of(const ol_retention_report *report):
 
 cdef _set_options(ol_retention_options *options, ExpiryRules rules, int64_t now_ms, ExpiryStop stop):
     if rules.rules == NULL:
-        raise InternalError("rules were not made")
+        raise InternalError("the rules have not been initialized")
     memset(options, 0, sizeof(options[0]))
     options.rules = rules.rules
     options.now_ms = now_ms
@@ -139,7 +139,7 @@ cdef _set_options(ol_retention_options *options, ExpiryRules rules, int64_t now_
 
 
 def newest_timestamp(Partition partition not None):
-    """Returns the time of a partition's newest record, in milliseconds; 0 or -1 where there is none."""
+    """Returns the time of a partition's newest record, in milliseconds; 0 or -1 if there is none."""
     cdef int64_t newest
     partition.enter()
     try:
@@ -151,9 +151,9 @@ def newest_timestamp(Partition partition not None):
 
 
 def expire(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, ExpiryStop stop=None):
-    """Writes tombstones for what has expired; returns the counters, and the end offset to wait for (-1: nothing was written).
+    """Deletes expired positions; returns the counters, and the end offset to wait for (-1: nothing was written).
 
-    Raises StateError, StorageError, TooLargeError, CapacityError; the groups before are done.
+    Raises StateError, StorageError, TooLargeError, CapacityError; earlier groups are done.
     """
     cdef ol_retention_options options
     cdef ol_retention_report report
@@ -169,7 +169,7 @@ def expire(Partition partition not None, ExpiryRules rules not None, int64_t now
 
 
 cdef struct live_group:
-    # The topics that the members of a stable consumer group read.
+    # The topics to which the members of a stable consumer group are subscribed.
     ol_slice *topics
     size_t count
 
@@ -193,10 +193,10 @@ cdef c_bool _live_reads(void *context, ol_slice group, ol_slice topic) noexcept 
 
 def expire_group(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, group, subscribed=None,
                  ExpiryStop stop=None):
-    """Writes tombstones for what has expired of one group; returns the counters, as `expire`.
+    """Deletes the expired positions of one group; returns the counters, as `expire`.
 
-    `subscribed` is the list of the topics that the members of a stable consumer group read; None: the group's records
-    say what it is, and it has no members.  The caller keeps the group from changing meanwhile.
+    `subscribed` lists the topics to which the members of a stable consumer group are subscribed; None: the group's records
+    decide its state, and it has no members.  The caller prevents changes of the group meanwhile.
 
     Raises GroupError, TopicPartitionError, and as `expire`.
     """
@@ -207,7 +207,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
     cdef live_group live
     cdef ol_group_state port
     cdef size_t index
-    # Members say what they like: nobody commits to a topic without a name.
+    # Members may send anything: no commit is for a topic without a name.
     cdef list topics = [topic for topic in subscribed or () if topic]
     _set_options(&options, rules, now_ms, stop)
     take_name(group, NAME_GROUP, &name)
@@ -234,7 +234,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
 
 @cython.final
 cdef class ExpiringRows:
-    """The expiring positions of one partition after the other; `to_arrow` makes a table of it.  For one thread."""
+    """Collects the expiring positions of one partition after another; `to_arrow` makes a table of them.  For one thread."""
 
     cdef ol_expiring_rows rows
 
@@ -248,7 +248,7 @@ cdef class ExpiringRows:
         return self.rows.count
 
     def add(self, Partition partition not None, ExpiryRules rules not None, int64_t until_ms, ExpiryStop stop=None):
-        """Adds what expires up to a time; nothing is written.  Returns the counters."""
+        """Adds the positions that expire up to a time, without writing anything.  Returns the counters."""
         cdef ol_retention_options options
         cdef ol_retention_report report
         cdef ol_error error
@@ -264,11 +264,11 @@ cdef class ExpiringRows:
         return _report_of(&report)
 
     def groups(self):
-        """Returns the names of the groups of which something expires."""
+        """Returns the names of the groups with expiring positions."""
         return _names(&self.rows.group_names)
 
     def to_arrow(self, list rule_names not None):
-        """Returns a table of `expiring_schema`; `rule_names` are those of the rules, in their order."""
+        """Returns a table of `expiring_schema`; `rule_names` are the names of the rules, in order."""
         import numpy
         import pyarrow
 
@@ -314,7 +314,7 @@ cdef list _names(const ol_string_dictionary *dictionary):
 
 
 def expiring_schema():
-    """Returns the Arrow schema of what expires."""
+    """Returns the Arrow schema of expiring positions."""
     import pyarrow
 
     name = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())

@@ -1,6 +1,6 @@
-"""Writes records that were read before into batches of magic 2 again: keys and values stay the bytes that they are.
+"""Writes records that were read before into new batches of magic 2; the bytes of keys and values do not change.
 
-Records that a job moves from one log to another come as Arrow columns; a batch of any number of their rows is one call.
+Records that a job moves from one log to another come as Arrow columns; one call writes a batch of any number of their rows.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,7 +25,7 @@ from offsetlog._native.csrc cimport (
 
 from offsetlog.errors import InvalidArgumentError, TooLargeError
 
-# A varint of the size, the name, a varint of the size, the value: as a commit of ours that is larger than a batch has it.
+# A varint of the size, the name, a varint of the size, the value: the header in a commit of ours that is larger than a batch.
 cdef bytes OWN_HEADER = b"\x1col.transaction\x021"
 cdef size_t BATCH_SIZE_MAX = 0x7fffffff
 
@@ -34,7 +34,7 @@ cdef struct binary_column:
     const uint8_t *validity     # NULL: no row is null
     const int32_t *offsets
     const uint8_t *data
-    Py_ssize_t first            # of the rows, in the buffers
+    Py_ssize_t first            # the index of the first row in the buffers
 
 
 cdef inline ol_slice _bytes_at(const binary_column *column, Py_ssize_t row) noexcept nogil:
@@ -43,7 +43,7 @@ cdef inline ol_slice _bytes_at(const binary_column *column, Py_ssize_t row) noex
     if column.validity != NULL and not (column.validity[at >> 3] >> (at & 7)) & 1:
         return ol_slice_null()
     begin = column.offsets[at]
-    # Empty is not null: the address must not be.
+    # Empty is not null, so the address must not be NULL.
     if column.data == NULL:
         return ol_slice_of(b"", 0)
     return ol_slice_of(<const char *>(column.data + begin), <size_t>(column.offsets[at + 1] - begin))
@@ -52,7 +52,7 @@ cdef inline ol_slice _bytes_at(const binary_column *column, Py_ssize_t row) noex
 cdef int _take_binary(object array, binary_column *column) except -1:
     buffers = array.buffers()
     if str(array.type) != "binary" or len(buffers) != 3:
-        raise InvalidArgumentError(f"keys and values are columns of the type binary, not {array.type}")
+        raise InvalidArgumentError(f"the columns of keys and values must have the type binary, not {array.type}")
     column.validity = NULL if buffers[0] is None else <const uint8_t *><uintptr_t>buffers[0].address
     column.offsets = <const int32_t *><uintptr_t>buffers[1].address
     column.data = NULL if buffers[2] is None else <const uint8_t *><uintptr_t>buffers[2].address
@@ -65,11 +65,11 @@ cdef inline int64_t _size_of(ol_slice bytes_) noexcept nogil:
 
 
 cdef class RowEncoder:
-    """Encodes rows of one set of columns, any run of them a batch.
+    """Encodes rows of one set of columns; any consecutive rows make a batch.
 
     Args of the constructor: `keys` and `values`, Arrow columns of binary; `timestamps`, int64 of NumPy, in ms; `own`, uint8 of
-    NumPy, not 0 where a record is of a transaction that offsetlog made of one large commit.  The columns must not be changed
-    as long as the encoder lives.  One thread at a time.
+    NumPy, not 0 for a record of a transaction that offsetlog made of one large commit.  The columns must not be changed while
+    the encoder lives.  One thread at a time.
     """
 
     cdef binary_column keys
@@ -80,11 +80,11 @@ cdef class RowEncoder:
     cdef Py_ssize_t rows
 
     def __init__(self, keys, values, timestamps, own):
-        """Borrows the columns; InvalidArgumentError where they do not fit each other."""
+        """Borrows the columns; raises InvalidArgumentError if they do not match."""
         self.held = (keys, values, timestamps, own)
         self.rows = len(keys)
         if not len(values) == len(timestamps) == len(own) == self.rows:
-            raise InvalidArgumentError("the columns are of different lengths")
+            raise InvalidArgumentError("the columns have different lengths")
         _take_binary(keys, &self.keys)
         _take_binary(values, &self.values)
         self.timestamps = timestamps
@@ -95,22 +95,22 @@ cdef class RowEncoder:
               bint control=False, bint log_append_time=False, int64_t delete_horizon=-1):
         """Returns `count` rows from `start` on as a batch that begins at `base_offset`, without gaps and not compressed.
 
-        A delete horizon (ms, -1 none) takes the place of the base timestamp, as in a batch that was cleaned (docs/format/batches.md §2.7).
+        A delete horizon (ms, -1 for none) replaces the base timestamp, as in a cleaned batch (docs/format/batches.md §2.7).
 
         Raises:
-            InvalidArgumentError: there are no such rows.
-            TooLargeError: they take more than a batch can hold.
+            InvalidArgumentError: the rows do not exist.
+            TooLargeError: the rows need more bytes than a batch can have.
         """
         cdef ol_batch_fields fields
         cdef int64_t base
         cdef size_t size
         cdef uint8_t *memory
         if start < 0 or count < 1 or count > 0x7fffffff or start > self.rows - count:
-            raise InvalidArgumentError(f"rows {start} to {start + count} of {self.rows}")
+            raise InvalidArgumentError(f"rows {start} to {start + count} do not exist: there are {self.rows}")
         base = delete_horizon if delete_horizon >= 0 else self.timestamps[start]
         size = self.size_of(start, count, base)
         if size > BATCH_SIZE_MAX:
-            raise TooLargeError(f"{count} records take {size} bytes, more than a batch can hold")
+            raise TooLargeError(f"{count} records take {size} bytes, which is more than a batch can hold")
         ol_batch_fields_init(&fields, base_offset, base)
         fields.max_timestamp = self.max_timestamp(start, count)
         fields.leader_epoch = leader_epoch

@@ -3,12 +3,12 @@ from libc.stddef cimport size_t
 
 from offsetlog._native.csrc cimport ol_record_block
 
-# A block of rows that Arrow arrays borrow from for as long as they live.
+# A block of rows from which Arrow arrays may borrow as long as they live.
 @cython.final
 cdef class RowBlock:
     cdef ol_record_block rows
 
-# Makes blocks of the columns of a view, and Arrow batches of them.  One thread.
+# Makes blocks of the columns of a view, and Arrow batches from them.  One thread.
 @cython.final
 cdef class RowBlocks:
     cdef str view
@@ -16,6 +16,6 @@ cdef class RowBlocks:
     cdef object schema
     cdef list pool
 
-    # An empty block; its memory is that of one that nobody borrows from any more.
+    # An empty block; it reuses the memory of one from which no array borrows any more.
     cdef RowBlock take(self, size_t rows)
     cdef object batch_of(self, RowBlock block)

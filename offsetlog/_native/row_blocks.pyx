@@ -1,4 +1,4 @@
-"""Blocks of rows that the C floor fills, as Arrow batches: the columns of each view, and their types."""
+"""Blocks of rows that the C code fills, as Arrow batches: the columns of each view, and their types."""
 
 import json
 
@@ -40,7 +40,7 @@ _POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata"
 _BATCH = ("segment", "position", "base_offset", "last_offset", "batch_size", "magic", "codec", "timestamp_type",
           "transactional", "producer_id", "producer_epoch", "base_sequence", "batch_leader_epoch", "delete_horizon")
 
-#: View -> its columns, in their order.
+#: View -> its columns, in order.
 VIEWS = {
     "commits": (*_POSITION, "kind", "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_partition",
                 "log_offset"),
@@ -52,7 +52,7 @@ VIEWS = {
     "offsets": (*_POSITION, "log_partition", "log_offset"),
     "changes": ("log_partition", "log_offset", "effective_at", "epoch", "timestamp", *_POSITION),
 }
-# The names of a view's columns in C, if they differ.
+# The C names of a view's columns, if they differ.
 _OTHER_NAMES = {
     ("records", "control"): "control_type",
     ("batches", "size"): "batch_size",
@@ -84,11 +84,11 @@ cdef object type_of(object pyarrow, str view, str name):
 
 
 def view_schema(view):
-    """Returns the pyarrow.Schema of a view of VIEWS; InvalidArgumentError for another name."""
+    """Returns the pyarrow.Schema of a view in VIEWS; raises InvalidArgumentError for another name."""
     import pyarrow
 
     if view not in VIEWS:
-        raise InvalidArgumentError(f"there is no view {view!r}; there are {', '.join(sorted(VIEWS))}")
+        raise InvalidArgumentError(f"unknown view {view!r}; the views are {', '.join(sorted(VIEWS))}")
     return pyarrow.schema([(name, type_of(pyarrow, view, name)) for name in VIEWS[view]])
 
 # --------------------------------------------------------------------------------------------------------------- columns
@@ -96,7 +96,7 @@ def view_schema(view):
 
 @cython.final
 cdef class RowBlock:
-    """A block of rows that Arrow arrays borrow from for as long as they live."""
+    """A block of rows from which Arrow arrays may borrow as long as they live."""
 
     def __cinit__(self):
         memset(&self.rows, 0, sizeof(self.rows))
@@ -133,14 +133,14 @@ cdef object array_of(object pyarrow, object kind, ol_column column, RowBlock blo
 
 
 cdef object _slot(const ol_row_array *array, size_t row):
-    # The bytes of one row of a column of strings, None where it is null.
+    # Returns the bytes of one row of a column of strings, None if it is null.
     if not (array.valid[row >> 3] >> (row & 7)) & 1:
         return None
     return (<const char *>array.data)[array.ends[row] : array.ends[row + 1]]
 
 
 cdef object _fields(bytes key, value):
-    # The decoded key and value of a record of a group, None for what is none.
+    # Returns the decoded key and value of a group record, None for any other record.
     try:
         decoded = _decode_key(key)
         if decoded is None or int(decoded["type"]) <= 1:
@@ -164,7 +164,7 @@ cdef list _all_fields(RowBlock block):
     cdef list found = []
     for row in range(block.rows.count):
         start = keys.ends[row]
-        # Markers and offset commits are nearly all there is; both begin with a number below 2.
+        # Nearly all records are markers and offset commits; both begin with a number below 2.
         if keys.ends[row + 1] - start < 2 or (keys.data[start] == 0 and keys.data[start + 1] < 2):
             found.append(None)
         else:
@@ -174,7 +174,7 @@ cdef list _all_fields(RowBlock block):
 
 @cython.final
 cdef class RowBlocks:
-    """Makes blocks of the columns of a view, and Arrow batches of them."""
+    """Makes blocks of the columns of a view, and Arrow batches from them."""
 
     def __init__(self, view, columns):
         import pyarrow
@@ -187,14 +187,14 @@ cdef class RowBlocks:
         self.pool = []
 
     cdef RowBlock take(self, size_t rows):
-        # One that no array borrows from any more is filled again: fresh memory costs more than what is written to it.
+        # A block from which no array borrows any more is filled again: fresh memory costs more than writing to it.
         cdef RowBlock block
         cdef ol_column wanted[<int>OL_COLUMN_COUNT]
         cdef size_t count = 0
         cdef ol_error error
         for each in self.pool:
             block = <RowBlock>each
-            # The list's, the loop's and ours.
+            # The references of the list, the loop and this function.
             if Py_REFCNT(each) == 3 and block.rows.capacity == rows:
                 ol_record_block_clear(&block.rows)
                 return block
@@ -204,7 +204,7 @@ cdef class RowBlocks:
                 wanted[count] = <ol_column>column_of(self.view, name)
                 count += 1
         if "fields" in self.columns:
-            # A column more than once is one.
+            # A column that is requested more than once is filled once.
             for each in (OL_COLUMN_KEY, OL_COLUMN_VALUE):
                 if count < <size_t>OL_COLUMN_COUNT:
                     wanted[count] = each
@@ -224,7 +224,7 @@ cdef class RowBlocks:
             else:
                 arrays.append(array_of(pyarrow, field.type, <ol_column>column_of(self.view, field.name), block))
         if not arrays:
-            # Rows without columns are counted, and nothing else.
+            # Without columns, rows are only counted.
             rows = pyarrow.Array.from_buffers(pyarrow.struct([]), block.rows.count, [None])
             return pyarrow.RecordBatch.from_struct_array(rows)
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -1,6 +1,6 @@
-"""The records of .log files as Arrow columns, and the result of a walk over headers: the reader of Spark's executors.
+"""Reads the records of .log files as Arrow columns, and walks over headers: the reader of Spark's executors.
 
-No table, no lock and no log object: only the bytes of files, in their order, through the file port.
+No table, no lock and no log object: only the bytes of files, in order, through the file port.
 """
 
 import os
@@ -106,22 +106,22 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
 
     Args:
         path: the file.
-        file_system: where it is; the local one by default.
-        position: byte position of a batch.
-        limit: byte position where the walk ends; -1: the end of the file.
-        until: it ends before a batch that begins at or after this log offset,
-        until_timestamp: or before the first batch with a greater timestamp, ms since 1970.
-        every: marks are wanted about every so many bytes; 0: none.
-        check_crc: whether the bytes are checked, too.
-        next_offset: no batch from `position` on begins below; then a base offset that cannot be right is damage. -1: not
-            known, and every base offset is believed.
-        segment_base: a batch that begins below this log offset is damage; 0: not known.
+        file_system: the file system of the path; the local one by default.
+        position: the byte position of a batch.
+        limit: the byte position where the walk ends; -1: the end of the file.
+        until: the walk ends before a batch that begins at or after this log offset,
+        until_timestamp: or before the first batch with a greater timestamp, in ms since 1970.
+        every: a mark is returned about every `every` bytes; 0: no marks.
+        check_crc: whether the bytes are checked too.
+        next_offset: no batch from `position` on begins below this log offset; then an impossible base offset is damage.
+            -1: unknown, and every base offset is accepted.
+        segment_base: a batch that begins below this log offset is damage; 0: unknown.
         segment_limit: a batch that reaches this log offset is damage.
 
     Returns:
-        Skim: `position` after the last batch that was walked, `next_offset` there (as given: there was none),
-        `first_offset`, `batches`, `max_timestamp` of them (-1), `marks`: (position, log offset at or above which all of
-        it lies) of batches, and `damage`: the error that ended the walk.
+        Skim: `position` after the last batch that was walked, `next_offset` there (unchanged if there was none),
+        `first_offset`, `batches`, their `max_timestamp` (-1 without batches), `marks`: (position, a log offset below which no
+        record of that batch or a later one lies), and `damage`: the error that ended the walk.
 
     Raises:
         StorageError: the file cannot be read.
@@ -152,19 +152,19 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                         bounds.next_offset = next_offset
                         status = ol_file_scan_judge(&scan, &batch, &bounds, &error)
                     if status == OL_OK and judges and batch.base_offset < next_offset:
-                        # A header is no proof against the one before it unless its batch is whole.
+                        # The header alone does not prove the batch before it wrong; the whole batch must be intact.
                         status = ol_batch_check_crc(&batch, &error)
                         if status == OL_OK:
                             status = ol_batch_check_follows(&batch, next_offset, &error)
                     if status != OL_OK:
                         scan.position = at
                         break
-                    # NEVER is no bound: damage makes such base offsets, and what follows them is still read.
+                    # NEVER is not a bound: damage makes such base offsets, and the batches after them are still read.
                     if (until != NEVER and batch.base_offset >= until) or batch.max_timestamp > until_timestamp:
                         status = OL_END
                         break
                     batches += 1
-                    # The header of a wrapper of magic 0 or 1 names its last message only.
+                    # The header of a wrapper of magic 0 or 1 names only its last message.
                     begins = batch.base_offset if batch.record_count >= 0 else max(next_offset, 0)
                     next_offset = ol_batch_next_offset(&batch)
                     if first_offset < 0:
@@ -191,7 +191,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
 def batch_at(path, int64_t position, *, FileSystem file_system=None):
     """Returns (base offset, last offset, size) of the whole batch at a position, its CRC checked.
 
-    None where there is none, and for a compressed message set of magic 0 or 1, of which the first offset is not known.
+    None if there is none, or for a compressed message set of magic 0 or 1, whose first offset is unknown.
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
@@ -215,10 +215,9 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
 
 
 def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
-    """Returns the position of the next whole batch after the bad one at `position` that begins at or above a log
-    offset.
+    """Returns the position of the next whole batch, after the bad one at `position`, that begins at or above a log offset.
 
-    None where there is none below `limit`.  The rule is that of a load (csrc/log/file_scan.h).
+    None if there is none below `limit`.  The rule is that of a load (csrc/log/file_scan.h).
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
@@ -234,7 +233,7 @@ def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, 
 
 
 def used_until(path, int64_t position, *, FileSystem file_system=None):
-    """Returns the position after the last byte from `position` on that is not zero; `position` when all are."""
+    """Returns the position after the last byte from `position` on that is not zero; `position` if all are zero."""
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
     cdef ol_error error
@@ -253,7 +252,7 @@ def used_until(path, int64_t position, *, FileSystem file_system=None):
 
 @cython.final
 cdef class Outcomes:
-    """How the transactions ended that had records in a range of log offsets; from `outcomes_of`."""
+    """How the transactions ended that have records in a range of log offsets; from `outcomes_of`."""
 
     cdef ol_transaction_outcomes outcomes
 
@@ -265,18 +264,18 @@ cdef class Outcomes:
 
     @property
     def markers(self):
-        """How many ends of transactions it knows."""
+        """The number of transaction ends that it knows."""
         return self.outcomes.count
 
     @property
     def open(self):
-        """How many of the transactions that were asked for have not ended."""
+        """The number of transactions in the range that have not ended."""
         return ol_transaction_outcomes_open(&self.outcomes)
 
     cdef int walk(self, ol_file_scan *scan, Decompressor decompressor, int64_t first, int64_t until, int64_t horizon,
                   ol_error *error) noexcept nogil:
-        # OL_END at the end of the file, OL_OK at the horizon or once everything that was asked for has ended; damage where
-        # scan.position stays.
+        # Returns OL_END at the end of the file, OL_OK at the horizon or once all transactions in the range have ended; or damage,
+        # at which scan.position stays.
         cdef ol_batch batch
         cdef ol_batch_bounds bounds = ol_batch_bounds(0, NEVER, 0)
         cdef int64_t at
@@ -304,15 +303,15 @@ cdef class Outcomes:
 
 def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horizon=NEVER, FileSystem file_system=None,
                 Decompressor decompressor=None):
-    """Finds how the transactions ended that have records in [first, until).
+    """Finds out how the transactions ended that have records in [first, until).
 
     Args:
-        segments: (path, position, limit) in their order; limit -1 is the end of the file.  Walked from `first` to `until`,
-            and on until all those transactions have ended or the files do.  Bytes that cannot be read are passed over, as by a load.
-        first: log offset.
-        until: log offset.
-        horizon: log offset; the walk ends before the first batch at or after it: transactions that end there are open.
-        file_system: where the files are.
+        segments: (path, position, limit) in order; limit -1 is the end of the file.  They are walked from `first` to `until`,
+            and on until all those transactions or the files have ended.  Unreadable bytes are skipped, as by a load.
+        first: a log offset.
+        until: a log offset.
+        horizon: the walk ends before the first batch at or after this log offset: transactions that end there count as open.
+        file_system: the file system of the paths.
         decompressor: for compressed markers.
 
     Raises:
@@ -361,9 +360,9 @@ for _index in range(len(_KIND_TEXTS)):
 @cython.no_gc_clear  # an open file is closed through its file system
 @cython.final
 cdef class SegmentScan:
-    """The batches of one .log file as Arrow columns, with plain reads: the file may be shortened or removed meanwhile.
+    """Reads the batches of one .log file as Arrow columns, with plain reads: the file may be shortened or removed meanwhile.
 
-    One thread at a time; `close`, or a with statement, ends it.
+    One thread at a time; `close`, or a `with` block, ends it.
     """
 
     cdef ol_file_scan scan
@@ -377,7 +376,7 @@ cdef class SegmentScan:
     cdef bytes topic
     cdef RowBlocks blocks
     cdef bint is_open
-    cdef object failure             # the error that the next read raises
+    cdef object failure             # the error for the next read to raise
     cdef bint refused_record
     cdef readonly bint needs_outcomes
 
@@ -395,36 +394,36 @@ cdef class SegmentScan:
         Args:
             path: the .log file.
             view: "commits", "records" or "batches".
-            columns: names of VIEWS[view] that are wanted; all by default.
+            columns: the names of the wanted columns of VIEWS[view]; all by default.
             log_partition: the value of the column of this name.
-            file_system: where the file is.
+            file_system: the file system of the path.
             decompressor: for compressed batches.
-            position: where a batch begins.
-            limit: byte position where to end; -1: the end of the file as it is now.
+            position: the byte position where a batch begins.
+            limit: the byte position at which to end; -1: the present end of the file.
             first: records below this log offset are left out,
-            until: and those from this one on.
+            until: and those at or above this one.
             group: only records of this group,
-            topic: commits of this topic,
+            topic: only commits of this topic,
             partition: and of this partition of it.
-            bucket: of `buckets` shares of the positions (`by_group`: of the groups) only this one.
-            buckets: how many.
+            bucket: only this one of `buckets` shares of the positions (`by_group`: of the groups).
+            buckets: the number of shares.
             by_group: whether all of a group is in one share.
-            next_offset: a batch that begins below is damage: where the batch before `position` ended.
+            next_offset: the log offset after the batch before `position`; a batch that begins below it is damage.
             count_from: the log offset from which on `present` counts.
             outcomes: how transactions ended; see `needs_outcomes`.
-            segment_base: a batch that begins below this log offset is damage; 0: not known.
-            segment_limit: a batch that reaches this log offset is damage: the base offset of the next segment; 0: not known.
+            segment_base: a batch that begins below this log offset is damage; 0: unknown.
+            segment_limit: a batch that reaches this log offset, the base offset of the next segment, is damage; 0: unknown.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
-            InvalidArgumentError: there is no such view, column or bucket.
+            InvalidArgumentError: the view, a column or the bucket does not exist.
         """
         if self.is_open:
-            raise InternalError("a scan is opened once")
+            raise InternalError("the scan is open already")
         if view not in _NUMBERS:
-            raise InvalidArgumentError(f"there is no view {view!r}; there are {', '.join(sorted(_NUMBERS))}")
+            raise InvalidArgumentError(f"unknown view {view!r}; the views are {', '.join(sorted(_NUMBERS))}")
         if not 0 <= bucket < buckets:
-            raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
+            raise InvalidArgumentError(f"bucket must be from 0 to {buckets - 1}, not {bucket}")
         self.blocks = RowBlocks(view, columns)
         self.fs = file_system if file_system is not None else FileSystem()
         self.decompressor = decompressor if decompressor is not None else Decompressor()
@@ -466,7 +465,7 @@ cdef class SegmentScan:
             ol_file_scan_close(&self.scan)
 
     def close(self):
-        """Closes the file; does nothing the second time.  Batches that were read stay."""
+        """Closes the file; a second call does nothing.  Batches that were read stay valid."""
         if self.is_open:
             self.is_open = False
             ol_record_scan_close(&self.work)
@@ -479,7 +478,7 @@ cdef class SegmentScan:
 
     @property
     def limit(self):
-        """The byte position where it ends."""
+        """The byte position at which it ends."""
         return self.scan.limit
 
     @property
@@ -489,12 +488,12 @@ cdef class SegmentScan:
 
     @property
     def present(self):
-        """How many log offsets at or above `first` and `count_from` and below `until` had a record so far, whatever is looked for."""
+        """The number of log offsets from `first` and `count_from` to `until` that had a record so far, before any filter."""
         return self.work.present
 
     @property
     def outcomes(self):
-        """How transactions ended, as far as somebody said so."""
+        """How transactions ended, as far as it was set."""
         return self.known
 
     @outcomes.setter
@@ -504,14 +503,14 @@ cdef class SegmentScan:
         self.needs_outcomes = False
 
     def read(self, size_t rows=65536):
-        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None when there are no more.
+        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None if there are no more.
 
-        Where it stops early with `needs_outcomes` set, the next batch belongs to a transaction and a column asks how it
-        ended: set `outcomes` and read on.  The result may then have no rows.
+        If it stops early with `needs_outcomes` set, the next batch belongs to a transaction and a column needs to know how
+        that ended: set `outcomes` and read on.  The result may then have no rows.
 
         Raises:
-            CorruptionError: a batch is damaged (TornTailError, UnsupportedVersionError, LimitError likewise), with path and
-                position; or, with an `offset`, one record of it could not be decoded.  Rows before it are returned first.
+            CorruptionError: a batch is damaged (or TornTailError, UnsupportedVersionError, LimitError), with path and
+                position; or, if it has a log offset, one record could not be decoded.  Rows before it are returned first.
                 `skip` goes on after it.
             StorageError: the file cannot be read.
             ClosedError: it is closed.
@@ -524,9 +523,9 @@ cdef class SegmentScan:
             raise ClosedError("the scan is closed")
         self.raise_failure()
         if self.needs_outcomes:
-            raise InvalidArgumentError("the scan waits for the outcomes of transactions")
+            raise InvalidArgumentError("set `outcomes` before reading on: the next batch belongs to a transaction")
         if rows == 0:
-            raise InvalidArgumentError("at least one row must be asked for")
+            raise InvalidArgumentError("rows must be at least 1")
         block = self.blocks.take(rows)
         with nogil:
             status = ol_record_scan_fill(&self.work, &block.rows, &refused, &error)
@@ -549,7 +548,7 @@ cdef class SegmentScan:
         raise self.failure
 
     def is_at_unused(self):
-        """Tells whether `read` failed at zeros that reach to the limit: space that no batch has been written to."""
+        """Returns whether `read` failed at zeros up to the limit: space that no batch was written to."""
         cdef ol_error error
         cdef int64_t used = 0
         if not self.is_open:
@@ -561,16 +560,16 @@ cdef class SegmentScan:
         return used == self.scan.position
 
     def skip(self):
-        """Goes on after the place where `read` failed: a record that could not be decoded, or a batch that is damaged.
+        """Goes on after the place where `read` failed: a record that could not be decoded, or a damaged batch.
 
-        Returns whether there is anything: False where no whole batch follows below the limit.
+        Returns whether there is more to read: False if no whole batch follows below the limit.
         """
         cdef ol_error error
         cdef int status
         if not self.is_open:
             raise ClosedError("the scan is closed")
         if self.failure is None:
-            raise InvalidArgumentError("there is nothing to skip: no read has failed")
+            raise InvalidArgumentError("there is nothing to skip: the last read did not fail")
         self.failure = None
         if self.refused_record:
             return True
@@ -583,7 +582,7 @@ cdef class SegmentScan:
 
 @cython.final
 cdef class PositionScan:
-    """The committed positions that a replay led to, as Arrow columns of the view "offsets".  One thread at a time."""
+    """The committed positions of a replay, as Arrow columns of the view "offsets".  One thread at a time."""
 
     cdef Replay replay
     cdef RowBlocks blocks
@@ -597,21 +596,21 @@ cdef class PositionScan:
         """Begins at the first position, in no particular order.
 
         Args:
-            replay: is not to be changed any more.
-            columns: names of VIEWS["offsets"] that are wanted; all by default.
+            replay: must not be changed any more.
+            columns: the names of the wanted columns of VIEWS["offsets"]; all by default.
             log_partition: the value of the column of this name.
 
         Raises:
-            InvalidArgumentError: there is no such column.
+            InvalidArgumentError: a column does not exist.
         """
         self.replay, self.blocks, self.log_partition = replay, RowBlocks("offsets", columns), log_partition
 
     def read(self, size_t rows=65536):
-        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None when there are no more; CapacityError without memory."""
+        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None if there are no more; may raise CapacityError."""
         cdef RowBlock block
         cdef ol_error error
         if rows == 0:
-            raise InvalidArgumentError("at least one row must be asked for")
+            raise InvalidArgumentError("rows must be at least 1")
         block = self.blocks.take(rows)
         with nogil:
             check(ol_record_block_put_table(&block.rows, self.log_partition, self.replay.state.table, &self.cursor, &error), &error)

@@ -4,7 +4,7 @@ from offsetlog._native.partition cimport Partition
 cdef class StopFlag:
     cdef atomic_flag_value asked
 
-# A snapshot in the making, or from a file; NULL once it was used up.
+# A snapshot being made, or from a file; NULL once it was used up.
 cdef class Snapshot:
     cdef ol_snapshot *handle
     cdef ol_snapshot_section *sections

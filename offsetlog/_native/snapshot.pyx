@@ -1,4 +1,4 @@
-"""Snapshots of a partition's state (csrc/snapshot/snapshot.h): in the making, and from a file."""
+"""Snapshots of a partition's state (csrc/snapshot/snapshot.h): being made, and from a file."""
 
 import os
 
@@ -76,7 +76,7 @@ from offsetlog._native.status cimport check, raise_interrupt
 
 from offsetlog.errors import ClosedError, InternalError
 
-#: The name of a snapshot in its partition's directory.
+#: The name of the snapshot file in a partition's directory.
 FILE_NAME = (<bytes>OL_SNAPSHOT_FILE).decode("ascii")
 #: The alignment of sections that are mapped.
 VERSION = OL_SNAPSHOT_VERSION
@@ -88,19 +88,19 @@ cdef object _whole(ol_hash128 value):
 
 
 cdef class StopFlag:
-    """Ends a snapshot in the making; any thread may set it."""
+    """Stops the making of a snapshot; any thread may set it."""
 
     def set(self):
-        """Asks whoever makes a snapshot to end soon."""
+        """Asks the thread that makes a snapshot to stop soon."""
         self.asked = True
 
     def is_set(self):
-        """Tells whether it was set."""
+        """Returns whether it was set."""
         return bool(self.asked)
 
 
 cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
-    # One row at a time: no object is made under the table's lock.  A partition that failed knows nothing.
+    # One row at a time: no object is made under the table's lock.  For a partition that failed it returns nothing.
     cdef const ol_state *state
     cdef ol_error error
     cdef ol_pair_name name
@@ -119,8 +119,9 @@ cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
 cdef class Snapshot:
     """The state of a partition at a log offset.  One thread at a time.
 
-    Made by `begin` (a second state, that `advance` brings up to an offset), by `copy` (of the partition's own, beside commits), by
-    `borrow` (the partition's own, at the end of its life) or by `open_file`.  `seal` gives what is to be written; `load` uses it up.
+    Made by `begin` (a second state, which `advance` brings up to an offset), by `copy` (of the partition's own state, beside
+    commits), by `borrow` (the partition's own state, at the end of its life) or by `open_file`.  `seal` returns the sections to
+    write; `load` uses the snapshot up.
     """
 
     def __cinit__(self):
@@ -128,7 +129,7 @@ cdef class Snapshot:
         self.sections = NULL
 
     def __init__(self):
-        raise TypeError("a snapshot comes from begin, copy, borrow or open_file")
+        raise TypeError("Snapshot cannot be created directly; use begin, copy, borrow or open_file")
 
     def __dealloc__(self):
         ol_snapshot_destroy(self.handle)
@@ -136,18 +137,18 @@ cdef class Snapshot:
 
     cdef int need(self) except -1:
         if self.handle == NULL:
-            raise InternalError("the snapshot was used up")
+            raise InternalError("the snapshot has been used up")
         return 0
 
     cdef int need_state(self) except -1:
-        # A copy keeps as bytes of its file what is not in the table.
+        # A copy has everything outside the table only as bytes of its file.
         self.need()
         if ol_snapshot_is_copied(self.handle):
             raise InternalError("a copied snapshot can only be sealed and published; open its file to use it")
         return 0
 
     def facts(self):
-        """Returns offset, log_start, max_timestamp, and how many positions, pending values and group records it has."""
+        """Returns offset, log_start, max_timestamp, and the numbers of positions, pending values and group records."""
         cdef ol_snapshot_facts facts
         self.need()
         ol_snapshot_report(self.handle, &facts)
@@ -176,7 +177,7 @@ cdef class Snapshot:
                           bint or_same=False):
         """Returns up to `limit` positions that were committed at log offsets in [first, below), sorted.
 
-        Those are left out of which `beside`, a loaded partition, has a later commit, or with `or_same` the same one.
+        It leaves out positions for which `beside`, a loaded partition, has a later commit, or with `or_same` the same one.
         Each is (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, log offset).
         """
         cdef const ol_state *state
@@ -210,7 +211,7 @@ cdef class Snapshot:
             InternalError: the snapshot is a copy.
 
         Returns:
-            False when the log was cleaned or truncated meanwhile: the snapshot is of no use then, try again.
+            False if the log was cleaned or truncated meanwhile: the snapshot cannot be used then; try again.
         """
         cdef ol_error error
         cdef const atomic_flag_value *asked = NULL
@@ -227,7 +228,7 @@ cdef class Snapshot:
         return status == 0
 
     def check(self, Partition partition not None, int64_t cleaned_to=-1):
-        """Returns why it cannot be used for the partition's log as it is now, None when it can."""
+        """Returns why it cannot be used for the present log of the partition, None if it can."""
         cdef ol_error error
         cdef int status
         self.need()
@@ -243,10 +244,10 @@ cdef class Snapshot:
             partition.leave()
 
     def load(self, Partition partition not None):
-        """Loads the partition from here on, and uses the snapshot up.
+        """Loads the partition from this snapshot, and uses it up.
 
         Returns:
-            None, or why the snapshot was dropped on the way: everything was loaded from the log then.
+            None, or why the snapshot was dropped on the way: then everything was loaded from the log.
 
         Raises:
             StorageError, CapacityError: the partition has failed.
@@ -269,7 +270,7 @@ cdef class Snapshot:
             partition.leave()
 
     def seal(self, unsigned threads=1):
-        """Writes down what is to be written; returns (name, address, size) of each section.
+        """Encodes the state; returns (name, address, size) of each section to write.
 
         The bytes at [address, address + size) live as long as the snapshot.
         """
@@ -292,10 +293,10 @@ cdef class Snapshot:
         ]
 
     def directory(self, list positions not None):
-        """Returns the bytes of the directory, from where each section will stand in the file."""
+        """Returns the bytes of the directory, given the position of each section in the file."""
         cdef int index
         if self.sections == NULL or len(positions) != OL_SNAPSHOT_SECTIONS:
-            raise InternalError("a directory is of sections that were sealed")
+            raise InternalError("a snapshot must be sealed before its directory is made")
         for index in range(OL_SNAPSHOT_SECTIONS):
             self.sections[index].position = positions[index]
         content = PyBytes_FromStringAndSize(NULL, OL_SNAPSHOT_DIRECTORY_SIZE)
@@ -303,7 +304,7 @@ cdef class Snapshot:
         return content
 
     def publish(self, Partition partition not None, temporary):
-        """Puts a file that was written and flushed in the place of the partition's snapshot; returns False when the log was cut."""
+        """Replaces the partition's snapshot by a file that was written and flushed; returns False if the log was cut."""
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name
         cdef ol_error error
@@ -325,9 +326,9 @@ cdef class Snapshot:
 
 
 cdef ol_partition *_lent(Partition partition) except NULL:
-    # A partition that is about to be closed: every call has ended, and none can begin.
+    # Only for a partition about to be closed: every call has ended, and none can begin.
     if partition.handle == NULL or not partition.closing or partition.in_flight > 0:
-        raise ClosedError("a partition lends its state at the end of its life")
+        raise ClosedError("only a partition that is being closed can lend its state")
     return partition.handle
 
 
@@ -338,7 +339,7 @@ cdef Snapshot _owning(ol_snapshot *handle):
 
 
 def begin(Partition partition not None):
-    """Returns a Snapshot at the log start: nothing was replayed."""
+    """Returns a Snapshot at the log start, before any replay."""
     cdef ol_snapshot *handle = NULL
     cdef ol_error error
     partition.enter()
@@ -352,7 +353,7 @@ def begin(Partition partition not None):
 def borrow(Partition partition not None):
     """Returns a Snapshot of a partition's own state at its log end, which is flushed first.
 
-    For `Partition.close`, which closes after it: until then nothing else may be called with the partition.
+    For `Partition.close`, which closes the partition after it: until then no other call may use the partition.
     """
     cdef ol_partition *lent = _lent(partition)
     cdef ol_snapshot *handle = NULL
@@ -369,11 +370,11 @@ def borrow(Partition partition not None):
 
 
 def copy(Partition partition not None, StopFlag stop=None):
-    """Returns a Snapshot of a partition's own state at its log end, which is not flushed, while commits go on, without the GIL.
+    """Copies a partition's own state at its log end, without flushing and without the GIL, while commits go on.
 
     Returns:
-        None where it has to be made from the log: the partition is not active, is a replica or has problems, its table
-        would keep commits waiting for more than some milliseconds, it is being copied, or its log is being cleaned or cut.
+        The Snapshot, or None if it must be made from the log: the partition is not active, is a replica or has problems, its
+        table would make commits wait for more than some milliseconds, it is being copied, or its log is being cleaned or cut.
 
     Raises:
         ClosedError: `stop` was set, or the partition is closed.  StorageError, CapacityError.
@@ -399,7 +400,7 @@ def open_file(FileSystem fs not None, path, unsigned threads=1):
     """Returns the Snapshot in a file.
 
     Raises:
-        MissingFileError; CorruptionError, UnsupportedVersionError: it cannot be used; StorageError, CapacityError.
+        MissingFileError; CorruptionError, UnsupportedVersionError: the snapshot cannot be used; StorageError, CapacityError.
     """
     cdef bytes name = os.fsencode(path)
     cdef const char *text = name
@@ -411,7 +412,7 @@ def open_file(FileSystem fs not None, path, unsigned threads=1):
 
 
 def remove(Partition partition not None):
-    """Removes the partition's snapshot, durably; that there is none is fine."""
+    """Removes the partition's snapshot, durably; does nothing if there is none."""
     cdef ol_error error
     partition.enter()
     try:
@@ -422,7 +423,7 @@ def remove(Partition partition not None):
 
 
 def file_offset(Partition partition not None):
-    """Returns the offset of the snapshot that the partition was loaded from, or that was written since; -1 for none."""
+    """Returns the offset of the snapshot from which the partition was loaded, or that was written later; -1 if none."""
     partition.enter()
     try:
         return ol_partition_snapshot_offset(partition.handle)
@@ -441,7 +442,7 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
     cdef ol_error error
     found.snapshot_bytes = -1
     if ol_partition_lock_applied(partition, &state, &error) == OL_OK:
-        # It holds the table's arenas as they lie in memory.
+        # It holds the table's arenas as they are in memory.
         found.snapshot_bytes = <int64_t>ol_state_memory_usage(state)
         ol_partition_unlock_state(partition)
     found.tail_bytes = ol_partition_snapshot_tail_bytes(partition)
@@ -449,10 +450,10 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
 
 
 def tails(list partitions not None):
-    """Measures logs without the GIL, all of them before it is taken again.
+    """Measures logs without the GIL, all in one step.
 
-    Returns of each how many bytes of log a load would read now, about; how many a snapshot would have, about, -1 where
-    nothing is loaded; and the bytes of the log.  None of one that is closed.
+    Returns for each log about how many bytes a load would read now; about how many a snapshot would have, -1 if nothing is
+    loaded; and the bytes of the log.  None for a closed partition.
     """
     cdef Py_ssize_t count = len(partitions)
     cdef Py_ssize_t index
@@ -466,7 +467,7 @@ def tails(list partitions not None):
         for index in range(count):
             partition = <Partition?>partitions[index]
             if partition is None:
-                raise TypeError("a partition is None")
+                raise TypeError("a partition must not be None")
             try:
                 partition.enter()
             except ClosedError:
@@ -491,7 +492,7 @@ def tails(list partitions not None):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class OutputFile:
-    """A new file, for pyarrow to write to: bytes go through the file port, from where they lie.  One thread at a time."""
+    """A new file for pyarrow to write to: bytes go through the file port without a copy.  One thread at a time."""
 
     cdef FileSystem owner
     cdef ol_file *file
@@ -501,7 +502,7 @@ cdef class OutputFile:
         self.file = NULL
 
     def __init__(self, FileSystem owner not None, path):
-        """Makes the file, or empties the one that is there."""
+        """Creates the file, or empties an existing one."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -540,10 +541,10 @@ cdef class OutputFile:
             PyBuffer_Release(&view)
 
     def flush(self):
-        """Nothing is held back, so there is nothing to do; `sync` waits for the disk."""
+        """Does nothing, because nothing is buffered; `sync` waits for the disk."""
 
     def sync(self):
-        """Waits until what was written is on disk."""
+        """Waits until everything written is on disk."""
         cdef ol_error error
         if self.file == NULL:
             raise ValueError("the file is closed")
@@ -551,7 +552,7 @@ cdef class OutputFile:
             check(self.owner.fs.flush(self.file, &error), &error)
 
     def close(self):
-        """Closes it; does nothing the second time."""
+        """Closes the file; a second call does nothing."""
         cdef ol_file *file = self.file
         self.file = NULL
         if file != NULL:

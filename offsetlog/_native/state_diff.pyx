@@ -1,8 +1,8 @@
-"""Which keys two states do not agree on, where their digests say that there are some.
+"""Finds the keys on which two states disagree, after their digests have shown a difference.
 
 Rows are tuples: kind ("position", "pending", "group record"), producer id or None, group, topic or None, partition or None, key as
-bytes or None, left, right.  A side is None where the state does not have the key; of positions it is (offset, log offset, leader epoch,
-metadata, commit timestamp, expire timestamp, topic id as bytes or None), of group records (bytes, XXH3-128 as int, log offset,
+bytes or None, left, right.  A side is None if its state lacks the key; for positions it is (offset, log offset, leader epoch,
+metadata, commit timestamp, expire timestamp, topic id as bytes or None), for group records (bytes, XXH3-128 as int, log offset,
 timestamp).
 """
 
@@ -85,9 +85,9 @@ cdef list _rows(const ol_differences *found, size_t limit):
 
 
 def compare(Replay left not None, Replay right not None, *, bint physical=True, size_t limit=20):
-    """Returns the keys that two states do not agree on, at most `limit`, and how many more there are.
+    """Returns the keys on which two states disagree, at most `limit`, and how many more there are.
 
-    With `physical` also those that stand elsewhere in the log.  Raises CapacityError.
+    With `physical`, also those with different log offsets.  Raises CapacityError.
     """
     cdef ol_differences found
     cdef ol_error error
@@ -102,7 +102,7 @@ def compare(Replay left not None, Replay right not None, *, bint physical=True, 
 
 
 def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t limit=20):
-    """The same of a snapshot's state and a replay, log offsets included."""
+    """As `compare`, for a snapshot's state and a replay, log offsets included."""
     cdef ol_differences found
     cdef ol_error error
     left.need()
@@ -117,10 +117,10 @@ def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t li
 
 
 def cut(Partition partition not None, *, bint physical=True):
-    """Returns the sums of a live state's digest as a tuple (positions, group records, pending), the log offset below which all is in
-    them, and a LogView of the log of that moment, to be closed; None for a partition that is not open for writing.
+    """Cuts a live state: returns its digest's sums, the log offset up to which they hold, and a LogView of the log.
 
-    Commits wait meanwhile, fetches do not.  Raises StateError, StorageError, CapacityError.
+    The sums are (positions, group records, pending).  The caller closes the LogView, which is None for a partition that is
+    not open for writing.  Commits wait meanwhile, fetches do not.  Raises StateError, StorageError, CapacityError.
     """
     cdef ol_digest digest
     cdef ol_log_view *view = NULL
@@ -139,10 +139,10 @@ def cut(Partition partition not None, *, bint physical=True):
 
 @cython.final
 cdef class LiveComparison:
-    """Keys that may differ between a partition in use and a replay of its log; the steps of csrc/history/state_diff.h.
+    """Keys that may differ between a partition in use and a replay of its log; csrc/history/state_diff.h has the steps.
 
-    Made: keys that may differ are found, beside commits.  `read`: their present values, and up to where the log was
-    applied.  `settle`, with a replay up to there: those that do not differ are forgotten.  One thread at a time.
+    Creating it finds keys that may differ, beside commits.  `read` reads their present values, and the log offset up to
+    which the log was applied.  `settle`, with a replay up to there, drops those that do not differ.  One thread at a time.
     """
 
     cdef ol_differences found
@@ -154,7 +154,9 @@ cdef class LiveComparison:
 
     def __init__(self, Partition partition not None, Replay replay not None, int64_t cut, *, bint physical=True,
                  size_t limit=16384):
-        """`replay` holds what lies below the log offset `cut`; above `limit` keys are only counted.  Raises StateError, CapacityError."""
+        """`replay` holds the records below the log offset `cut`; keys above `limit` are only counted.  Raises StateError,
+        CapacityError.
+        """
         cdef ol_error error
         ol_differences_free(&self.found)
         self.partition = partition
@@ -173,7 +175,7 @@ cdef class LiveComparison:
     def read(self):
         """Reads the keys from the live state again.
         
-        Returns the log offset below which everything is in them, and a LogView as `cut`.
+        Returns the log offset up to which they hold, and a LogView as `cut`.
         """
         cdef ol_error error
         cdef ol_log_view *view = NULL
@@ -195,12 +197,12 @@ cdef class LiveComparison:
 
     @property
     def count(self):
-        """How many keys there are now."""
+        """The number of keys now."""
         return self.found.count
 
     @property
     def left_out(self):
-        """How many more were found at first than could be kept."""
+        """How many more keys were found at first than could be kept."""
         return self.found.left_out
 
     def rows(self, size_t limit=20):

@@ -1,6 +1,6 @@
 from offsetlog._native.csrc cimport ol_error
 
-# Turns what a C call returned into an exception.  Call it around every ol_* function that returns a status:
+# Turns the result of a C call into an exception.  Call it around every ol_* function that returns a status:
 #
 #     cdef ol_error error
 #     with nogil:
@@ -9,7 +9,7 @@ from offsetlog._native.csrc cimport ol_error
 # Returns OL_OK, OL_END or OL_WOULD_BLOCK, which are results.  Takes the GIL only to raise.
 cdef int check(int status, ol_error *error) except -1 nogil
 
-# For callbacks, through which no exception can pass.  An interrupt or an exit that strikes inside one is kept, and raised
-# instead of the failure by the `check` around the C call, or by `raise_interrupt` where the callback cannot fail.
+# For callbacks, through which no exception can pass.  An interrupt or exit inside one is kept, and raised in place of the
+# failure by the `check` around the C call, or by `raise_interrupt` if the callback cannot fail.
 cdef void keep_interrupt(object failure) noexcept
 cdef int raise_interrupt() except -1

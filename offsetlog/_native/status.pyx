@@ -1,4 +1,4 @@
-"""The one crossing from a status of the C floor to a Python exception (`offsetlog.errors`)."""
+"""The one crossing from a status of the C code to a Python exception (`offsetlog.errors`)."""
 
 from cpython.exc cimport PyErr_Occurred
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -15,7 +15,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog.error_status import from_status
 
 
-# Exceptions of callbacks that were no failure of their own, an interrupt or an exit, by the thread that met them.
+# Interrupts and exits that were raised inside callbacks, by the thread in which they occurred.
 cdef dict _interrupts = {}
 
 
@@ -42,14 +42,14 @@ cdef int check(int status, ol_error *error) except -1 nogil:
 
 
 cdef int _raise(int status, ol_error *error) except -1:
-    # A callback of ours (a decompressor, say) has already said what went wrong, and better.
+    # A callback of ours (such as a decompressor) has already set a more exact error.
     if PyErr_Occurred() != NULL:
         return -1
     raise_interrupt()
     if error.status != status:
-        # A status without its story; nothing in the error belongs to it.
+        # A status without a filled-in error: nothing in the error belongs to it.
         raise from_status(status, ol_status_name(status).decode())
-    # A path that is too long was cut at its front, perhaps within a character: nothing here may fail to decode.
+    # A path that is too long was cut at its front, perhaps within a character: it must decode nevertheless.
     path = (<bytes>error.path).decode("utf-8", "surrogateescape")
     raise from_status(
         status,
@@ -70,7 +70,7 @@ def status_name(int status):
 def provoke(
     int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0
 ):
-    """Fails as a C call without the GIL would, for the tests of this crossing; returns a status that is a result."""
+    """Fails as a C call without the GIL would, for tests of this crossing; returns a status that is a result."""
     cdef ol_error error
     cdef bytes reason_bytes = reason.encode("utf-8", "surrogatepass")
     cdef bytes path_bytes = path.encode("utf-8", "surrogateescape")

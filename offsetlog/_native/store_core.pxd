@@ -14,23 +14,23 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.tickets cimport Flushes, durability_kind
 
-# With the GIL held only small batches are written (4 KiB); trying with more would plan them twice.
+# While the GIL is held only small batches are written (4 KiB); trying with larger ones would plan them twice.
 cdef enum:
     TRY_ITEMS_MAX = 24
 
-# The hot path of a store: the partitions by number, and what commits to and reads from them.
+# The hot path of a store: its partitions by number, and the calls that commit to and read from them.
 @cython.final
 cdef class StoreCore:
-    cdef ol_partition **slots       # NULL where there is no directory yet, and everywhere once the store is closed
-    cdef int32_t slot_count         # the count; where it is unknown, the highest number here + 1
+    cdef ol_partition **slots       # NULL for a partition without a directory, and for all once the store is closed
+    cdef int32_t slot_count         # the count; if that is unknown, the highest number here + 1
     cdef readonly bint is_count_known
-    cdef list partitions            # those that the slots lead to
+    cdef list partitions            # the partitions that the slots point to
     cdef object owner               # an OpenPartitions, which opened the partitions and closes them
-    cdef public object closer       # a StoreCloser, which is called when nobody can reach the core any more
+    cdef public object closer       # a StoreCloser, called when no code can reach the core any more
     cdef Flushes flushes
     cdef durability_kind durability
     cdef size_t metadata_units_max
-    cdef item_array scratch         # taken while a call fills it
+    cdef item_array scratch         # taken away while a call fills it
     cdef ol_preallocator *preparer
     cdef readonly bint read_only
     cdef readonly bint closed
@@ -43,7 +43,7 @@ cdef class StoreCore:
     cdef ol_partition *open_slot(self, int32_t number) except NULL
     cdef Partition used(self, int32_t number)
 
-    # A partition that is still being loaded is loaded before the others, and attached.
+    # Loads a partition that is still to be loaded ahead of the others, and attaches it.
     cdef inline int load_now(self, int32_t number) except -1:
         partition = self.owner.loaded(number)
         if partition is not None and self.slots[number] == NULL:
@@ -69,6 +69,6 @@ cdef class StoreCore:
     cdef void give_scratch(self, item_array *array) noexcept
 
 
-# A commit from dictionaries, whose errors name the key that they are about; the end offset to wait for.
+# Commits from dictionaries, with errors that name the key concerned; returns the end offset to wait for.
 cdef int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
                           int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term) except -1

@@ -1,7 +1,7 @@
 """The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
-Rules of this file: a commit first tries with the GIL held, which never waits (OL_WOULD_BLOCK); whatever may wait lets the GIL
-go, between `enter` and `leave` of the partition.  Objects that slices borrow from live until the call returns.
+Rules of this file: a commit first tries with the GIL held, and never waits then (OL_WOULD_BLOCK); calls that may wait release
+the GIL, between `enter` and `leave` of the partition.  Objects from which slices borrow live until the call returns.
 """
 
 import os
@@ -101,14 +101,14 @@ from offsetlog.errors import (
 
 cdef object MINUS_ONE = -1
 
-# Items that stay allocated between calls.
+# How many items stay allocated between calls.
 cdef size_t SCRATCH_ITEMS_MAX = 65536
 
 cdef object _cores = weakref.WeakSet()
 
 
 def _forget_after_fork():
-    # The partitions forget themselves; a slot must not lead to one of them.
+    # The partitions drop their handles themselves; no slot may still point to one.
     cdef StoreCore core
     for core in list(_cores):
         core.forked = True
@@ -136,7 +136,7 @@ cdef int64_t commit_checked(StoreCore core, object group, object offsets, object
 
 cdef int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
                           int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
-    # An error names the key that it is about.  A `try` would cost every commit a tenth of its time.
+    # An error names the key that it is about.  A `try` would make every commit a tenth slower.
     cdef size_t taken = <size_t>-1
     cdef int64_t end_offset = (<unchecked_commit>commit_checked)(core, group, offsets, expected, monotonic, generation,
                                                                  producer_id, producer_epoch, number, term, &taken)
@@ -149,15 +149,15 @@ cdef int64_t commit_named(StoreCore core, object group, object offsets, object e
 
 
 cdef class StoreCore:
-    """The partitions of a store by number.  Every method can be called from any thread.
+    """The partitions of a store by number.  Any thread may call every method.
 
     Args:
-        count: partitions of the offsets topic; None for unknown: calls that need it are refused.
-        owner: owns the partitions, and gives those that the core uses; see OpenPartitions.
-        waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
-        durability: "process" or "disk", where a call does not say.
+        count: the number of partitions of the offsets topic; None if unknown: then calls that need it are refused.
+        owner: owns the partitions, and gives the core those that it uses; see OpenPartitions.
+        waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
+        durability: "process" or "disk", for calls that do not give their own.
         metadata_units_max: the longest metadata in UTF-16 units.
-        read_only: whether everything that writes is refused.
+        read_only: whether all writes are refused.
         background: whether threads prepare segments ahead of need and flush partitions together.
     """
 
@@ -173,7 +173,7 @@ cdef class StoreCore:
         cdef ol_error error
         cdef int32_t slots = 1 + max(each.number for each in owner.all()) if count is None else count
         if self.slots != NULL or slots < 1:
-            raise ValueError("a core has at least one partition and is made once")
+            raise ValueError("a core must have at least one partition, and must not be initialized again")
         self.slots = <ol_partition **>calloc(<size_t>slots, sizeof(void *))
         if self.slots == NULL:
             raise MemoryError()
@@ -191,7 +191,7 @@ cdef class StoreCore:
         _cores.add(self)
 
     def __del__(self):
-        # The hot methods are bound to the core: whoever holds one of them holds all that it needs, and no store object.
+        # The hot methods are bound to the core: a reference to one of them keeps all that it needs, without the store object.
         if self.closer is not None:
             self.closer.close_unreachable(self)
 
@@ -220,7 +220,7 @@ cdef class StoreCore:
 
     @property
     def count(self):
-        """The number of partitions; raises PartitionCountError where it is not known."""
+        """The number of partitions; raises PartitionCountError if it is unknown."""
         self.check_count_known()
         return self.slot_count
 
@@ -228,20 +228,20 @@ cdef class StoreCore:
         return <Partition>self.partitions[number]
 
     cdef ol_partition *open_slot(self, int32_t number) except NULL:
-        # Where nothing was ever written there is no directory, and no slot.
+        # A partition to which nothing was ever written has no directory, and no slot.
         if self.closed:
             self.refuse_closed()
         if self.read_only:
             raise ReadOnlyError("the store is open read-only")
         self.check_count_known()
         partition = self.owner.make(number)
-        # Another thread may have been here first, or have closed the store meanwhile.
+        # Another thread may have made it meanwhile, or closed the store.
         if self.slots[number] == NULL:
             self.attach(partition)
         return self.slots[number]
 
     def attach(self, Partition partition not None):
-        """Takes a loaded partition into use; does nothing the second time.  Raises what it was retired with."""
+        """Takes a loaded partition into use; a second call does nothing.  Raises the error with which it was retired."""
         cdef ol_error error
         if self.closed:
             self.refuse_closed()
@@ -259,12 +259,12 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Uses loaded partitions in place of all others, in a read-only store; a read under way ends on an old one."""
+        """Uses loaded partitions in place of all others, in a read-only store; a read in progress ends on an old one."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
             self.refuse_closed()
-        # No Python code runs before the end, where the old ones go, so that nobody sees some old ones and some new ones.
+        # No Python code runs before the old ones are released at the end, so that no call sees a mixture of old and new ones.
         self.partitions = [None] * self.slot_count
         memset(self.slots, 0, <size_t>self.slot_count * sizeof(void *))
         for partition in fresh:
@@ -273,7 +273,7 @@ cdef class StoreCore:
         before.clear()
 
     def partition(self, int32_t number):
-        """Returns the Partition of this number, None where there is no directory yet."""
+        """Returns the Partition of this number, None if it has no directory yet."""
         self.check_number(number)
         if self.closed:
             self.refuse_closed()
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns the partitions that there are, by number: once all are loaded, or with wait=False those that are now."""
+        """Returns the partitions by number: once all are loaded, or with wait=False those loaded so far."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):
@@ -290,7 +290,7 @@ cdef class StoreCore:
         return [partition for partition in self.partitions if partition is not None and not partition.retired]
 
     def close(self):
-        """Closes the core: every later call raises ClosedError.  The partitions are closed by their owner."""
+        """Closes the core: every later call raises ClosedError.  The owner closes the partitions."""
         cdef ol_preallocator *preparer = self.preparer
         self.closed = True
         self.preparer = NULL
@@ -301,7 +301,7 @@ cdef class StoreCore:
             with nogil:
                 ol_preallocator_stop(preparer)
         self.flushes.stop()
-        # Python code, in which a signal's handler may raise: the threads have ended by then.
+        # Python code, in which a signal's handler may raise: the threads have ended before it.
         _cores.discard(self)
 
     def number_of(self, group):
@@ -317,7 +317,7 @@ cdef class StoreCore:
         return self.scratch.capacity * sizeof(ol_item)
 
     cdef item_array take_scratch(self, size_t count) except *:
-        # Whoever fills it owns it: a call that lets the GIL go must not find its items overwritten.
+        # The call that fills it owns it: a call that releases the GIL must not find its items overwritten.
         cdef item_array array = self.scratch
         self.scratch.items = NULL
         self.scratch.capacity = 0
@@ -336,7 +336,7 @@ cdef class StoreCore:
 
     cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                    ol_commit_result *result, ol_error *error) except -1:
-        # The way that may wait.  The partition is there.
+        # The way that may wait.  The partition exists.
         cdef int status
         cdef Partition used = self.used(number)
         if used is None:
@@ -347,7 +347,7 @@ cdef class StoreCore:
                 status = ol_partition_commit(used.handle, items, count, producer_id, producer_epoch, result, error)
         finally:
             used.leave()
-        # It may have had to extend the file itself: whoever does that ahead of need has fallen asleep.
+        # The commit may have had to extend the file itself: wake the thread that does so ahead of need.
         if self.preparer != NULL:
             ol_preallocator_kick(self.preparer)
         if is_refusal(status):
@@ -364,7 +364,7 @@ cdef class StoreCore:
         return used.wait_for(end_offset, term, OL_WAIT_FLUSHED, -1)
 
     def flush(self):
-        """Waits until everything written before the call is on disk, all partitions together; see OffsetStore.flush."""
+        """Waits until everything written before the call is on disk, for all partitions together; see OffsetStore.flush."""
         self.flushes.flush(self.attached())
 
     def commit_one(self, group, topic, partition=None, offset=None, metadata="", leader_epoch=-1, *, monotonic=False, durability=None):
@@ -411,8 +411,8 @@ cdef class StoreCore:
 
     cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result,
                            size_t *taken) except -1:
-        # A few plain positions, read where they lie: from the first key to the commit no Python code runs and the GIL is kept, so
-        # that nobody can change them.  False, with nothing written: they are not that plain, or the commit would have to wait.
+        # Commits a few plain positions where they are: from the first key to the commit no Python code runs and the GIL is kept, so
+        # nothing can change them.  Returns False, with nothing written, if they are not plain, or the commit would have to wait.
         cdef ol_item[TRY_ITEMS_MAX] items
         cdef ol_error error
         cdef size_t count = 0
@@ -440,7 +440,7 @@ cdef class StoreCore:
     cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, object generation,
                                    int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term,
                                    size_t *taken) except -1:
-        # Returns the end offset to wait for, and the term in which to.
+        # Returns the end offset to wait for, and its term.
         cdef dict offsets, expected
         cdef list kept
         cdef ol_slice name
@@ -509,7 +509,7 @@ cdef class StoreCore:
         return new_position(number, end_offset)
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, durability=None):
-        """Like commit, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
+        """As `commit`, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef Partition used
@@ -527,7 +527,7 @@ cdef class StoreCore:
         return ticket
 
     def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
-        """Writes positions inside an open transaction; returns the Position, which is not waited for."""
+        """Writes positions inside an open transaction; returns the Position without waiting for it."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
@@ -535,18 +535,18 @@ cdef class StoreCore:
         return new_position(number, end_offset)
 
     def ready(self, int32_t number):
-        """Returns the Partition of this number, whose directory is made when it is missing."""
+        """Returns the Partition of this number; creates its directory if it does not exist."""
         self.check_number(number)
         if self.slots[number] == NULL:
             self.open_slot(number)
         return self.partitions[number]
 
     def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
-        """Waits until what was written in a term below a log offset is as durable as asked for; None: the store's."""
+        """Waits until everything written in a term below a log offset has the durability; None: the store's."""
         self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):
-        """The same for several (number, log offset, term), whose partitions are flushed together."""
+        """As `wait_durable`, for several (number, log offset, term), whose partitions are flushed together."""
         cdef Partition used
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         if wanted == DURABILITY_PROCESS:
@@ -558,7 +558,7 @@ cdef class StoreCore:
             self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group, or with None for all of it; returns how many were there."""
+        """Writes tombstones for positions of a group, or with None for all of it; returns how many existed."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -641,9 +641,9 @@ cdef class StoreCore:
                 return None
         status = ol_partition_try_lock_state(self.slots[number], &state, &error)
         if status != OL_OK:
-            # The lock is taken, or the partition refuses: that way says why.
+            # The lock is taken, or the partition refuses: the call that waits finds out.
             return self.fetch_one_waiting(number, group_name, topic_name, <int32_t>wide)
-        # Nothing of Python happens under the lock; what is lent is copied.
+        # No Python code runs under the lock; borrowed bytes are copied.
         name = ol_table_name(state.table, group_name, ol_table_group_hash(state.table, group_name), topic_name)
         found = ol_table_get(state.table, &name, <int32_t>wide, &value)
         if found and value.metadata.size > 0:
@@ -668,7 +668,7 @@ cdef class StoreCore:
                 free(metadata)
 
     cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition):
-        # The same where somebody applies just now: waits without the GIL.
+        # As fetch_one, for when the state is being changed: waits without the GIL.
         cdef const ol_state *state = NULL
         cdef ol_pair_name name
         cdef ol_position_value value

@@ -11,12 +11,12 @@ cdef enum durability_kind:
 cdef int durability_of(object value, durability_kind default) except -1
 cdef object new_position(int32_t number, int64_t end_offset)
 
-# For which partitions of a store somebody will wait, and the threads that flush them together.
+# The partitions of a store for which a caller will wait, and the threads that flush them together.
 @cython.final
 cdef class Flushes:
-    cdef ol_flusher *threads        # NULL in a store without background threads, and once it is stopped
-    cdef list wanted                # partitions with tickets that no flush was begun for
-    cdef list begun                 # partitions that the threads may be at
+    cdef ol_flusher *threads        # NULL in a store without background threads, and once stopped
+    cdef list wanted                # partitions with tickets for which no flush was begun
+    cdef list begun                 # partitions that the threads may be flushing
     cdef object waiter
 
     cdef int want(self, Partition partition) except -1

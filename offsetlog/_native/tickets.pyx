@@ -28,7 +28,7 @@ from offsetlog.types import Position
 cdef type POSITION = Position
 
 cdef enum:
-    BEGUN_TOGETHER = 64         # partitions that one call of the flusher begins
+    BEGUN_TOGETHER = 64         # how many partitions one call of the flusher begins
 
 
 cdef int durability_of(object value, durability_kind default) except -1:
@@ -39,12 +39,12 @@ cdef int durability_of(object value, durability_kind default) except -1:
     if value == "disk":
         return DURABILITY_DISK
     if value == "replicas":
-        raise ConfigError('durability "replicas" needs a replicated partition; a store of its own knows "process" and "disk"')
+        raise ConfigError('durability "replicas" needs a replicated partition; this store supports "process" and "disk"')
     raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
 
 
 def check_durability(value):
-    """Refuses what is no durability of a store; raises ConfigError."""
+    """Refuses an unknown durability; raises ConfigError."""
     durability_of(value, DURABILITY_DISK)
 
 
@@ -57,11 +57,11 @@ cdef object new_position(int32_t number, int64_t end_offset):
 
 @cython.no_gc_clear  # the partitions stay until the threads have ended
 cdef class Flushes:
-    """For which partitions of a store somebody will wait.  The GIL guards it.
+    """The partitions of a store for which a caller will wait.  The GIL guards it.
 
     Args:
-        waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
-        background: whether there are threads, which flush many partitions together and ahead of who waits.
+        waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
+        background: whether there are threads, which flush many partitions together and before callers wait.
     """
 
     def __cinit__(self):
@@ -70,7 +70,7 @@ cdef class Flushes:
     def __init__(self, waiter, bint background):
         cdef ol_error error
         if self.wanted is not None:
-            raise ValueError("it is made once")
+            raise ValueError("the flushes have been initialized already")
         self.wanted = []
         self.begun = []
         self.waiter = waiter
@@ -86,7 +86,7 @@ cdef class Flushes:
         return 0
 
     cdef int begin(self, list partitions) except -1:
-        # Returns at once.  Without threads the flush is made by who waits for it.
+        # Returns at once.  Without threads, the caller that waits makes the flush.
         cdef ol_partition *handles[BEGUN_TOGETHER]
         cdef size_t count = 0
         cdef Partition partition
@@ -108,7 +108,7 @@ cdef class Flushes:
         return 0
 
     cdef int begin_wanted(self, Partition except_for) except -1:
-        # For all tickets that no flush was begun for; who will wait for one partition flushes that one himself.
+        # For all tickets for which no flush was begun; a caller that waits for one partition flushes that one itself.
         cdef Partition partition
         cdef list wanted = self.wanted
         self.wanted = []
@@ -117,7 +117,9 @@ cdef class Flushes:
         return self.begin([partition for partition in wanted if partition is not except_for])
 
     def flush(self, partitions):
-        """Waits until what is written to the partitions by now is on disk; raises what the first that failed did."""
+        """Waits until everything written to the partitions so far is on disk.  Every partition is tried; then the first
+        failure is raised.
+        """
         cdef Partition partition
         cdef list waits = []
         failure = None
@@ -129,13 +131,13 @@ cdef class Flushes:
             try:
                 partition.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, -1)
             except OffsetLogError as raised:
-                # The others are flushed all the same.
+                # The others are flushed nevertheless.
                 failure = failure or raised
         if failure is not None:
             raise failure
 
     cdef void stop(self) noexcept:
-        # Before the partitions are closed.
+        # Called before the partitions are closed.
         cdef ol_flusher *threads = self.threads
         self.threads = NULL
         if threads != NULL:
@@ -143,23 +145,23 @@ cdef class Flushes:
                 ol_flusher_stop(threads)
 
     cdef void forget(self) noexcept:
-        # In a forked child, which has no such threads.
+        # Called in a forked child, which does not have these threads.
         if self.threads != NULL:
             ol_flusher_abandon(self.threads)
         self.threads = NULL
 
 
-@cython.no_gc  # its references lead back to it only while somebody awaits it
+@cython.no_gc  # its references lead back to it only while a task awaits it
 @cython.freelist(1024)
 cdef class Ticket:
-    """A commit that is written, and becomes durable later.  From `commit_async`; can be used from any thread.
+    """A commit that is written, and becomes durable later.  From `commit_async`; any thread may use it.
 
-    Nobody flushes for tickets that nobody waits for: wait with `result` or `await`, or call the store's `flush`.  The first
-    that is waited for begins the flush of all, and one that is collected while others wait begins the next flush ahead.
+    A ticket is flushed only when a caller waits: with `result` or `await`, or by the store's `flush`.  The first ticket that is
+    waited for begins the flush of all, and one that is collected while others wait begins the next flush early.
     """
 
     def __init__(self):
-        raise TypeError("a ticket comes from commit_async")
+        raise TypeError("Ticket cannot be created directly; it comes from commit_async")
 
     def __repr__(self):
         state = "durable" if self.done() else "not yet durable"
@@ -171,29 +173,29 @@ cdef class Ticket:
         return new_position(self.owner.number, self.end_offset)
 
     def done(self):
-        """Tells whether the commit is as durable as it was asked to be."""
+        """Returns whether the commit has its durability."""
         return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
 
     def result(self, timeout=None):
-        """Waits until the commit is durable and returns its Position; many who wait share one flush.
+        """Waits until the commit is durable and returns its Position; many waiting callers share one flush.
 
         Args:
-            timeout: seconds, None or infinity for as long as it takes.  It bounds the waiting for a flush that another began; where
-                nobody did, this call flushes itself, and that takes as long as the disk takes.
+            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began; if none
+                did, this call flushes, which takes as long as the disk takes.
 
         Raises:
-            CommitTimeoutError: not durable in time; it may still become so.
-            InvalidArgumentError: the timeout is negative or no number.
-            PartitionFailedError: the flush failed; nobody knows what is on disk.
-            ClosedError: the store was closed without this commit having reached the disk.
+            CommitTimeoutError: the commit is not durable in time; it may still become so.
+            InvalidArgumentError: the timeout is negative or not a number.
+            PartitionFailedError: the flush failed; it is unknown what is on disk.
+            ClosedError: the store was closed before this commit reached the disk.
         """
         cdef Partition partition
         cdef int64_t timeout_ms = -1 if timeout is None else take_timeout(timeout)
         if self.durability == DURABILITY_PROCESS:
             pass
         elif self.owner.is_flushed(self.end_offset, self.term):
-            # A caller that goes on committing while it collects does not stop for the next flush either.  More
-            # partitions than threads take turns, and are faster when all are full.
+            # A caller that commits while it collects tickets should not wait for the next flush either.  If there are more
+            # partitions than threads, they take turns, and flushing is faster with full batches.
             partition = self.owner
             if partition.wanted and len(self.flushes.wanted) <= OL_FLUSHER_THREADS and partition.handle != NULL:
                 if ol_partition_is_behind(partition.handle, self.end_offset):

@@ -1,7 +1,7 @@
-"""The past of one partition, from its log: the changes of a position, states as of log offsets, and losses.
+"""The past of one partition, from its log: the changes of a position, states at log offsets, and losses.
 
-Names and metadata come as bytes, as they stand in the log: whoever writes them back writes the same ones.  A value is the
-tuple (offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).
+Names and metadata are bytes as in the log, so that the same bytes can be written back.  A value is the tuple (offset, leader
+epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).
 """
 
 cimport cython
@@ -92,7 +92,7 @@ from offsetlog.errors import InternalError
 
 
 class Facts(NamedTuple):
-    """The facts that a walk found about the log itself.
+    """Facts about the log that a walk found.
 
     Attributes:
         first_missing: the first log offset that is not there, None where all are.
@@ -151,9 +151,9 @@ cdef enum:
 
 
 cdef inline int _let_others_run(size_t index) except -1:
-    # A loop that makes objects keeps every other thread from Python for as long as it goes on: the interpreter takes no turns in it.
+    # A loop that makes objects keeps all other threads from running Python code: the interpreter never switches within it.
     if index % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1:
-        # Letting go and taking back at once would only wake who waits, too late: it takes a moment to begin.
+        # Releasing and taking it back at once would only wake waiting threads, too late: they need a moment to start.
         with nogil:
             usleep(PAUSE_US)
     return 0
@@ -161,10 +161,10 @@ cdef inline int _let_others_run(size_t index) except -1:
 
 @cython.final
 cdef class _Collector:
-    # Filled by a callback of a walk; a failure in it is kept, to be raised once the walk has ended with it.
+    # Filled by a callback of a walk; a failure in the callback is kept, and raised once the walk has ended because of it.
     cdef list rows
     cdef object failure
-    cdef ol_int64_map open        # producers whose transactions have something of what is looked for
+    cdef ol_int64_map open        # producers whose transactions have matching records
     cdef int64_t refused
 
     def __cinit__(self):
@@ -190,7 +190,7 @@ cdef class _Collector:
 
 
 def bounds(Partition partition not None):
-    """Returns (start of the log, end of what is applied), refusing a partition that is loading or has failed.
+    """Returns (start of the log, end of the applied part); refuses a partition that is loading or has failed.
 
     Raises StateError.
     """
@@ -225,10 +225,10 @@ def last_segment_base(Partition partition not None):
 
 
 def cutoff(Partition partition not None, int64_t timestamp_ms):
-    """Returns the log offset at which the longest prefix of the log ends whose batches all have timestamps <= the given one.
+    """Returns the log offset at the end of the longest prefix of the log whose batches all have timestamps <= the given one.
 
-    The whole log counts if the partition was not loaded, else the applied part.  From any thread, also while the log is
-    written to and cleaned.  Raises StorageError, CapacityError.
+    The whole log counts if the partition was not loaded, otherwise the applied part.  Any thread may call it, even while the
+    log is written to and cleaned.  Raises StorageError, CapacityError.
     """
     cdef ol_positions positions
     cdef ol_error error
@@ -247,7 +247,7 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
 
 
 def open_since(Partition partition not None, int64_t offset):
-    """Returns where the oldest transaction began that was open at a log offset; the offset itself when none was."""
+    """Returns where the oldest transaction began that was open at a log offset; the offset itself if none was."""
     cdef ol_error error
     cdef int64_t first = offset
     partition.enter()
@@ -260,7 +260,7 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset after the end of the last transaction open at one; the offset itself if none was."""
+    """Returns the log offset after the end of the last transaction that was open at `offset`; `offset` itself if none was."""
     cdef ol_error error
     cdef int64_t end = offset
     partition.enter()
@@ -273,7 +273,7 @@ def ended_by(Partition partition not None, int64_t offset, int64_t until):
 
 
 def survey(Partition partition not None, int64_t start, int64_t until):
-    """Returns the Facts of [start, until), read from the headers of batches alone, except of old compressed ones."""
+    """Returns the Facts of [start, until), read from batch headers alone, except for old compressed batches."""
     cdef ol_timeline_facts facts
     cdef ol_error error
     partition.enter()
@@ -340,7 +340,7 @@ cdef int _tell_marker(_Collector found, const ol_batch *batch, const ol_record *
 
 cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
                       ol_error *error) noexcept nogil:
-    # Most markers end transactions that had nothing of the position: these are handled without the GIL.
+    # Most markers end transactions without records of the position: these are handled without the GIL.
     if ol_int64_map_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
         return OL_OK
     if type != OL_CONTROL_COMMIT and type != 0:
@@ -350,10 +350,10 @@ cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *rec
 
 
 def events(Partition partition not None, group, topic, int32_t number, int64_t until):
-    """Returns what the log below `until` says of one position, in its order, and the Facts of that part of the log.
+    """Returns the records of one position in the log below `until`, in order, and the Facts of that part of the log.
 
-    Each is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone); or, of the marker that
-    ends a transaction which had one of these, (log offset, producer id, whether it committed).
+    Each is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone); or, for a marker that
+    ends a transaction with such a record, (log offset, producer id, whether it committed).
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_timeline_filter filter
@@ -402,12 +402,12 @@ cdef enum:
 
 @cython.final
 cdef class Pasts:
-    """One or two states that a partition had, of one group or of all.  One thread at a time.
+    """One or two states that a partition had, for one group or for all.  One thread at a time.
 
     Args:
         partition: the partition.
-        group: the group, None for every one.
-        cuts: log offsets; of each the state of the records below it.
+        group: the group, None for all.
+        cuts: log offsets, each for the state of the records below it.
 
     Raises StorageError, CapacityError.
     """
@@ -425,7 +425,7 @@ cdef class Pasts:
         cdef ol_timeline_facts facts
         cdef ol_error error
         if self.count != 0 or not 1 <= len(cuts) <= PASTS_MAX:
-            raise InternalError("one or two states are made once")
+            raise InternalError("the states must be one or two, and must not be initialized again")
         memset(&filter, 0, sizeof(filter))
         if group is not None:
             take_name(group, NAME_GROUP, &filter.group)
@@ -446,7 +446,7 @@ cdef class Pasts:
             ol_state_destroy(&self.pasts[index].state)
 
     def rows(self):
-        """Returns the first state as {(topic, partition): value}; of a group, since nothing tells groups apart."""
+        """Returns the first state as {(topic, partition): value}; only for one group, because rows do not name the group."""
         cdef ol_table_cursor cursor
         cdef ol_table_row row
         cdef dict found = {}
@@ -459,13 +459,13 @@ cdef class Pasts:
         return found
 
     def changes(self):
-        """Returns (group, topic, partition, value, value) of every position that the two states do not have the same of."""
+        """Returns (group, topic, partition, value, value) of every position that differs between the two states."""
         cdef _Collector found = _Collector.__new__(_Collector)
         cdef ol_state_at_changes changes
         cdef ol_error error
         cdef int status
         if self.count != 2:
-            raise InternalError("there is one state")
+            raise InternalError("there is only one state; changes need two")
         changes.report, changes.context = _note_change, <void *>found
         with nogil:
             status = ol_state_at_compare(&self.pasts[0].state, &self.pasts[1].state, &changes, &error)
@@ -503,10 +503,10 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones below `until` of positions that are not there at `until`, in the order of the log, and the Facts.
+    """Returns the tombstones below `until` of positions that are still deleted there, in the order of the log, and the Facts.
 
-    Each is (group, topic, partition, log offset, timestamp, the end of what is missing in the log before it, the value that it
-    took away or None where there was none).  Only positions count of which a tombstone is as young as `since_ms`.
+    Each is (group, topic, partition, log offset, timestamp, the end of the missing records before it, the value that it
+    deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_state_at_tombstones sink
@@ -544,7 +544,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
 
 @cython.final
 cdef class GroupNow:
-    """The committed positions of a group, and what tells whether they are the same still; rows as of `Pasts.rows`.
+    """The committed positions of a group, and the means to detect a change of them; rows as from `Pasts.rows`.
 
     Raises StateError.
     """
@@ -578,13 +578,13 @@ cdef class GroupNow:
         self.rows = found
 
     def commit(self, Partition partition not None, group, list changes not None):
-        """Writes values and tombstones in one batch if the group is still as it was seen.
+        """Writes values and tombstones in one batch if the group has not changed since it was read.
 
         Args:
             partition: the partition.
             group: the group.
-            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 is now.  Values that a
-                log held may be written again: nothing but sizes is checked.
+            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 means now.  Values from a
+                log may be written again: only sizes are checked.
 
         Returns:
             (log offset to wait for, timestamp of the batch), or None: the group has changed, and nothing was
@@ -633,5 +633,5 @@ cdef class GroupNow:
 
 
 cdef ol_slice _slice_of(bytes content):
-    # Borrows from the bytes, which a list of the caller keeps.
+    # The slice borrows from the bytes, which a list of the caller keeps alive.
     return ol_slice_of(<const char *>content, <size_t>len(content))

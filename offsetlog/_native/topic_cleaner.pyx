@@ -1,4 +1,4 @@
-"""The cleaner of one log of a topic, and what decides about cleaning it (docs/format/topics.md §17.7)."""
+"""The cleaner of one log of a topic, and the facts for deciding when to clean it (docs/format/topics.md §17.7)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t
@@ -30,16 +30,16 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
 
     Args:
         log: open and writable.
-        control: of this run alone.
+        control: used by this run alone.
         now_ms: the time of day, in ms since 1970.
-        first_dirty: where the run before ended, -1 for none.
-        end_max: nothing at or above this offset is cleaned.
+        first_dirty: where the last run ended, -1 for none.
+        end_max: records at or above this offset are not cleaned.
         delete_retention_ms: how long tombstones stay after the run that first found them the last of their key.
         map_bytes: memory for the keys of one pass.
-        bytes_per_second: read and written together; 0 for no limit.
+        bytes_per_second: of reads and writes together; 0 for no limit.
 
     Returns:
-        The report as a dictionary, of what was done also where the run failed, and the failure or None.
+        The report of what was done, as a dictionary, even if the run failed; and the failure or None.
 
     Raises:
         ClosedError: the log is closed.
@@ -60,7 +60,7 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
     options.compressor = &compressor.port
     options.progress = &control._progress
     log.enter()
-    # Its quarantine alone is larger than what should lie on a thread's stack.
+    # On the heap: its quarantine alone is too large for a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     try:
         if report == NULL:
@@ -94,7 +94,7 @@ def segments_of(TopicLog log not None):
 
 
 def segment_times(TopicLog log not None, int64_t base_offset):
-    """Returns the time of the first batch and the largest time of a segment, in ms; -1 for none.
+    """Returns the time of the first batch and the largest time of a segment, in ms; -1 if it has none.
 
     Raises:
         OffsetOutOfRangeError: the log has no such segment.

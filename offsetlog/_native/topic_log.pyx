@@ -70,7 +70,7 @@ from offsetlog.errors import ClosedError
 from offsetlog.types import Appended, EpochEnd
 
 
-#: Why a batch is refused (csrc/topic/produced_batch.h), by the name that `Appended.refusal` has.
+#: The refusals of a batch (csrc/topic/produced_batch.h), by the name in `Appended.refusal`.
 cdef dict _REFUSALS = {
     OL_PRODUCE_NOT_ONE_BATCH: "not_one_batch",
     OL_PRODUCE_CORRUPT_MESSAGE: "corrupt_message",
@@ -93,7 +93,7 @@ cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules,
     cdef size_t index
     cdef list found = []
     if produced.refused_record >= 0:
-        # A compressed batch may have, or say, far more records than it has bytes.
+        # A compressed batch may hold, or announce, far more records than it has bytes.
         capacity = min(<size_t>produced.batch.record_count, REFUSED_RECORDS_MAX)
         indexes = <int32_t *>malloc(capacity * sizeof(int32_t))
         if indexes == NULL:
@@ -117,7 +117,7 @@ cdef void _set_config(ol_log_config *config, settings) except *:
 
 @cython.final
 cdef class RecentBatches:
-    """The last batches of a log's producers, kept while the log is closed, so that one that is sent again is known."""
+    """The last batches of a log's producers, kept while the log is closed, so that a batch sent again is recognized."""
 
     def __dealloc__(self):
         ol_recent_batches_free(&self.recent)
@@ -128,7 +128,7 @@ cdef class RecentBatches:
 cdef class TopicLog:
     """An open partition directory of an ordinary topic (docs/format/topics.md §17).
 
-    Every method can be called from any thread; `close` waits for the calls that are under way, and every later call raises
+    Any thread may call every method; `close` waits for the calls in progress, and every later call raises
     ClosedError.
     """
 
@@ -138,21 +138,21 @@ cdef class TopicLog:
     def __init__(self, directory, FileSystem fs not None, Decompressor decompressor not None, settings, *,
                  bytes topic_id not None, int32_t leader_epoch=0, bint clean=False, int64_t recovery_point=-1,
                  int64_t log_start_offset=-1):
-        """Opens a partition directory for writing, and makes it where it is missing.
+        """Opens a partition directory for writing, and creates it if it does not exist.
 
         Args:
-            directory: that of the partition.
+            directory: the partition's directory.
             fs: the file port.
-            decompressor: for questions about times, and for the keys of compressed batches.
+            decompressor: for queries by time, and for the keys of compressed batches.
             settings: TopicLogSettings.
-            topic_id: 16 bytes, that of the topic.
-            leader_epoch: in which this process leads; a later one in the log counts.
+            topic_id: the 16 bytes of the topic's id.
+            leader_epoch: the epoch in which this process leads; a later one in the log takes precedence.
             clean: whether the log directory was stopped cleanly.
-            recovery_point, log_start_offset: of the checkpoints, -1 for none.
+            recovery_point, log_start_offset: from the checkpoints, -1 if they have none.
 
         Raises:
-            StorageError: it cannot be read or written.
-            CorruptionError: it is of another topic.
+            StorageError: the directory cannot be read or written.
+            CorruptionError: the directory belongs to another topic.
         """
         cdef ol_log_options options
         cdef ol_log_recovery found
@@ -170,7 +170,7 @@ cdef class TopicLog:
         options.writable = True
         options.create = True
         options.clean = clean
-        # A producer's records are its own, whatever their headers say.
+        # A producer's records are kept as they are, whatever their headers say.
         options.replicated = True
         options.recovery_point = recovery_point
         options.log_start_offset = log_start_offset
@@ -183,7 +183,7 @@ cdef class TopicLog:
         self.recovery = recovery_of(&found)
 
     def __dealloc__(self):
-        # Nobody closed it: its appends are in the files, as after the end of the process.
+        # It was never closed: its appends are in the files, as after the end of the process.
         if self.handle != NULL:
             ol_topic_log_abandon(self.handle)
             self.handle = NULL
@@ -192,7 +192,7 @@ cdef class TopicLog:
 
     cdef int enter(self) except -1:
         if self.closing or self.handle == NULL:
-            raise ClosedError("the log of the topic's partition is closed")
+            raise ClosedError("the log of the topic partition is closed")
         self.in_flight += 1
         return 0
 
@@ -202,7 +202,7 @@ cdef class TopicLog:
             self.idle.set()
 
     cdef ol_topic_log *_take(self):
-        # The handle for the one who ends it, when no call is under way; NULL for the second.
+        # The handle, for the caller that closes it, once no call is in progress; NULL for a second caller.
         cdef ol_topic_log *handle
         if self.closing:
             return NULL
@@ -216,10 +216,10 @@ cdef class TopicLog:
         return handle
 
     def close(self):
-        """Closes cleanly, and returns the log end, all of which is on disk then; -1 the second time.
+        """Closes cleanly, and returns the log end, all of it on disk; returns -1 the second time.
 
         Raises:
-            StorageError: something could not be written; it is closed all the same, but not cleanly.
+            StorageError: something could not be written; the log is closed nevertheless, but not cleanly.
         """
         cdef ol_topic_log *handle = self._take()
         cdef ol_error error
@@ -230,9 +230,9 @@ cdef class TopicLog:
         return end
 
     def swap_recent_batches(self, RecentBatches recent not None):
-        """Exchanges what the log knows of its producers' last batches for what is given.
+        """Exchanges the log's record of its producers' last batches for the given one.
 
-        It is taken before a close with an empty set, and given after the open that follows.
+        Call it with an empty record before a close, and with the same one after the open that follows.
 
         Raises:
             ClosedError: the log is closed.
@@ -243,7 +243,7 @@ cdef class TopicLog:
         self.leave()
 
     def abandon(self):
-        """Lets the log go without writing a byte."""
+        """Releases the log without writing a byte."""
         cdef ol_topic_log *handle = self._take()
         if handle != NULL:
             with nogil:
@@ -258,7 +258,7 @@ cdef class TopicLog:
 
     @property
     def topic_id(self):
-        """The 16 bytes in partition.metadata, None where there are none."""
+        """The 16 bytes of the id in partition.metadata, None if it has none."""
         cdef uint8_t found[16]
         self.enter()
         try:
@@ -279,7 +279,7 @@ cdef class TopicLog:
 
     @property
     def end(self):
-        """The offset after the last one."""
+        """The offset after the last record."""
         self.enter()
         try:
             return ol_log_end(ol_topic_log_log(self.handle))
@@ -288,7 +288,7 @@ cdef class TopicLog:
 
     @property
     def flushed(self):
-        """Everything below survives a loss of power."""
+        """The offset below which all records survive a loss of power."""
         self.enter()
         try:
             return ol_log_flushed(ol_topic_log_log(self.handle))
@@ -315,7 +315,7 @@ cdef class TopicLog:
 
     @property
     def is_writable(self):
-        """Whether it takes appends: its bytes were right, and nothing has failed since."""
+        """Whether it accepts appends: its bytes were correct, and nothing has failed."""
         self.enter()
         try:
             log = ol_topic_log_log(self.handle)
@@ -325,7 +325,7 @@ cdef class TopicLog:
 
     @property
     def wants_flush(self):
-        """Whether so much was rolled that a flush should be made unasked."""
+        """Whether enough was rolled that a flush should be made without a request."""
         self.enter()
         try:
             return bool(ol_log_wants_flush(ol_topic_log_log(self.handle)))
@@ -334,7 +334,7 @@ cdef class TopicLog:
 
     @property
     def highest_producer_id(self):
-        """The greatest id of a producer that was ever seen in this log, -1 for none."""
+        """The greatest producer id ever seen in this log, -1 if none."""
         self.enter()
         try:
             return ol_topic_log_highest_producer_id(self.handle)
@@ -344,7 +344,7 @@ cdef class TopicLog:
     # ----------------------------------------------------------------------------------------------------- writing
 
     def expect_flushes(self):
-        """Says that producers will wait for the disk."""
+        """Announces that producers will wait for the disk."""
         self.enter()
         try:
             ol_log_expect_flushes(ol_topic_log_log(self.handle))
@@ -353,14 +353,14 @@ cdef class TopicLog:
 
     def produce(self, bytes records not None, *, int64_t batch_bytes_max, int64_t timestamp_min, int64_t timestamp_max,
                 int64_t log_append_time=-1, bint takes_zstd=True, bint needs_keys=False):
-        """Appends the batch that a producer sent; returns Appended, whose `refusal` is "" where it was taken.
+        """Appends a producer's batch; returns Appended, whose `refusal` is "" if the batch was accepted.
 
         Args:
             records: the bytes of one batch of magic 2.
-            batch_bytes_max: of the topic.
-            timestamp_min, timestamp_max: of records, in ms.
-            log_append_time: the time that takes the place of theirs, in ms; -1 for none.
-            takes_zstd: whether the producer's version may send zstd.
+            batch_bytes_max: the topic's limit.
+            timestamp_min, timestamp_max: the limits of the records' timestamps, in ms.
+            log_append_time: the time that replaces the records' timestamps, in ms; -1 to keep them.
+            takes_zstd: whether the producer's protocol version allows zstd.
             needs_keys: whether the topic is compacted.
 
         Raises:
@@ -396,7 +396,7 @@ cdef class TopicLog:
         """Makes everything below the log end survive a loss of power; returns the flushed offset.
 
         Raises:
-            StorageError: the log takes no more appends then.
+            StorageError: the flush failed, and the log accepts no more appends.
         """
         cdef ol_error error
         cdef int64_t flushed = -1
@@ -413,12 +413,12 @@ cdef class TopicLog:
         return flushed
 
     def change_settings(self, settings):
-        """Follows other TopicLogSettings from the next batch on; `append` stays as it was opened with.
+        """Uses other TopicLogSettings from the next batch on; `append` stays as it was at the open.
 
         The active segment is rolled by the new settings, but does not grow above the size for which it was made.
 
         Raises:
-            ConfigError: they are out of their range; nothing has changed.
+            ConfigError: a setting is out of range; nothing was changed.
         """
         cdef ol_log_config config
         cdef ol_error error
@@ -434,18 +434,18 @@ cdef class TopicLog:
     # --------------------------------------------------------------------------------------------------- retention
 
     def retained_from(self, *, int64_t now_ms, int64_t retention_ms, int64_t retention_bytes, int64_t below):
-        """Returns the offset from which on the log should be kept, the log start where nothing has to go.
+        """Returns the offset from which on the log should be kept; the log start if all of it should.
 
-        If all of the log has to go, its active segment is closed.  Everything below the offset is flushed then.
+        If none of the log should be kept, its active segment is closed.  Everything below the offset is flushed.
 
         Args:
             now_ms: the time of day, in ms since 1970.
-            retention_ms: a segment goes when its newest record is older, in ms; -1: it stays.
-            retention_bytes: the oldest segments go while the others have so many; -1: they stay.
-            below: nothing at or above this offset goes.
+            retention_ms: a segment is dropped once its newest record is older than this, in ms; -1: it is kept.
+            retention_bytes: the oldest segments are dropped while the others have this many bytes; -1: they are kept.
+            below: records at or above this offset are kept.
 
         Raises:
-            StorageError, PartitionFailedError, ReadOnlyError: nothing is said.
+            StorageError, PartitionFailedError, ReadOnlyError: the offset could not be determined.
         """
         cdef ol_retention_rules rules
         cdef ol_error error
@@ -463,13 +463,13 @@ cdef class TopicLog:
         return start
 
     def delete_below(self, int64_t offset):
-        """Begins the log at `offset`, which is stored as its start; one thread at a time.
+        """Moves the start of the log to `offset`, and stores it; one thread at a time.
 
-        The files of segments that lie below get names that end in ".deleted".
+        The files of segments below it are renamed with the ending ".deleted".
 
         Raises:
-            StorageError, DiskFullError: files may have their names still; the next call renames them.
-            PartitionFailedError, ReadOnlyError, InvalidArgumentError: nothing has changed.
+            StorageError, DiskFullError: some files may not be renamed yet; the next call renames them.
+            PartitionFailedError, ReadOnlyError, InvalidArgumentError: nothing was changed.
         """
         cdef ol_error error
         self.enter()
@@ -482,7 +482,7 @@ cdef class TopicLog:
     # ----------------------------------------------------------------------------------------------------- reading
 
     def first_unstable(self):
-        """The first offset of the oldest transaction that is open, the log end where none is."""
+        """Returns the first offset of the oldest open transaction, the log end if there is none."""
         self.enter()
         try:
             return ol_topic_log_first_unstable(self.handle)
@@ -490,12 +490,12 @@ cdef class TopicLog:
             self.leave()
 
     def read(self, int64_t offset, int64_t end, int64_t size_max, *, bint whole_first=False):
-        """Reads the whole batches from the one that holds `offset` on, all of whose records are below `end`.
+        """Reads the whole batches, from the one that contains `offset`, that have all records below `end`.
 
         Args:
             offset: from the log start to the log end.
             end: an offset.
-            size_max: in bytes; `whole_first`: the first batch comes whatever its size.
+            size_max: in bytes; with `whole_first`, the first batch is returned whatever its size.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
@@ -508,7 +508,7 @@ cdef class TopicLog:
             self.leave()
 
     def size_between(self, int64_t offset, int64_t end, int64_t size_max):
-        """How many bytes `read` would find in the segment of `offset`; raises likewise."""
+        """Returns how many bytes `read` would find in the segment of `offset`; raises likewise."""
         self.enter()
         try:
             return size_between(ol_topic_log_log(self.handle), offset, end, size_max)
@@ -524,9 +524,9 @@ cdef class TopicLog:
             self.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None for none.
+        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None if there is none.
 
-        A time of -3 asks for the first of the newest records.  Raises CorruptionError, StorageError.
+        The time -3 means the first of the newest records.  Raises CorruptionError, StorageError.
         """
         self.enter()
         try:
@@ -535,7 +535,7 @@ cdef class TopicLog:
             self.leave()
 
     def epoch_at(self, int64_t offset):
-        """Returns the leader epoch of the record at an offset, -1 for unknown."""
+        """Returns the leader epoch of the record at an offset, -1 if unknown."""
         self.enter()
         try:
             return ol_log_epoch_at(ol_topic_log_log(self.handle), offset)

@@ -1,8 +1,8 @@
-"""A small file of JSON whose changes cost what they are, and not what the file is.
+"""A small JSON file to which changes are appended, so that a change costs its own size and not that of the file.
 
-Its first line has the whole content, each further line the changes of one append since; every line carries
-a checksum.  One append is one line, so that whatever pages of it a crash has lost, the last line alone is torn.
-When the changes have outgrown the content, the file is replaced by one of a single line.
+The first line holds the whole content; each later line holds the changes of one append.  Every line carries
+a checksum.  Because one append is one line, a crash can tear only the last line, whichever of its pages it
+loses.  Once the changes have outgrown the content, the file is replaced by one with a single line.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _log = logging.getLogger(__name__)
 
 FORMAT = 2
 CONTENT_BYTES_MAX = 64 << 20
-#: The changes may always grow to this, however small the content is.
+#: The changes may always grow to this many bytes, however small the content is.
 CHANGES_BYTES_MIN = 1 << 20
 #: A larger file is neither read nor written.
 FILE_BYTES_MAX = 2 * CONTENT_BYTES_MAX + CHANGES_BYTES_MIN
 
 
 class CheckedJournal:
-    """One such file.  Not thread-safe; what a call wrote is durable when it returns.
+    """One journal file.  Not thread-safe; when a call returns, its changes are durable.
 
     Args:
         path: the file.
@@ -39,19 +39,19 @@ class CheckedJournal:
         self.path = path
         self._fs = fs
         self._content_bytes = 0
-        #: None where the file must be replaced before anything can be appended to it.
+        #: None if the file must be replaced before changes can be appended to it.
         self._size: int | None = None
 
     def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Returns the content and the changes made to it since, the oldest first.
+        """Returns the content and the changes made to it later, the oldest first.
 
-        The last append, if a crash has left a part of it, is reported and dropped.  A file of format 1,
+        If a crash left the last append unfinished, it is reported and dropped.  A file of format 1,
         which is one indented object, is read as content without changes.
 
         Raises:
-            CorruptionError: the file is cut, or was changed.
+            CorruptionError: the file was truncated or changed.
             UnsupportedVersionError: a later version wrote it.
-            StorageError: it cannot be read.
+            StorageError: the file cannot be read.
         """
         data = self._fs.read_file(self.path, FILE_BYTES_MAX)
         first, _, rest = data.partition(b"\n")
@@ -61,8 +61,8 @@ class CheckedJournal:
         content = self._content(first, FORMAT)
         lines = rest.split(b"\n")
         torn = lines.pop()
-        # A page that did not reach the disk is zeros; no line that was written has one.  Each append is one
-        # line, and only the last one can be torn.
+        # A page that did not reach the disk is zeros, which no written line contains.  Each append is one
+        # line, so only the last one can be torn.
         if lines and b"\0" in lines[-1]:
             torn = lines.pop() + b"\n" + torn
         changes = [each for number, line in enumerate(lines, 2) for each in self._changes(line, number)]
@@ -70,7 +70,7 @@ class CheckedJournal:
         self._size = None if torn else len(data)
         if torn:
             _log.warning(
-                "%s: dropped %d bytes of a change that a crash has left unfinished", self.path, len(torn)
+                "%s: dropped the last %d bytes, a change that a crash left unfinished", self.path, len(torn)
             )
         return content, changes
 
@@ -78,7 +78,7 @@ class CheckedJournal:
         line = self._parsed(text, 1)
         if line.get("format") != version:
             raise UnsupportedVersionError(
-                f"its format is {line.get('format')}; this version reads 1 and {FORMAT}", path=self.path
+                f"the file has format {line.get('format')}; this version reads 1 and {FORMAT}", path=self.path
             )
         content = self._checked(line, "content", 1)
         if not isinstance(content, dict):
@@ -97,7 +97,7 @@ class CheckedJournal:
         except (ValueError, RecursionError) as failure:
             raise CorruptionError(f"line {number} cannot be read: {failure}", path=self.path) from failure
         if not isinstance(line, dict):
-            raise CorruptionError(f"line {number} is no object", path=self.path)
+            raise CorruptionError(f"line {number} is not a JSON object", path=self.path)
         return line
 
     def _checked(self, line: dict[str, Any], key: str, number: int) -> Any:
@@ -108,16 +108,16 @@ class CheckedJournal:
 
     def _damaged(self, number: int) -> CorruptionError:
         return CorruptionError(
-            f"the checksum of line {number} does not fit it: the file was changed or damaged; "
+            f"the checksum of line {number} is wrong: the file was changed or damaged; "
             "restore it from a copy",
             path=self.path,
         )
 
     def append(self, changes: Sequence[dict[str, Any]]) -> bool:
-        """Appends changes in one write; False, with nothing written, where `replace` has to be called instead.
+        """Appends changes in one write; returns False, with nothing written, if `replace` must be called instead.
 
         Raises:
-            StorageError: it was not written; the next change replaces the file.
+            StorageError: the append failed; the next change replaces the file.
         """
         size = self._size
         if size is None or size - self._content_bytes > max(CHANGES_BYTES_MIN, self._content_bytes):
@@ -125,7 +125,7 @@ class CheckedJournal:
         line = _line({"checksum": _checksum(changes), "changes": changes})
         if size + len(line) > FILE_BYTES_MAX:
             return False
-        # Whether a line whose write failed is in the file is not known.
+        # It is unknown whether a line whose write failed is in the file.
         self._size = None
         self._fs.append_to_file(self.path, size, line)
         self._size = size + len(line)
@@ -135,14 +135,14 @@ class CheckedJournal:
         """Replaces the file by one with this content and no changes.
 
         Raises:
-            StorageError: it was not written; the next change replaces the file.  Also where it would be
-                larger than what is read at the next start.
+            StorageError: the write failed, or the file would be too large to be read at the next
+                start; the next change replaces the file.
         """
         line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
         if len(line) > FILE_BYTES_MAX:
             raise StorageError(
-                f"{self.path}: this change would make a file of {len(line)} bytes, of which at most "
-                f"{FILE_BYTES_MAX} are read at the next start; delete unneeded entries first"
+                f"{self.path}: this change would make the file {len(line)} bytes long, and the next start reads at "
+                f"most {FILE_BYTES_MAX}; delete unneeded entries first"
             )
         self._size = None
         self._fs.replace_file(self.path, line)

@@ -1,8 +1,8 @@
-"""The record of a log directory's checkpoints as this library left them: `offsetlog.checkpoints`.
+"""`offsetlog.checkpoints`: the record of a log directory's checkpoints as this library left them.
 
-A checkpoint that is another one now was written by somebody else, a broker that worked here or a bad disk.  The record
-says of each checkpoint the hash of its content, or of the two contents that it may have: it is published before the
-checkpoint is.  A missing checkpoint has the hash "-".
+A checkpoint that no longer matches the record was changed by something else: a broker that worked here, or a bad
+disk.  For each checkpoint the record has the hash of its content, or of the two contents that it may have, because
+the record is published before the checkpoint.  A missing checkpoint has the hash "-".
 
     offsetlog checkpoints 1
     recovery-point-offset-checkpoint 1b64c0ffee25a3f0 -
@@ -12,12 +12,11 @@ checkpoint is.  A missing checkpoint has the hash "-".
     others 3 130
     check 60a1f3b29cd0e847
 
-The lines `topic`, with the number of partitions and the topic id (or "-"), and `existing`, with the log partitions
-whose directories must be there, say what `offsetlog.properties` says: the second copy, for when that is damaged or
-lost.  A line `cleaned` has our entry for a log partition in the cleaner's checkpoint: one that is another by now was
-written by another program's cleaner.  A line `others` says of a log partition that was found lossy that another program
-had worked on it, and up to where that program had cleaned it (-1: nowhere), so that the next open comes to the same
-verdict.
+The lines `topic` (number of partitions, and topic id or "-") and `existing` (the log partitions whose directories must
+exist) repeat `offsetlog.properties`, in case that file is damaged or lost.  A line `cleaned` has our entry for a log
+partition in the cleaner's checkpoint: if the checkpoint has another entry, another program's cleaner wrote it.  A line
+`others` records a log partition with losses on which another program had worked, and the log offset up to which that
+program had cleaned it (-1: not at all), so that the next open comes to the same verdict.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ _MISSING = "-"
 
 
 def hash_of(content: bytes | None) -> str:
-    """Returns the hash of a checkpoint's content, None for a missing one."""
+    """Returns the hash of a checkpoint's content; None stands for a missing checkpoint."""
     return _MISSING if content is None else xxhash.xxh3_64_hexdigest(content)
 
 
 @dataclass(slots=True)
 class CheckpointRecord:
-    """The contents of a record. Not thread-safe.
+    """The contents of the record.  Not thread-safe.
 
     Attributes:
         hashes: by the name of a checkpoint, the hashes that it may have.
-        others: by log partition, up to where another program cleaned it.
-        cleaned: by log partition, up to where the cleaner's checkpoint said that it was cleaned.
-        existing: the log partitions whose directories must be there.
-        partitions: how many the topic has, None for unknown, as in a record of an earlier version.
-        topic_id: the topic's, None for unknown.
+        others: by log partition, the offset up to which another program cleaned it.
+        cleaned: by log partition, the offset up to which it was cleaned, as the cleaner's checkpoint had it.
+        existing: the log partitions whose directories must exist.
+        partitions: the topic's number of partitions, None if unknown, as in a record of an earlier version.
+        topic_id: the topic's id, None if unknown.
     """
 
     hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -62,7 +61,7 @@ class CheckpointRecord:
     topic_id: bytes | None = None
 
     def is_as_left(self, name: str, content: bytes | None) -> bool:
-        """Tells whether a checkpoint is as this library left it."""
+        """Returns whether a checkpoint is as this library left it."""
         return hash_of(content) in self.hashes.get(name, (_MISSING,))
 
     def format(self) -> bytes:
@@ -80,24 +79,24 @@ class CheckpointRecord:
 
 
 def parse(text: bytes) -> CheckpointRecord:
-    """Returns what a record says.
+    """Returns the contents of a record.
 
     Raises:
-        CorruptionError: it is not as it was written.
+        CorruptionError: the record is damaged, or has an unknown version.
     """
     body, found, check = text.rpartition(b"check ")
     if not found or check != f"{hash_of(body)}\n".encode():
         raise CorruptionError("the checksum of the record of checkpoints is wrong")
     lines = body.decode("ascii", "replace").splitlines()
     if not lines or lines[0] != _TITLE:
-        raise CorruptionError("the version of the record of checkpoints is not known")
+        raise CorruptionError("the record of checkpoints has an unknown version")
     record = CheckpointRecord()
     for line in lines[1:]:
         name, *values = line.split(" ")
         try:
             _add_line(record, name, values)
         except (ValueError, CorruptionError):
-            raise CorruptionError(f"a line of the record of checkpoints is wrong: {line!r}") from None
+            raise CorruptionError(f"a line of the record of checkpoints cannot be read: {line!r}") from None
     return record
 
 
@@ -109,7 +108,7 @@ def _add_line(record: CheckpointRecord, name: str, values: list[str]) -> None:
         partitions, topic_id = values
         record.partitions = int(partitions)
         if not 1 <= record.partitions <= PARTITIONS_MAX:
-            raise ValueError(f"{partitions} partitions cannot be")
+            raise ValueError(f"the number of partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
         record.topic_id = None if topic_id == _MISSING else parse_uuid(topic_id)
     elif name == "existing":
         [numbers] = values

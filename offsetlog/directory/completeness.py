@@ -1,9 +1,9 @@
-"""Whether everything is there that a log directory says it holds, for those who read it without opening a store.
+"""Checks whether a log directory holds all that it should, for code that reads it without opening a store.
 
 The witnesses are the manifest and the sidecar of each log partition, the checkpoints, and the list of
-partitions (docs/durability.md, "Complete or not").  The rules are the engine's own
-(csrc/log/completeness.c), which opens the log for reading where the files alone do not show that it
-is whole.  Nothing is changed, and no lock is taken.
+partitions (docs/durability.md, "Complete or not").  The rules are the engine's
+(csrc/log/completeness.c); if the files alone do not show that a log is whole, the engine opens it for
+reading.  Nothing is changed, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from offsetlog.directory.witnesses import Witness, Witnesses
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, PossibleLossError
 
 _SIDECAR = "offsetlog.flushed"
-_OF_CRASH = ", with bytes after it that are no batch: a crash, or a copy that was not finished"
+_OF_CRASH = ", followed by bytes that are not a batch: a crash, or an unfinished copy"
 _TAIL = re.compile(rb"^tail (\d{1,19}) (\d{1,19}) (\d{1,19})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of a partition's log.
+    """The end of a log partition's log.
 
     Attributes:
         offset: the log offset after the last whole batch.
-        has_tail: whether bytes follow that are none, as a crash leaves them.
+        has_tail: whether bytes that are not a batch follow, as after a crash.
     """
 
     offset: int
@@ -53,15 +53,15 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class BeyondEnd:
-    """An entry of a checkpoint that names a log offset above the end of its log.
+    """A checkpoint's entry with a log offset above the end of its log.
 
     Attributes:
-        name: of the checkpoint.
-        number: of the log partition.
-        offset: its value.
-        end: of the log.
-        is_of_crash: whether a crash explains it, or a copy that was not finished: the log ends within a batch.
-            Records that it explains are missing all the same.
+        name: the name of the checkpoint.
+        number: the number of the log partition.
+        offset: the log offset in the entry.
+        end: the end of the log.
+        is_of_crash: whether a crash or an unfinished copy explains the entry: the log ends within a batch.  The
+            records are missing nevertheless.
     """
 
     name: str
@@ -74,19 +74,19 @@ class BeyondEnd:
     def reason(self) -> str:
         """The problem, in one sentence."""
         cause = _OF_CRASH if self.is_of_crash else ""
-        return f"it says {self.offset}, the log ends at {self.end.offset}{cause}"
+        return f"the checkpoint says {self.offset}, but the log ends at {self.end.offset}{cause}"
 
 
 def beyond_ends(
     checkpoints: Mapping[str, Checkpoint], ends: Mapping[int, LogEnd], *, is_clean: bool, topic: str = TOPIC
 ) -> list[BeyondEnd]:
-    """Returns the entries of checkpoints that say more than the logs have.
+    """Returns the entries of checkpoints that are above the ends of their logs.
 
     Args:
-        checkpoints: by name.
-        ends: by log partition; entries of others are left out.
-        is_clean: whether the marker of a clean stop is there.
-        topic: whose log partitions these are.
+        checkpoints: the entries by name of the checkpoint.
+        ends: the ends by log partition; entries of other partitions are ignored.
+        is_clean: whether the marker of a clean stop exists.
+        topic: the topic of these log partitions.
     """
     found = []
     for name, entries in checkpoints.items():
@@ -99,14 +99,14 @@ def beyond_ends(
 
 
 def is_witness_missing(loss: CorruptionError) -> bool:
-    """Tells whether only a witness is missing or damaged: no offset is known to be absent then."""
+    """Returns whether only a witness is missing or damaged, so that no record is known to be missing."""
     return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
 
 
 def link_target(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the directory to which a link leads, if it is there that the witnesses are; else None.
+    """Returns the target of a partition's symbolic link if the witnesses are there; otherwise None.
 
-    A partition of a log directory may be kept on another disk: the files beside the link are believed first.
+    A partition of a log directory may be kept on another disk; witnesses beside the link take precedence.
     """
     link = Path(path)
     names = (PROPERTIES, *CHECKPOINTS)
@@ -116,9 +116,9 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 
 
 class Completeness:
-    """The witnesses of one log directory, as they are when this is made: before its logs are listed.
+    """The witnesses of one log directory, read when this is created and before the logs are listed.
 
-    Records that a writer appends later are above what they say, and never count as a loss.  One thread.
+    Records that a writer appends later are above them, and are never reported as a loss.  Not thread-safe.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
@@ -142,9 +142,9 @@ class Completeness:
         return None if properties is None else properties.existing
 
     def doubts(self) -> list[OffsetLogError]:
-        """Returns what is wrong with the witnesses that lie in the log directory: less can be known to be missing.
+        """Returns the faults of the witnesses themselves; with such a fault, fewer losses can be detected.
 
-        As errors that were not raised.  A broker's directory has only the checkpoints.
+        They are errors that were not raised.  A broker's directory has no witnesses but the checkpoints.
         """
         found = [*self.findings, *self.witnesses.findings]
         named = {Path(each.path or "").name for each in found}
@@ -159,14 +159,14 @@ class Completeness:
         return found
 
     def missing(self, numbers: Collection[int]) -> list[DataLossError]:
-        """Returns the log partitions that must be there and are not among `numbers`."""
+        """Returns an error for each log partition that must exist and is not among `numbers`."""
         found = self.witnesses.missing(list(numbers))
         return [found[number] for number in sorted(found)]
 
     def missing_of_others(self, numbers: Collection[int]) -> list[DataLossError]:
-        """Returns the log partitions that another program's recovery points name and that are not among `numbers`.
+        """Returns an error for each log partition that another program's recovery points name but `numbers` lacks.
 
-        None where this library wrote the directory, whose own list says it (`missing`).
+        Empty if this library wrote the directory: its own list is checked by `missing`.
         """
         if self.witnesses.existing:
             return []
@@ -174,7 +174,7 @@ class Completeness:
         reached = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC and offset > 0}
         return [
             DataLossError(
-                f"the directory of the log partition is missing, and {RECOVERY_POINTS} says {reached[number]}",
+                f"the directory of the log partition is missing, but {RECOVERY_POINTS} has {reached[number]} for it",
                 path=self.directory.partition_path(number),
                 log_partition=number,
                 lost_from=0,
@@ -184,9 +184,9 @@ class Completeness:
         ]
 
     def problems(self, number: int) -> list[OffsetLogError]:
-        """Returns what the engine finds missing, in doubt or damaged as it opens a log; none of another program's log.
+        """Returns the losses, doubts and damage that the engine finds when it opens a log.
 
-        As errors that were not raised.  The log is not loaded.
+        They are errors that were not raised.  Another program's log has none.  The log is not loaded.
         """
         is_known = number in self.witnesses.existing
         if not is_known and not self.directory.fs.exists(self.directory.partition_path(number) / MANIFEST):
@@ -215,12 +215,12 @@ class Completeness:
         )
 
     def losses(self, number: int, segments: Mapping[int, int], end: LogEnd) -> list[CorruptionError]:
-        """Returns what is missing of a log partition, or may be, and is not met by reading what is there.
+        """Returns the records that are or may be missing from a log partition, as reading it would not show them.
 
         Args:
-            number: of the partition.
-            segments: the bytes of each .log file, by base offset, listed after this was made.
-            end: where the log ends for a reader.
+            number: the number of the partition.
+            segments: the bytes of each .log file by base offset, listed after this was created.
+            end: the end of the log for a reader.
         """
         if self._is_as_closed(number, segments, end.offset):
             return []
@@ -229,7 +229,7 @@ class Completeness:
             for each in self.problems(number)
             if isinstance(each, CorruptionError) and _is_out_of_sight(each, end.offset)
         ]
-        # Doubt about a witness does not hide what another one proves.
+        # A doubt from one witness does not hide a loss that another one proves.
         if not any(isinstance(each, DataLossError) for each in found):
             found += self._beyond_end(number, end, found)
         return found
@@ -241,7 +241,7 @@ class Completeness:
         # One of them is named: the surest.
         losses: list[CorruptionError] = [
             (PossibleLossError if each.is_of_crash else DataLossError)(
-                f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, and {each.name} says "
+                f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} has "
                 f"{each.offset}",
                 path=self.directory.path / each.name,
                 log_partition=number,
@@ -253,9 +253,9 @@ class Completeness:
         return losses[:1]
 
     def _is_as_closed(self, number: int, segments: Mapping[int, int], end: int) -> bool:
-        """Tells whether the files are those of a clean close, as the manifest lists them: then nothing is missing.
+        """Returns whether the files are as a clean close left them and its manifest lists them: nothing is missing.
 
-        Saves the engine's open, which reads the active segment.
+        This saves the engine's open, which reads the active segment.
         """
         if not self.is_clean or self.findings or self.witnesses.findings:
             return False
@@ -272,7 +272,7 @@ def _is_undisturbed(witness: Witness) -> bool:
 
 
 def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
-    """Tells whether a manifest lists exactly these segments, none of them shorter now, and nothing in doubt."""
+    """Returns whether a manifest lists exactly these segments, none of them shorter now, and no doubt."""
     try:
         closed = parse_manifest(manifest)
     except CorruptionError:
@@ -287,7 +287,7 @@ def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
 
 
 def _is_out_of_sight(problem: CorruptionError, end: int) -> bool:
-    """Tells whether a reader of the log would not meet a problem: it is about what is not there, or after the end."""
+    """Returns whether a reader of the log would not notice a problem: records are missing, or it is after the end."""
     if isinstance(problem, (DataLossError, PossibleLossError)):
         return True
     return problem.lost_below is not None and problem.lost_below > end

@@ -1,4 +1,4 @@
-"""Where evidence is kept: under a name that nothing has, so that a second incident does not overwrite the first."""
+"""Names for files kept as evidence: each is unused, so that a second incident does not overwrite the first."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from offsetlog._native.files import FileSystem
 
 
 def untaken(fs: FileSystem, path: Path) -> Path:
-    """Returns `path`, or where something has that name `path.1` and so on.
+    """Returns `path` if the name is free, otherwise the first free one of `path.1`, `path.2` and so on.
 
     Raises:
-        StorageError: it cannot be looked up.
+        StorageError: the directory could not be read.
     """
     number, found = 0, path
     while fs.exists(found):

@@ -1,14 +1,13 @@
-"""The floor of history: how far back the log of a partition says what was committed.
+"""The floor of history: how far back the log of a partition can show its states.
 
-The state at a log offset can be made from the log when nothing that it needs was cleaned away: at
-every offset that is not below the floor, and wherever no record is missing below it.  Kafka's
-`cleaner-offset-checkpoint` says where the last complete pass of a cleaner ended, and it says so
-after the segments were replaced.  The file `offsetlog.history` of a partition's directory says
-more, and says it before: the states that our cleaner is about to drop, also when it stops in the
-middle, and the lower floors of groups whose history was kept (`min_history`).
+The state at a log offset can be rebuilt if no record that it needs was cleaned away.  That holds at
+every offset at or above the floor, and wherever no record below is missing.  Kafka's
+`cleaner-offset-checkpoint` has the offset at which the last complete pass of a cleaner ended, and is
+written after the segments were replaced.  The file `offsetlog.history` in a partition's directory is
+written before they are.  It has the states that our cleaner is about to drop, even if it stops
+halfway, and the lower floors of groups whose history was kept (`min_history`).
 
-The one who cleans calls `raise_floor` before the first segment is replaced.  Everybody may call
-`read_floor`.
+A cleaner calls `raise_floor` before it replaces the first segment.  Any code may call `read_floor`.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.errors import MissingFileError
 
-#: In a partition's directory; Kafka ignores the name.
+#: The name of the file in a partition's directory; Kafka ignores it.
 FLOOR_FILE = "offsetlog.history"
 
 _FORMAT = 1
-#: Above every log offset: the possible claim of a file that cannot be understood.
+#: Above every log offset: the floor if the file cannot be understood.
 _UNKNOWN = 2**63 - 1
 
-#: The name of a group, or "prefix*" for every group that begins so, and a log offset.
+#: A group's name, or "prefix*" for every group whose name begins with the prefix, and a log offset.
 Hold = tuple[str, int]
 
 
 def _matches(pattern: str, name: str) -> bool:
-    # `name` is a group, or itself a pattern, which stands for the groups that nothing more
-    # particular names.
+    # `name` is a group, or itself a pattern, which covers the groups that no more specific pattern
+    # names.
     if pattern == name:
         return True
     return pattern.endswith("*") and name.removesuffix("*").startswith(pattern[:-1])
@@ -49,14 +48,14 @@ class HistoryFloor:
     """The floors of one partition.
 
     Attributes:
-        end: the log has the states at this log offset and above, of every group; 0 if it was never
+        end: the log has the states of every group at this log offset and above; 0 if it was never
             cleaned.
-        groups: by group, or "prefix*", a lower offset down to which the log has the states of these
-            groups.  The name of a group counts before a prefix, and a longer prefix before a
+        groups: by group or "prefix*", a lower offset down to which the log has the states of these
+            groups.  A group's own name takes precedence over a prefix, and a longer prefix over a
             shorter one.
-        foreign: where another cleaner ended, as Kafka's, which lets values of transactions
-            supersede others that were open there: values that count only from their ends on. 0 where
-            there was none.
+        foreign: the offset at which another cleaner ended, such as Kafka's; 0 if there was none.
+            Such a cleaner lets values of transactions supersede values of transactions that were
+            still open, although they take effect only when their transaction ends.
     """
 
     end: int = 0
@@ -64,7 +63,7 @@ class HistoryFloor:
     foreign: int = 0
 
     def of(self, group: str | None) -> int:
-        """Returns the floor of one group, or with None that of all groups together."""
+        """Returns the floor of one group; for None, the floor of all groups together."""
         if group is None:
             return self.end
         if group in self.groups:
@@ -78,9 +77,9 @@ class HistoryFloor:
         """Returns the floors after a pass of a cleaner.
 
         Args:
-            end: nothing at or above it decided what went.
-            holds: groups of which nothing at or above an offset was touched, or decided; the lowest
-                that fits counts.
+            end: no record at or above it decided what was dropped.
+            holds: groups with an offset at or above which none of their records was dropped or
+                made another be dropped; the lowest that matches counts.
         """
         held = list(holds)
         named = {*self.groups, *(pattern for pattern, _ in held)}
@@ -89,8 +88,8 @@ class HistoryFloor:
             limit = min([end, *(offset for pattern, offset in held if _matches(pattern, name))])
             groups[name] = max(self.of(name), limit)
         highest = max(self.end, end)
-        # An entry that adds nothing goes, unless it keeps a group out of a prefix with a lower
-        # floor.
+        # An entry that changes nothing is dropped, unless it exempts a group from a prefix with a
+        # lower floor.
         kept = {
             name: floor
             for name, floor in groups.items()
@@ -104,9 +103,9 @@ class HistoryFloor:
         return self.end == _UNKNOWN
 
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
-        """Returns what was held back of any group below `end`, and need not be by these holds: from where up to where.
+        """Returns the range below `end` that was held for any group and that these holds release: (first, end).
 
-        Where all of it is held back still, both are where it begins; None where nothing is.
+        If all of it is still held, both are its beginning; None if nothing was held.
         """
         held = list(holds)
         found = []
@@ -124,11 +123,11 @@ class HistoryFloor:
         return min(floor for floor, _ in lifted), max(limit for _, limit in lifted)
 
     def unheld(self, patterns: Iterable[str], limit: int) -> list[str]:
-        """Returns the groups, and prefixes, of which a pass would let go what was held back until now.
+        """Returns the groups and prefixes whose held history a pass would release.
 
         Args:
-            patterns: groups, or "prefix*", about which there is a word: not these.
-            limit: records at or above, which all groups keep, stay as well.
+            patterns: groups, or "prefix*", that have a hold in the settings; these are left out.
+            limit: all groups keep records at or above this log offset.
         """
         known = list(patterns)
         lower = [name for name, floor in self.groups.items() if floor < min(self.end, limit)]
@@ -137,9 +136,9 @@ class HistoryFloor:
         )
 
     def at_least(self, checkpoint: int) -> HistoryFloor:
-        """Returns the floors where a cleaner's checkpoint is known besides.
+        """Returns the floors, taking a cleaner's checkpoint into account.
 
-        One above ours is of a cleaner that came after us and kept no history of any group.
+        A checkpoint above our end is that of a later cleaner that kept no group's history.
         """
         return self if checkpoint <= self.end else HistoryFloor(checkpoint, foreign=checkpoint)
 
@@ -149,7 +148,7 @@ def _is_offset(number: object) -> bool:
 
 
 def _parsed(content: bytes) -> HistoryFloor:
-    # Nothing is guessed about a file that cannot be understood: any state may be gone.
+    # If the file cannot be understood, nothing is guessed: any state may be gone.
     try:
         entries: Any = json.loads(content)
         end, groups, foreign = entries["end"], dict(entries["groups"]), entries["foreign"]
@@ -161,7 +160,7 @@ def _parsed(content: bytes) -> HistoryFloor:
 
 
 def read_floor(fs: FileSystem, directory: Path) -> HistoryFloor:
-    """Returns what our cleaner recorded in a partition's directory."""
+    """Returns the floors that our cleaner recorded in a partition's directory."""
     try:
         return _parsed(fs.read_file(directory / FLOOR_FILE))
     except MissingFileError:
@@ -177,16 +176,16 @@ def raise_floor(
     *,
     log_end: int | None = None,
 ) -> HistoryFloor:
-    """Records durably that a pass will clean a partition, which may replace nothing before.
+    """Records durably that a pass will clean a partition; the pass may replace nothing before.
 
     Args:
         fs: the file port.
-        directory: of the partition.
+        directory: the partition's directory.
         checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
-        end: as for `HistoryFloor.raised`; may be higher than what the pass will come to.
+        end: as for `HistoryFloor.raised`; may be higher than the pass will reach.
         holds: as for `HistoryFloor.raised`.
-        log_end: where the log ends now.  Whatever a file said that cannot be understood lies below:
-            later commits are kept again.
+        log_end: the present end of the log.  If the file cannot be understood, all it may have
+            said lies below this offset; the history of later commits is kept again.
 
     Raises:
         StorageError: nothing was recorded.
@@ -206,16 +205,16 @@ def raise_floor(
 
 
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
-    """Returns the log offset below which a cleaner may clean and yet spoil no state of a time or later.
+    """Returns the log offset below which a clean affects no state at or after a time.
 
-    The longest prefix of the log whose timestamps are all <= the time ends there.  Where
-    transactions were open at that end, the offset is the one where the oldest of them began: their
-    records take effect at their ends, which the prefix does not have.
+    It is the end of the longest prefix of the log whose timestamps are all <= the time.  If
+    transactions are open at that end, it is the offset at which the oldest of them began: their
+    records take effect when they end, which is after the prefix.
 
     Args:
         partition: an open partition, from any thread; or a partition's directory, which is only
             read.
-        timestamp_ms: milliseconds since 1970.
+        timestamp_ms: the time, in milliseconds since 1970.
 
     Raises:
         MissingFileError, StorageError, CorruptionError, CapacityError, StateError.
@@ -225,7 +224,7 @@ def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     parsed = parse_directory_name(partition.name)
     fs = FileSystem()
     if not fs.exists(partition):
-        raise MissingFileError("there is no such directory", path=partition)
+        raise MissingFileError("the directory does not exist", path=partition)
     number = parsed[1] if parsed is not None else 0
     opened = Partition(partition, number, fs, None, StoreConfig(), writable=False)
     try:

@@ -1,6 +1,6 @@
 """The replayed records of a log as rows: committed positions, groups, open transactions.
 
-Stands below the store, since processes that only read logs (Spark's executors) make the same rows.
+This module is below the store, because processes that only read logs (Spark's executors) make the same rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from offsetlog.errors import CorruptionError
 TOPIC = "__consumer_offsets"
 #: The topic in which Kafka's transaction coordinator keeps transactional ids.
 TRANSACTIONS_TOPIC = "__transaction_state"
-#: The name of a log directory's own file, which one that has no partition yet has as well.
+#: The name of a log directory's own file, which exists even before the directory has a partition.
 PROPERTIES = "offsetlog.properties"
-#: The file of a partition directory that names the topic's id.
+#: The file in a partition's directory that holds the topic's id.
 PARTITION_METADATA = "partition.metadata"
-#: How the names of our own files in a partition directory begin; no file of Kafka's does.
+#: The prefix of our own files in a partition's directory; no file of Kafka's has it.
 OWN_FILES = "offsetlog"
 
 Row = dict[str, Any]
@@ -34,11 +34,11 @@ class Replayed(Protocol):
 
     @property
     def number(self) -> int | None:
-        """The number of the partition, None for files that lie in no directory of one."""
+        """The number of the partition, None for files outside a partition's directory."""
 
     @property
     def place(self) -> str:
-        """The directory, or the file, that was read."""
+        """The directory or file that was read."""
 
     @property
     def replay(self) -> Replay:
@@ -46,18 +46,18 @@ class Replayed(Protocol):
 
     @property
     def refused(self) -> list[CorruptionError]:
-        """Records that a broker would not load; what is refused while rows are made is added."""
+        """Records that a broker would not load; making rows may add more."""
 
 
 # ------------------------------------------------------------------------------------------ offsets
 
 
 def decode_text(name: bytes) -> str:
-    """Returns bytes of a log as Kafka shows them: UTF-8, what is malformed as U+FFFD."""
+    """Returns bytes of a log as Kafka shows them: as UTF-8, with U+FFFD for malformed bytes."""
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:
-        # Java makes one U+FFFD of a surrogate in three bytes, Python three (docs/format/partitioning.md §4).
+        # For a surrogate in three bytes Java writes one U+FFFD, Python three (docs/format/partitioning.md §4).
         return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode(
             "utf-8", "replace"
         )
@@ -67,8 +67,8 @@ def offset_rows(states: Sequence[Replayed], group: str | None = None) -> Iterato
     """Yields the committed positions of all partitions by group, topic and partition.
 
     Fields: group, topic, partition, offset, leader_epoch, metadata, commit_timestamp,
-    expire_timestamp, topic_id, log_partition, log_offset; -1 and None stand for what a record does
-    not carry.
+    expire_timestamp, topic_id, log_partition, log_offset; -1 or None where the record lacks the
+    field.
     """
     names: dict[str, list[tuple[Replayed, bytes]]] = {}
     for state in states:
@@ -114,10 +114,10 @@ CLASSIC_TYPE = 2
 
 
 def group_rows(states: Sequence[Replayed]) -> list[Row]:
-    """Returns the facts about each group with a record, a committed position or a pending one.
+    """Returns a row for each group with a record, a committed position or a pending one.
 
     Fields: group, type, state ("Stable" with members, else "Empty"), protocol_type, protocol,
-    generation (of a modern group its epoch), members (member_id, group_instance_id, client_id,
+    generation (for a modern group, its epoch), members (member_id, group_instance_id, client_id,
     client_host), simple, log_partition.
     """
     found: dict[str, Row] = {}
@@ -129,7 +129,7 @@ def group_rows(states: Sequence[Replayed]) -> list[Row]:
 
 def _groups_of(state: Replayed) -> list[Row]:
     rows: dict[str, Row] = {}
-    # In log order, so that of two records that cannot both be true the later one counts.
+    # In log order: if two records contradict each other, the later one counts.
     for key, value, _ in sorted(state.replay.group_records(), key=lambda record: record[2]):
         try:
             _add_group_record(rows, state, key, value)
@@ -213,10 +213,10 @@ def _classic_row(name: str, state: Replayed, value: Row) -> Row:
 
 
 def transaction_rows(states: Sequence[Replayed]) -> list[Row]:
-    """Returns the transactions that are open, by partition of the log and first offset.
+    """Returns the open transactions, by log partition and first offset.
 
-    Fields: log_partition, producer_id, producer_epoch, first_log_offset, begin_timestamp (ms, -1
-    where nothing is pending), age_ms (None there), pending_offsets (a count), group_names.
+    Fields: log_partition, producer_id, producer_epoch, first_log_offset, begin_timestamp (ms, -1 if
+    nothing is pending), age_ms (None if nothing is), pending_offsets (a count), group_names.
     """
     now = wall_ms()
     return [

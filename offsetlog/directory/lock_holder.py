@@ -1,12 +1,12 @@
-"""A directory's lock that its holder gives up when it is asked for it.
+"""Lets the holder of a directory's lock give it up on request.
 
 A process that keeps a store open only to be fast the next time must not keep others out.  While it holds the lock it
-listens on a Unix socket, and whoever finds the lock taken asks there before failing.  The socket is in Linux's abstract
-namespace, so that a killed process leaves nothing that has to be removed; its name is made of the device and the inode
-of the lock file.  Both sides deal with processes of their own user only, and messages are bounded.
+listens on a Unix socket; a process that finds the lock taken sends a request there before it fails.  The socket is in
+Linux's abstract namespace, so that a killed process leaves nothing to remove; its name contains the device and the
+inode of the lock file.  Both sides accept only processes of their own user, and the length of messages is limited.
 
-An answer may take as long as a use of what is locked.  Until then the holder says again and again that it is at work,
-and whoever asks waits for as long as that comes.
+An answer may have to wait until the holder has finished what it is doing.  Until then the holder keeps reporting that
+it is at work, and the asking process waits as long as these reports arrive.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from pathlib import Path
 
 from offsetlog.errors import StorageError
 
-#: The request to give up the lock, and the answer once that is done.
+#: The request to give up the lock, and the answer once it is given up.
 RELEASE = b"release"
 RELEASED = b"released"
 
-#: Comes before the answer, any number of times: the holder is at work.
+#: Sent any number of times before the answer: the holder is at work.
 WORKING = b"working"
 
 #: The longest message, in bytes.
 MESSAGE_BYTES_MAX = 64 << 20
 
-# How long a peer may take to send a message, in seconds.
+# How long the other side may take to send a message, in seconds.
 _PEER_SECONDS = 10.0
-# How often a holder says that it is at work, and how long one may be silent until it is taken for stuck, in seconds.
+# How often a holder reports that it is at work, and how long it may be silent before it counts as stuck, in seconds.
 _SAY_SECONDS = 1.0
 _SILENT_SECONDS = 30.0
-# A pause before a lock is tried once more of which the holder ended when it was asked.
+# The pause before trying again to take a lock whose holder ended while it was asked, in seconds.
 _AGAIN_SECONDS = 0.01
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
 
 
 class Request:
-    """A message of another process, which waits for its answer.  Any thread may use it."""
+    """A request of another process that waits for an answer.  Any thread may use it."""
 
     def __init__(self, peer: socket.socket, content: bytes) -> None:
         self.content = content
@@ -53,30 +53,30 @@ class Request:
         self._has_ended = False
 
     def answer(self, content: bytes) -> None:
-        """Answers, and ends the connection; a peer that has gone is no error."""
+        """Sends the answer and closes the connection; it is not an error if the other side has gone."""
         with self._sending, contextlib.suppress(OSError), self._peer:
             self._has_ended = True
             self._peer.settimeout(_PEER_SECONDS)
             _send(self._peer, content)
 
     def drop(self) -> None:
-        """Ends the connection without an answer."""
+        """Closes the connection without an answer."""
         with self._sending:
             self._end()
 
     def say_working(self) -> bool:
-        """Says that the holder is at work; returns whether the asker waits still."""
+        """Reports that the holder is at work; returns whether the other side still waits."""
         with self._sending:
             if not self._is_there():
                 return False
             try:
                 self._peer.send(_LENGTH.pack(len(WORKING)) + WORKING, socket.MSG_NOSIGNAL)
-            except OSError:  # it has gone, or reads nothing
+            except OSError:  # the other side has gone, or does not read
                 self._end()
             return not self._has_ended
 
     def is_waiting(self) -> bool:
-        """Whether there was no answer, and the asker is there."""
+        """Whether the request is unanswered and the other side still waits."""
         with self._sending:
             return self._is_there()
 
@@ -103,13 +103,13 @@ class Request:
 
 
 class LockHolder:
-    """The socket of a process that holds a directory's lock.  `close` may be called from any thread.
+    """The listening socket of a process that holds a directory's lock.  Any thread may call `close`.
 
     Args:
-        lock_file: the directory's lock, which is held.
+        lock_file: the lock file of the directory, held by this process.
 
     Raises:
-        StorageError: another process listens for this lock file.
+        StorageError: another process listens for this lock file already.
     """
 
     def __init__(self, lock_file: Path) -> None:
@@ -120,11 +120,13 @@ class LockHolder:
         except OSError as failure:
             self._socket.close()
             raise StorageError(
-                f"no socket for requests of the lock: {failure.strerror}", errno=failure.errno, path=str(lock_file)
+                f"cannot listen for requests to give up the lock: {failure.strerror}",
+                errno=failure.errno,
+                path=str(lock_file),
             ) from failure
 
     def wait(self, timeout_seconds: float) -> Request | None:
-        """Waits for a request; None after the timeout, where it came from another user, or was none.
+        """Waits for a request; returns None after the timeout, or if it was malformed or from another user.
 
         Raises:
             OSError: the socket was closed.
@@ -136,7 +138,7 @@ class LockHolder:
             return None
         with contextlib.ExitStack() as unless_received:
             unless_received.enter_context(peer)
-            with contextlib.suppress(OSError):  # it sent no request
+            with contextlib.suppress(OSError):  # it sent no valid request
                 if _is_own_user(peer):
                     peer.settimeout(_PEER_SECONDS)
                     request = Request(peer, _receive(peer))
@@ -145,8 +147,8 @@ class LockHolder:
         return None
 
     def close(self) -> None:
-        """Stops listening; a `wait` under way ends."""
-        # A close alone would not wake it.
+        """Stops listening; a `wait` in progress ends."""
+        # Closing alone would not wake it.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -157,16 +159,16 @@ class LockHolder:
 
 
 class Requests:
-    """The requests for a lock that is held, in the order in which they came.
+    """The requests for a lock that this process holds, in order of arrival.
 
-    A thread takes them in, and says to each asker that the holder is at work until there is an answer.
+    A thread receives them, and reports to each that the holder is at work until it is answered.
 
     Args:
-        lock_file: the directory's lock, which is held.
+        lock_file: the lock file of the directory, held by this process.
 
     Raises:
-        StorageError: another process listens for this lock file.
-        RuntimeError: no thread can be started.
+        StorageError: another process listens for this lock file already.
+        RuntimeError: the thread cannot be started.
     """
 
     def __init__(self, lock_file: Path) -> None:
@@ -185,7 +187,7 @@ class Requests:
             try:
                 request = self._holder.wait(_SAY_SECONDS)
             except Exception:
-                # It was closed; or there is no memory for a request, or no file: another may be smaller, or come later.
+                # It was closed; or memory or files ran out for this request, and a smaller or later one may succeed.
                 if not self._closed.is_set():
                     time.sleep(_AGAIN_SECONDS)
                 request = None
@@ -198,14 +200,14 @@ class Requests:
                 self._waiting = [each for each in self._waiting if each.say_working()]
 
     def next(self, timeout_seconds: float) -> Request | None:
-        """Returns the oldest request that waits, until it is answered; None after the timeout, or a `close`."""
+        """Returns the oldest unanswered request; None after the timeout or a `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed.is_set(), timeout_seconds)
             self._waiting = [each for each in self._waiting if each.is_waiting()]
             return self._waiting[0] if self._waiting else None
 
     def close(self) -> None:
-        """Stops listening after the lock was given up, and tells those who asked for that; others may ask again."""
+        """Stops listening, after the lock was given up, and answers the requests for it; the rest may be sent again."""
         with self._changed:
             self._closed.set()
             waiting, self._waiting = self._waiting, []
@@ -218,19 +220,19 @@ class Requests:
                 request.drop()
 
     def forget(self) -> None:
-        """Closes this process's copies of what is open, in a child made by fork."""
+        """Closes this process's copies of the socket and connections, in a child made by fork."""
         self._holder.forget()
         for request in list(self._waiting):
             request.forget()
 
 
-# The addresses of locks that are held for a use of this thread, which would wait for itself.
+# The addresses of locks that this thread is using: asking for one of them, it would wait for itself.
 _own_uses = threading.local()
 
 
 @contextlib.contextmanager
 def used_here(lock_file: Path) -> Iterator[None]:
-    """While what is locked is in use by this thread, it does not wait for its own answer."""
+    """While this thread uses what the lock guards, `ask` and `release` do not wait for the thread's own answer."""
     uses: set[bytes] = _own_uses.__dict__.setdefault("addresses", set())
     address = _address(lock_file)
     uses.add(address)
@@ -241,15 +243,15 @@ def used_here(lock_file: Path) -> Iterator[None]:
 
 
 def ask(lock_file: Path, content: bytes, timeout_seconds: float | None = None) -> bytes | None:
-    """Sends a request to the holder of a lock, and waits for as long as that one says that it is at work.
+    """Sends a request to the holder of a lock, and waits as long as the holder reports that it is at work.
 
     Args:
         lock_file: the lock.
         content: the request, at most MESSAGE_BYTES_MAX.
-        timeout_seconds: how long the answer may take, the holder's work included; None: no limit.
+        timeout_seconds: the longest wait for the answer, including the holder's work; None for no limit.
 
     Returns:
-        The answer; None where nobody listens, or the holder did not answer in time.
+        The answer; None if no process listens, or the holder did not answer in time.
     """
     try:
         return _exchange(lock_file, content, timeout_seconds, None)
@@ -263,7 +265,7 @@ def release(
     """Asks the holder of a lock to give it up, and waits as `ask`, until `stop` is set.
 
     Returns:
-        Whether it gave it up, or ended meanwhile; somebody else may have the lock since.
+        Whether the holder gave it up or ended; another process may have taken it meanwhile.
     """
     try:
         return _exchange(lock_file, RELEASE, timeout_seconds, stop) == RELEASED
@@ -302,7 +304,7 @@ def _exchange(
 def _seconds_left(end: float | None) -> float:
     left = _SILENT_SECONDS if end is None else min(end - time.monotonic(), _SILENT_SECONDS)
     if left <= 0:
-        raise TimeoutError("no answer in time")
+        raise TimeoutError("the holder of the lock did not answer in time")
     return left
 
 
@@ -324,7 +326,7 @@ def _send(peer: socket.socket, content: bytes) -> None:
 def _receive(peer: socket.socket) -> bytes:
     (size,) = _LENGTH.unpack(_receive_exactly(peer, _LENGTH.size))
     if size > MESSAGE_BYTES_MAX:
-        raise OSError(f"a message of {size} bytes, which is more than {MESSAGE_BYTES_MAX}")
+        raise OSError(f"the other side announced a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
     return _receive_exactly(peer, size)
 
 
@@ -333,6 +335,6 @@ def _receive_exactly(peer: socket.socket, size: int) -> bytes:
     while len(found) < size:
         data = peer.recv(min(size - len(found), 1 << 20))
         if not data:
-            raise ConnectionError("the other side has gone")
+            raise ConnectionError("the other side closed the connection within a message")
         found += data
     return bytes(found)

@@ -1,4 +1,4 @@
-"""The process that holds a directory's lock, for the message of whoever finds it taken.
+"""Finds the process that holds a directory's lock, for the error message of a process that finds it taken.
 
 The system does not say who holds a lock of an open file description, as ours are; /proc says who has the file open,
 and which descriptors of this process have a lock.
@@ -48,7 +48,7 @@ def holder(lock_file: Path) -> str | None:
 
 
 def other_owners(lock_file: Path) -> list[str]:
-    """Returns the other processes that have a lock file open, as "process 12 (python consumer.py)", by number.
+    """Returns the other processes that have a lock file open, such as "process 12 (python consumer.py)", by number.
 
     Processes of other users, of other containers and of other machines cannot be seen from here.  Thread-safe.
     """

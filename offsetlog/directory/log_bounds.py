@@ -1,4 +1,4 @@
-"""The checkpoints of logs that go on: up to where each is flushed, and up to where it counts (W)."""
+"""Checkpoints of open logs: the offset up to which each is flushed, and its W."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from offsetlog.directory.log_directory import HIGH_WATERMARKS, RECOVERY_POINTS, 
 
 
 def checkpoint_bounds(directory: LogDirectory, partitions: Iterable[Partition]) -> None:
-    """Writes the recovery points of partitions, and of those that are replicated W.
+    """Writes the recovery points of partitions, and W of the replicated ones.
 
-    Safe to call from any thread, without `directory.cutting`.
+    Any thread may call this if it does not hold `directory.cutting`.
 
     Raises:
-        StorageError: a checkpoint could not be written; it stays as it was.
+        StorageError: a checkpoint could not be written; the old one remains.
     """
-    # No log is cut between the look at it and the checkpoint, which would say more than it holds.
+    # No log may be cut between reading its end and writing the checkpoint, which would exceed it.
     with directory.cutting:
         known = [(each, each.log_facts()) for each in partitions if not each.read_only]
         flushed = {each.number: facts["flushed"] for each, facts in known}
         directory.write_checkpoint(RECOVERY_POINTS, flushed)
-        # A record that only another replica has below W is no evidence that one is missing here.
+        # A record below W that only another replica has does not prove that one is missing here.
         watermarks = {
             each.number: min(facts["watermark"], facts["flushed"])
             for each, facts in known

@@ -1,8 +1,8 @@
-"""A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and what it knows about itself.
+"""A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and its own properties.
 
-The bytes are Kafka's (docs/format/directory.md §1); the protocol of the marker and of `offsetlog.properties` is in the
-docs/durability.md.  Every file operation goes through the file port, so that a test can stop the machine at
-each of them.
+The bytes are Kafka's (docs/format/directory.md §1); docs/durability.md describes how the marker and
+`offsetlog.properties` are used.  Every file operation goes through the file port, so that a test can crash the
+machine at each of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 
 FORMAT = 1
 
-# The pauses between two tries to take a lock that is waited for: the first, and the longest.
+# The first and the longest pause between two attempts to take a lock that is waited for.
 _LOCK_PAUSE_SECONDS = 0.01
 _LOCK_PAUSE_SECONDS_MAX = 0.2
 
@@ -71,10 +71,10 @@ class Properties:
     """The content of `offsetlog.properties`.
 
     Attributes:
-        partitions: how many the offsets topic has.
-        topic_id: of new ones, None for unknown.
-        existing: the numbers of those whose directories must be there, each with its manifest; None in a file of an
-            earlier version.
+        partitions: the number of partitions of the offsets topic.
+        topic_id: the topic id for new partitions, None if unknown.
+        existing: the numbers of the partitions whose directories must exist, each with its manifest; None in a file of
+            an earlier version.
     """
 
     partitions: int
@@ -97,7 +97,7 @@ class Properties:
 
 
 def parse_properties(text: bytes) -> dict[str, str]:
-    """Returns the entries of a Java properties file of one-line entries, which is all that Kafka and we write."""
+    """Returns the entries of a Java properties file with one-line entries, the only kind that Kafka and we write."""
     entries = {}
     for line in text.decode("utf-8", "replace").splitlines():
         entry = line.strip()
@@ -111,19 +111,19 @@ def parse_partition_metadata(content: bytes) -> bytes:
     """Returns the topic id of a partition.metadata.
 
     Raises:
-        CorruptionError: it has none.
+        CorruptionError: the file has none, or is damaged.
 
     Source: docs/format/directory.md §1.7.
     """
     found = re.fullmatch(rb"version: 0\ntopic_id: (\S+)\n?", content)
     topic_id = b"" if found is None else parse_uuid(found[1].decode("ascii", "replace"))
     if not any(topic_id):
-        raise CorruptionError("the file cannot be understood")
+        raise CorruptionError("the file does not hold 'version: 0' and a topic_id")
     return topic_id
 
 
 def random_topic_id() -> bytes:
-    """Makes an id as Kafka makes them: random (version 4), and its text never begins with a dash."""
+    """Makes a topic id as Kafka does: random (version 4), with a text that does not begin with a dash."""
     while True:
         raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -133,10 +133,10 @@ def random_topic_id() -> bytes:
 
 
 class LogDirectory:
-    """One directory with partition directories in it.
+    """A directory that contains partition directories.
 
-    Made -> `lock` (writable only) -> `begin_writing` before the first byte is written -> `finish`
-    after every partition was closed -> `unlock`.  A read-only user calls none of these.  Not
+    Order of calls: `lock` (writable only), `begin_writing` before the first byte is written, `finish`
+    after every partition was closed, `unlock`.  A read-only user calls none of these.  Not
     thread-safe; its owner calls it from one thread at a time.
     """
 
@@ -148,28 +148,28 @@ class LogDirectory:
         self._marker: bytes | None = None
         self._record: CheckpointRecord | None = None
         self._writing = threading.Lock()
-        #: Directories of other topics' partitions, whose owner recovers them, and closes them before `finish`; and
+        #: Directories of other topics' partitions whose owner recovers them and closes them before `finish`; and
         #: whether all of them were closed without error.
         self.recovered_elsewhere: set[str] = set()
         self.is_sound_elsewhere = True
-        #: Held while a log is cut, and while checkpoints are taken of logs: taken first of all.
+        #: Held while a log is cut, and while logs are read for checkpoints; taken before every other lock.
         self.cutting = threading.Lock()
 
-    # -------------------------------------------------------------------------------- what is there
+    # ------------------------------------------------------------------------------ existing files
 
     def exists(self) -> bool:
-        """Tells whether the directory is there."""
+        """Returns whether the directory exists."""
         return self.fs.exists(self.path)
 
     def check_is_none_of_its_parts(self) -> None:
-        """Refuses a path that lies in a log directory: a store that were made there would be found by nobody.
+        """Refuses a path inside a log directory: a store created there would never be found.
 
         Raises:
-            InvalidArgumentError: it is a partition directory, holds segments itself, or is a file.
+            InvalidArgumentError: it is a partition directory, contains segments itself, or is a file.
         """
         if self.path.is_file():
             raise InvalidArgumentError("this is a file, not a log directory", path=self.path)
-        # "data-1" reads like a partition of a topic "data" and may be anybody's log directory; only
+        # "data-1" reads like a partition of a topic "data" and may be any log directory; only
         # segments decide.
         parsed = parse_directory_name(Path(os.path.realpath(self.path)).name)
         is_partition = parsed is not None and parsed[0] == TOPIC
@@ -178,15 +178,15 @@ class LogDirectory:
             and any(segments.SEGMENT.fullmatch(name) for name in self.fs.list(self.path))
         ):
             raise InvalidArgumentError(
-                "this is a partition directory; the log directory is the one that holds it",
+                "this is a partition directory; name the log directory that contains it",
                 path=self.path,
             )
 
     def check_is_related(self) -> None:
-        """Refuses a directory that holds files, none of which says that it is a log directory.
+        """Refuses a directory that contains files but no sign of a log directory.
 
         Raises:
-            InvalidArgumentError: the store would lie among somebody's other files.
+            InvalidArgumentError: the store would lie among unrelated files.
         """
         if not self.exists():
             return
@@ -196,7 +196,7 @@ class LogDirectory:
         more = "" if len(names) == 1 else f" and {len(names) - 1} more"
         raise InvalidArgumentError(
             f"the directory holds other files ({names[0]!r}{more}) and no log; name an empty or a new directory, or "
-            'insist with create="anywhere"',
+            'use create="anywhere" to create the log here anyway',
             path=self.path,
         )
 
@@ -234,7 +234,7 @@ class LogDirectory:
         )
 
     def create(self) -> None:
-        """Makes the directory, and those above it, where they are missing; raises as `check_is_none_of_its_parts`."""
+        """Creates the directory and its missing parents; raises as `check_is_none_of_its_parts`."""
         self.check_is_none_of_its_parts()
         missing: list[Path] = []
         for folder in (self.path, *self.path.parents):
@@ -274,7 +274,7 @@ class LogDirectory:
         return {topic: sorted(numbers) for topic, numbers in found.items()}
 
     def has_foreign_logs(self) -> bool:
-        """Tells whether there are partition directories, of other topics or deleted, that nobody here recovers."""
+        """Returns whether there are partition directories of other topics, or deleted ones, that we do not recover."""
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
             if (
@@ -290,22 +290,22 @@ class LogDirectory:
         return (self.path / name).is_dir()
 
     def partition_path(self, number: int) -> Path:
-        """Returns where the directory of a partition is, or will be."""
+        """Returns the present or future path of a partition's directory."""
         return self.path / f"{TOPIC}-{number}"
 
     def read_content(self, name: str) -> bytes | None:
-        """Returns the bytes of a file of the directory, None where there is none."""
+        """Returns the bytes of a file in the directory, None if it does not exist."""
         try:
             return self.fs.read_file(self.path / name)
         except MissingFileError:
             return None
 
     def read_properties(self) -> Properties | None:
-        """Returns what `offsetlog.properties` says, None where there is none.
+        """Returns the contents of `offsetlog.properties`, None if it does not exist.
 
         Raises:
-            CorruptionError: it cannot be understood; nothing is guessed, since a wrong count would
-                hide groups.
+            CorruptionError: the file is damaged; its contents are not guessed, because a wrong count
+                would hide groups.
         """
         text = self.read_content(PROPERTIES)
         if text is None:
@@ -313,28 +313,28 @@ class LogDirectory:
         path = self.path / PROPERTIES
         body, found, check = text.rpartition(b"check=")
         if found and check.strip() != checkpoint_record.hash_of(body).encode():
-            raise CorruptionError("its checksum is wrong; a file without one is read as well", path=path)
+            raise CorruptionError("the checksum is wrong; if you edited the file, remove its checksum line", path=path)
         entries = parse_properties(text)
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
-            # Without the line after it the list may have lost its end.
+            # Without the checksum line, which follows it, the list may be cut short.
             existing = partition_list.parse_numbers(entries["existing"]) if "existing" in entries and found else None
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
         if version != FORMAT:
             raise UnsupportedVersionError(
-                f"format {version} is not known, only {FORMAT} is", path=path
+                f"the file has format {version}; this version reads only {FORMAT}", path=path
             )
         if not 1 <= partitions <= PARTITIONS_MAX:
-            raise CorruptionError(f"partitions={partitions} cannot be", path=path)
+            raise CorruptionError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}", path=path)
         return Properties(partitions, topic_id, existing)
 
     def known_properties(self) -> Properties | None:
-        """Returns what `offsetlog.properties` says; if damaged or missing, what the record of checkpoints says.
+        """Returns the contents of `offsetlog.properties`; if damaged or missing, those in the record of checkpoints.
 
-        The second copy has no list of partitions here (`Witnesses` takes it from the record).  None where neither file
-        is there; raises as `read_properties` where the first is damaged and the second says nothing.
+        The second copy has no list of partitions here (`Witnesses` takes it from the record).  None if neither file
+        exists.  Raises as `read_properties` if the first is damaged and the second does not have them.
         """
         try:
             properties = self.read_properties()
@@ -355,7 +355,7 @@ class LogDirectory:
         return None
 
     def known_topic_id(self) -> bytes | None:
-        """Returns the id of the offsets topic, of the properties or else of a partition; None where no file has it."""
+        """Returns the id of the offsets topic, from the properties or else from a partition; None if no file has it."""
         with suppress(StorageError, CorruptionError):
             properties = self.known_properties()
             if properties is not None and any(properties.topic_id or b""):
@@ -368,7 +368,7 @@ class LogDirectory:
         return None
 
     def read_checkpoint(self, name: str) -> Checkpoint:
-        """Returns the entries of a checkpoint; a missing or damaged one is empty, none of it is guessed.
+        """Returns the entries of a checkpoint; none if it is missing or damaged, because none are guessed.
 
         Source: docs/format/directory.md §1.5.
         """
@@ -383,7 +383,7 @@ class LogDirectory:
     # ------------------------------------------------------------------------------------ witnesses
 
     def read_record(self) -> CheckpointRecord | None:
-        """Returns the record of the checkpoints, None where there is none.
+        """Returns the record of the checkpoints, None if it does not exist.
 
         Raises:
             CorruptionError: it is damaged.
@@ -398,7 +398,7 @@ class LogDirectory:
             raise CorruptionError(failure.message, path=path) from None
 
     def adopt_checkpoints(self, others: dict[int, int], existing: frozenset[int]) -> None:
-        """Records the checkpoints as they are now; `others` and `existing` as in CheckpointRecord."""
+        """Records the checkpoints as they now are; `others` and `existing` as in CheckpointRecord."""
         with self._writing:
             hashes: dict[str, tuple[str, ...]] = {
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
@@ -419,7 +419,7 @@ class LogDirectory:
         return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
 
     def _known_record(self) -> CheckpointRecord | None:
-        # One that is damaged is about to be replaced: a copy stays.
+        # A damaged one is about to be replaced: a copy is kept.
         try:
             return self.read_record()
         except CorruptionError:
@@ -452,7 +452,7 @@ class LogDirectory:
             stop: ends both waits once it is set, by any thread.
 
         Raises:
-            LockedError: somebody else needs it; names the process where the system tells.
+            LockedError: another process keeps the lock; the message names it if the system shows it.
         """
         begin = time.monotonic()
         end = None if wait_seconds is None else begin + wait_seconds
@@ -471,7 +471,7 @@ class LogDirectory:
                     raise  # nobody waits to hear who holds it, which takes long to find out
                 if not may_ask and patience <= 0:
                     raise self._named(failure, timeout_seconds) from None
-            # Where nobody was to be asked, its holder may have ended just then.
+            # If no holder could be asked, it may have ended just now.
             if may_ask:
                 may_be_free = lock_holder.release(self.path / LOCK, left, stop)
             else:
@@ -494,13 +494,13 @@ class LogDirectory:
         return LockedError(message, errno=failure.errno, path=failure.path)
 
     def unlock(self) -> None:
-        """Releases the lock; does nothing where it is not held."""
+        """Releases the lock; does nothing if it is not held."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()
 
     def begin_writing(self) -> None:
-        """Takes the marker of a clean stop away before the first write: from now on a crash is not mistaken for one."""
+        """Removes the marker of a clean stop before the first write, so that a later crash is recognized as one."""
         self._marker = self.read_content(CLEAN_MARKER)
         self.was_clean = self._marker is not None
         if self.was_clean:
@@ -508,7 +508,7 @@ class LogDirectory:
             self.fs.flush_directory(self.path)
 
     def write_properties(self, properties: Properties) -> None:
-        """Publishes `offsetlog.properties` unless it says the same; of a damaged one a copy stays."""
+        """Publishes `offsetlog.properties` unless it is up to date; keeps a copy of a damaged one."""
         content, found = properties.format(), self.read_content(PROPERTIES)
         if found == content:
             return
@@ -520,10 +520,10 @@ class LogDirectory:
         self.fs.replace_file(path, content)
 
     def record_properties(self, properties: Properties) -> None:
-        """Keeps their second copy in the record of checkpoints.
+        """Keeps a second copy of the properties in the record of checkpoints.
 
-        After `adopt_checkpoints` and `write_properties`: properties that the record knows and that are missing are
-        reported, so they have to be on disk before it knows them.
+        Call it after `adopt_checkpoints` and `write_properties`: properties that the record has and the directory lacks
+        are reported as missing, so the file must be on disk first.
         """
         with self._writing:
             if self._record is not None:
@@ -532,9 +532,9 @@ class LogDirectory:
                 )
 
     def add_existing(self, number: int) -> None:
-        """Says in `offsetlog.properties`, if there is one, that a partition has its directory and its witnesses.
+        """Adds a partition to the list in `offsetlog.properties`, if that exists: it has its directory and witnesses.
 
-        Where a full disk kept the record of checkpoints from being written, the next open says both.
+        If a full disk prevents this, the next open does it.
         """
         properties = self.known_properties()
         if properties is not None and self._record is not None:
@@ -544,7 +544,7 @@ class LogDirectory:
             self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
 
     def forget_entries(self, names: Iterable[str], numbers: Collection[int], topic: str = TOPIC) -> None:
-        """Takes the entries of partitions that are gone out of checkpoints."""
+        """Removes the entries of deleted partitions from checkpoints."""
         gone = {(topic, number) for number in numbers}
         for name in names:
             with self._writing:
@@ -554,7 +554,10 @@ class LogDirectory:
                     self._publish(name, kept)
 
     def refuse_log_starts(self, numbers: list[int]) -> None:
-        """Takes log starts that cannot be true out of their checkpoint, which a broker would follow; a copy stays."""
+        """Removes these log partitions' entries from log-start-offset-checkpoint.
+
+        They cannot be true, and a broker would follow them.  The old file is kept as offsetlog.refused-….
+        """
         content = self.read_content(LOG_STARTS)
         if content is None:
             return
@@ -565,10 +568,10 @@ class LogDirectory:
             self._publish(LOG_STARTS, kept)
 
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
-        """Writes meta.properties for a broker of that cluster; one that is there must agree.
+        """Writes meta.properties for a broker of a cluster; an existing one must agree.
 
         The directory id is a new one.  A broker serves the partitions of a directory that its
-        cluster has placed there, by id: docs/kafka.md says how to bring ours to one.
+        cluster has placed there, by id: docs/kafka.md says how to place ours in one.
         """
         text = self.read_content(META_PROPERTIES)
         if text is not None:
@@ -590,11 +593,11 @@ class LogDirectory:
         self.fs.replace_file(self.path / META_PROPERTIES, "\n".join(lines).encode())
 
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
-        """Publishes a checkpoint with our partitions' offsets; entries of other topics stay as they are."""
+        """Publishes a checkpoint with the offsets of our partitions; entries of other topics stay as they are."""
         self.write_entries(name, {(TOPIC, number): offset for number, offset in ours.items()})
 
     def write_entries(self, name: str, ours: Checkpoint) -> None:
-        """Publishes a checkpoint with these entries, and with all others as they are."""
+        """Publishes a checkpoint with these entries; all others stay as they are."""
         with self._writing:
             content = self.read_content(name)
             entries: Checkpoint = {}
@@ -607,12 +610,12 @@ class LogDirectory:
             if merged == entries:
                 return
             if is_damaged and content is not None:
-                # It is evidence, and may have been about logs of others: a copy stays.
+                # A damaged checkpoint is evidence, and may have had entries of other topics: a copy is kept.
                 self.fs.replace_file(untaken(self.fs, self.path / f"{name}.damaged"), content)
             self._publish(name, merged)
 
     def _publish(self, name: str, entries: Checkpoint) -> None:
-        # Both contents are in the record before the new one can be there.
+        # The record has both contents before the new one can exist.
         content = format_offset_checkpoint(entries)
         if self._record is not None:
             hashes = dict.fromkeys(
@@ -627,7 +630,7 @@ class LogDirectory:
         self.fs.replace_file(self.path / name, content)
 
     def _settle_record(self) -> None:
-        # The contents of before count no more: a checkpoint that is gone would look as it did before its first time.
+        # Drops the hashes of earlier contents: a checkpoint that is deleted later must not pass as not yet written.
         with self._writing:
             if self._record is None:
                 return
@@ -639,7 +642,7 @@ class LogDirectory:
             self._write_record(replace(self._record, hashes=hashes))
 
     def _write_record(self, record: CheckpointRecord) -> None:
-        # A record that could not be written is not taken for written.
+        # Assigned last, so that a record whose write failed does not count as written.
         if record != self._record:
             self.fs.replace_file(self.path / checkpoint_record.NAME, record.format())
             self._record = record
@@ -647,17 +650,17 @@ class LogDirectory:
     def finish(
         self, ends: dict[int, int], *, sound: bool, watermarks: dict[int, int] | None = None
     ) -> None:
-        """Ends writing after every partition was closed: checkpoints, then the marker if it is true.
+        """Ends writing after every partition was closed: writes checkpoints, then the marker if all is sound.
 
         Args:
             ends: the log end of each partition that was closed without error, all of it on disk.
-            watermarks: W of those whose host moves it; None for log ends.
-            sound: whether that was every partition.
+            watermarks: W of the partitions whose host moves it; None to use log ends.
+            sound: whether every partition was closed without error.
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)
         self.write_checkpoint(HIGH_WATERMARKS, ends if watermarks is None else watermarks)
         self._settle_record()
-        # Without the marker Kafka checks every log, which costs time; with a wrong one it appends
+        # Without the marker Kafka checks every log, which takes time; with a wrong one it appends
         # after torn bytes.
         if sound and self.is_sound_elsewhere and (self.was_clean or not self.has_foreign_logs()):
             self.fs.replace_file(

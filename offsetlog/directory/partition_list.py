@@ -8,7 +8,7 @@ from offsetlog.config import PARTITIONS_MAX
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
-    """Returns the text for `numbers`."""
+    """Returns numbers as text."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -19,17 +19,17 @@ def format_numbers(numbers: Iterable[int]) -> str:
 
 
 def parse_numbers(text: str) -> frozenset[int]:
-    """Returns the numbers that a text has.
+    """Returns the numbers in a text.
 
     Raises:
-        ValueError: it has something else, runs that do not ascend, or numbers that no topic has.
+        ValueError: the text is malformed, its runs do not ascend, or a number is too large.
     """
     numbers: list[int] = []
     for run in text.split(",") if text else ():
         low, dash, high = run.partition("-")
         first, last = int(low), int(high if dash else low)
-        # Each number once: a short text must not make work without end.
+        # Ascending runs have each number once, so that a short text cannot make endless work.
         if not (numbers[-1] if numbers else -1) < first <= last < PARTITIONS_MAX:
-            raise ValueError(f"partitions {run} cannot be")
+            raise ValueError(f"{run!r} is not an ascending run of partition numbers below {PARTITIONS_MAX}")
         numbers.extend(range(first, last + 1))
     return frozenset(numbers)

@@ -1,8 +1,8 @@
-"""Reading a log directory, a partition directory or a single segment file that may belong to somebody else.
+"""Reads a log directory, a partition directory or a single segment file that another program may own.
 
-Nothing is opened for writing, locked, mapped or repaired, and what disappears or shrinks meanwhile
-(a running broker cleans its log) is no failure.  Bytes that cannot be read are reported and passed
-over: the whole batches decide the result.
+Nothing is opened for writing, locked, mapped or repaired.  Files may disappear or shrink meanwhile,
+because a running broker cleans its log; that is not a failure.  Bytes that cannot be read are
+reported and skipped: only whole batches count.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """The segments of one partition, in their order.
+    """The segments of one partition, in order.
 
     Attributes:
-        number: of the partition, as its directory says; None for files that lie in no such
-            directory.
-        directory: that directory, None for a single segment file.
-        segments: the .log files; within a swap a `.log.swap` file can be one of them.
-        topic: of the partition.
+        number: the partition's number, from the name of its directory; None for files outside such
+            a directory.
+        directory: the partition's directory, None for a single segment file.
+        segments: the .log files; during a swap a `.log.swap` file can be one of them.
+        topic: the partition's topic.
     """
 
     number: int | None
@@ -43,7 +43,7 @@ class PartitionFiles:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all segments now; those that have gone count nothing."""
+        """The present bytes of all segments; those that have gone count as 0."""
         return sum(_size_of(segment) for segment in self.segments)
 
 
@@ -60,28 +60,28 @@ def _partition_number(directory: Path) -> int | None:
 
 
 def find_partitions(path: Path, topic: str = TOPIC) -> list[PartitionFiles]:
-    """Returns the partitions that a path stands for, by number.
+    """Returns the partitions at a path, by number.
 
     Args:
         path: a log directory, a partition directory or a segment file.
-        topic: the topic that is wanted.
+        topic: the topic to look for.
 
     Raises:
-        MissingFileError: there is nothing, or nothing of the topic.
-        InvalidArgumentError: it is a partition of another topic.
-        StorageError: it cannot be read.
+        MissingFileError: nothing is at the path, or no partition of the topic.
+        InvalidArgumentError: the path is a partition of another topic.
+        StorageError: the path cannot be read.
     """
     path = path.absolute()
     if path.is_file():
         return [PartitionFiles(_partition_number(path.parent), None, (path,), topic)]
     if not path.is_dir():
-        raise MissingFileError("there is no such file or directory", path=path)
+        raise MissingFileError("no such file or directory", path=path)
     parsed = parse_directory_name(path.name)
     segments = segments_of(path)
     if segments or (parsed is not None and parsed[0] == topic):
         if parsed is not None and parsed[0] != topic and parsed[2] == 0:
             raise InvalidArgumentError(
-                f"this is a partition of the topic {parsed[0]!r}, not of {topic}", path=path
+                f"this is a partition of topic {parsed[0]!r}, not of {topic}", path=path
             )
         return [PartitionFiles(_partition_number(path), path, segments, topic)]
     directory = LogDirectory(path, FileSystem())
@@ -91,7 +91,7 @@ def find_partitions(path: Path, topic: str = TOPIC) -> list[PartitionFiles]:
         if folder.is_dir():
             found.append(PartitionFiles(number, folder, segments_of(folder), topic))
     if not found and (topic != TOPIC or directory.known_properties() is None):
-        raise MissingFileError(f"there is no partition of {topic} in it", path=path)
+        raise MissingFileError(f"the directory holds no partition of {topic}", path=path)
     return found
 
 
@@ -106,21 +106,20 @@ def whole_size(partitions: list[PartitionFiles]) -> int:
     return sum(each.size_bytes for each in partitions)
 
 
-# ------------------------------------------------------------------------------------- what is read
+# ------------------------------------------------------------------------------------------ replay
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Bytes at the end of a partition that are no whole batch, left by a crash or a writer at work.
+    """Bytes after the last whole batch of a partition, left by a crash or by a writer at work.
 
     Attributes:
         path: the last segment.
-        position: where the whole batches end.
-        size: bytes after it.
-        zeros: whether all of them are: then it is space that was allocated ahead, as offsetlog
-            does.
+        position: the byte position at which the whole batches end.
+        size: the number of bytes after it.
+        zeros: whether all of them are zero: space allocated ahead of need, as offsetlog does.
         damage: the fault of the first of them.
-        log_offset: the least that the next batch would have.
+        log_offset: the lowest log offset that the next batch could have.
     """
 
     path: Path
@@ -133,14 +132,14 @@ class Tail:
 
 @dataclass(slots=True)
 class PartitionState:
-    """The content of one partition's files.
+    """The state that one partition's files hold.
 
     Attributes:
-        files: they.
-        replay: the state that they lead to.
-        damages: unreadable bytes that are followed by whole batches or by a later segment.
+        files: the files.
+        replay: the state after their replay.
+        damages: unreadable bytes followed by whole batches or by a later segment.
         refused: records that a broker would not load.
-        tail: bytes after the last whole batch, None when there are none.
+        tail: bytes after the last whole batch, None if there are none.
     """
 
     files: PartitionFiles
@@ -164,16 +163,16 @@ def read_state(files: PartitionFiles, progress: Progress | None = None) -> Parti
     """Replays a partition's files.
 
     Raises:
-        StorageError: a file cannot be read, or files went faster than they could be read.
-        CorruptionError: a single file was given that is no segment at all.
-        CapacityError: there is no memory.
+        StorageError: a file cannot be read, or files disappeared faster than they could be read.
+        CorruptionError: the path is a single file, and it is not a log segment.
+        CapacityError: memory ran out.
     """
     for left in reversed(range(TRIES)):
         try:
             return _read_state(files, progress)
         except MissingFileError:
-            # A broker that cleans its log removes segments at any time; the log is whole again with
-            # the new list.
+            # A broker that cleans its log may remove segments at any time; a new listing shows the
+            # whole log again.
             if left == 0 or files.directory is None:
                 raise
             files = PartitionFiles(files.number, files.directory, segments_of(files.directory))
@@ -190,11 +189,11 @@ def _read_state(files: PartitionFiles, progress: Progress | None) -> PartitionSt
 
 
 def is_rolled_space(next_offset: int, following: Path | None) -> bool:
-    """Tells whether zeros after the last batch of a segment are the space that a roll had not taken back yet.
+    """Returns whether zeros after the last batch of a segment are space that a roll had not yet given back.
 
     Args:
-        next_offset: after the last batch.
-        following: the next segment, which then begins there; None for none.
+        next_offset: the log offset after the last batch.
+        following: the next segment, which must begin at that offset; None for none.
     """
     return following is not None and next_offset == base_offset_of(following)
 
@@ -211,17 +210,17 @@ def _read_segment(state: PartitionState, segment: Path, following: Path | None) 
             return
         if stopped == 0 and base_offset_of(segment) is None:
             raise CorruptionError(
-                f"this is no segment of a log: {damage.message}", path=segment, position=0
+                f"not a log segment: {damage.message}", path=segment, position=0
             )
         if stopped != tried:
-            # A writer at work may have filled the place since it was read.
+            # A writer at work may have written here since it was read.
             position = tried = stopped
             continue
         position = replay.skip(segment, stopped)
         zeros = position is None and replay.used(segment, stopped) == stopped
         if not zeros and stopped != followed:
-            # These bytes, or later ones, may have come since; and a place is filled before what
-            # follows it.
+            # These bytes, or later ones, may have been written meanwhile; a writer fills a place
+            # before the places after it.
             position = followed = stopped
         elif zeros and is_rolled_space(replay.next_offset, following):
             return
@@ -234,7 +233,7 @@ def _read_segment(state: PartitionState, segment: Path, following: Path | None) 
 
 
 def age_text(seconds: float) -> str:
-    """Returns how long something lasts, in its two largest units."""
+    """Returns a duration in its two largest units."""
     whole = max(0, int(seconds))
     for size, unit, smaller_size, smaller in (
         (86400, "d", 3600, "h"),
@@ -261,7 +260,7 @@ _EMPTY: Row = {
 def dump_rows(
     files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
 ) -> Iterator[Row]:
-    """Yields every record as `dump_batches` does, together with the fields of its batch."""
+    """Yields the records that `dump_batches` yields, each with the fields of its batch."""
     for batch, records in dump_batches(files, report):
         for record in records:
             yield {**batch, **record}
@@ -270,16 +269,16 @@ def dump_rows(
 def dump_batches(
     files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
 ) -> Iterator[tuple[Row, list[Row]]]:
-    """Yields every batch of a partition as it stands in its file, and its records: of none, one of kind "empty".
+    """Yields every batch of a partition as its file has it, with its records; an empty batch has one of kind "empty".
 
     Args:
         files: the partition.
-        report: called with what cannot be read, where it stands in the order; a Tail only for the
-            last segment's end.
+        report: called, in the order of the log, with each range that cannot be read; with a Tail
+            only for the end of the last segment.
 
     Raises:
-        MissingFileError: segments go faster than they can be read.
-        CorruptionError: a single file was given that is no segment at all.
+        MissingFileError: segments disappear faster than they can be read.
+        CorruptionError: the path is a single file, and it is not a log segment.
     """
     segments, tries = list(files.segments), TRIES
     next_offset = yielded = 0
@@ -288,11 +287,11 @@ def dump_batches(
         try:
             reader = SegmentReader(segment, transactions=files.topic == TRANSACTIONS_TOPIC)
         except MissingFileError:
-            # A cleaner took it away since it was listed: the rest is in another file.
+            # A cleaner removed it after it was listed: its remaining records are in another file.
             tries -= 1
             if files.directory is None or tries == 0:
                 raise
-            # All that lay below this segment was shown; one that was listed since may begin lower.
+            # Everything below this segment was yielded; a segment listed later may begin lower.
             yielded = max(yielded, segment_base(segment))
             segments = _segments_from(files.directory, yielded)
             continue
@@ -310,7 +309,7 @@ def dump_batches(
                     position = reader.position
                     if position == 0 and base_offset_of(segment) is None:
                         raise CorruptionError(
-                            f"this is no segment of a log: {damage.message}", path=segment
+                            f"not a log segment: {damage.message}", path=segment
                         ) from None
                     if position != tried:
                         # As in _read_segment.

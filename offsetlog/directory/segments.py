@@ -1,6 +1,6 @@
-"""The segments of a partition directory, also while they are swapped.
+"""Lists the segments of a partition directory, even while they are swapped.
 
-Stands below the store, since processes that only read logs (Spark's executors) list them as well.
+This module is below the store, because processes that only read logs (Spark's executors) list them too.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeVar
 from offsetlog._native.files import FileSystem
 from offsetlog.errors import MissingFileError, StorageError
 
-#: The name of a segment, with its base offset; `.log.deleted` and the like are none.
+#: The name of a segment, with its base offset; `.log.deleted` and similar names do not match.
 SEGMENT = re.compile(r"(\d{20})\.log")
-#: The name of a file that holds a segment: a `.log.swap` file is one as well, it is complete.
+#: The name of a file that holds a segment; a `.log.swap` file is complete, so it matches too.
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log(?:\.swap)?")
-#: How often a partition is read again whose files were removed while it was read.
+#: How often a partition is read again if its files were removed meanwhile.
 TRIES = 3
-#: How often a directory is listed in which a swap is not over, and the pause in between in seconds; a
-#: writer needs some milliseconds for one.
+#: How often a directory is listed while a swap in it is unfinished, and the pause between in seconds; a
+#: writer finishes one in some milliseconds.
 SWAP_LISTINGS = 10
 SWAP_SECONDS = 0.02
 SWAP = ".log.swap"
@@ -43,13 +43,13 @@ def segment_base(segment: Path) -> int:
 def segments_of(directory: Path) -> tuple[Path, ...]:
     """Returns the segments of a partition directory by base offset.
 
-    `.log.deleted` files and the like are none.
-    While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is
-    not over in a moment, a crash may have ended it: then the list is what recovery will make of the
-    directory, and a `.log.swap` file may be in it (docs/format/recovery.md §9.1).
+    Files such as `.log.deleted` are left out.  While a cleaner swaps segments, the old ones disappear before
+    the new one has its name.  If a swap is not finished within a moment, a crash may have interrupted it:
+    then the list is as recovery will leave the directory, and may contain a `.log.swap` file
+    (docs/format/recovery.md §9.1).
 
     Raises:
-        MissingFileError: there is no such directory.
+        MissingFileError: the directory does not exist.
         StorageError: it cannot be read, or segments are swapped faster than they can be listed.
     """
     fs = FileSystem()
@@ -64,8 +64,8 @@ def segments_of(directory: Path) -> tuple[Path, ...]:
         try:
             planned = fs.planned_names(directory)
         except MissingFileError:
-            continue  # the swap is over
-        # The plan is made from a listing of its own, in which a file may be missing as well.
+            continue  # the swap is finished
+        # The plan is based on a second listing, which may lack a file too.
         if listing() == names:
             return tuple(directory / now for name, now in planned if SEGMENT.fullmatch(name))
     raise swapped_too_fast(directory)
@@ -77,23 +77,23 @@ def settled(
     name_of: Callable[[Entry], str],
     left_behind: set[Entry],
 ) -> list[Entry]:
-    """Returns a listing that was the same twice, and for some time where a swap is not over.
+    """Returns a listing that was the same twice, and for longer while a swap is unfinished.
 
-    A large directory is read in pieces: a file that is renamed meanwhile may be in none of them.
+    A large directory is read in parts: a file that is renamed meanwhile may be in none of them.
 
     Args:
         directory: for the error.
         listing: lists it.
-        name_of: the name of an entry.
-        left_behind: entries of swaps that are not waited for; those that did not end are added.
+        name_of: returns the name of an entry.
+        left_behind: entries of swaps not to wait for; those that did not finish are added.
 
     Raises:
-        StorageError: it does not rest.
+        StorageError: the listing keeps changing.
     """
     known: list[str] = []
     same = 0
     for _ in range(5 * SWAP_LISTINGS):
-        # At once: a cleaner that never rests may change the directory within the pause.
+        # Without a pause: a cleaner that works all the time may change the directory within it.
         first, entries = list(map(name_of, listing())), listing()
         names = list(map(name_of, entries))
         same = same + 1 if names == known else 0
@@ -107,5 +107,5 @@ def settled(
 
 
 def swapped_too_fast(directory: str | Path) -> StorageError:
-    """Returns the error of a directory that does not rest."""
-    return StorageError("its segments are swapped faster than they can be listed", path=directory)
+    """Returns the error of a directory whose listing keeps changing."""
+    return StorageError("segments are swapped faster than they can be listed; try again", path=directory)

@@ -1,6 +1,6 @@
 """The file of a snapshot: an Arrow IPC file of one row, with a column for each section of the state.
 
-The engine reads it by itself (csrc/snapshot/open.c); anybody else reads it with
+The engine has its own reader (csrc/snapshot/open.c); every other program reads the file with
 `pyarrow.ipc.open_file`.
 """
 
@@ -19,16 +19,16 @@ from offsetlog._native.snapshot import OutputFile, Snapshot
 #: A large_binary column of one row has two offsets before its bytes.
 _OFFSETS_SIZE = 16
 _BUFFER_SIZE_MAX = 4 << 20
-#: More than Arrow writes after the columns of the state.
+#: More bytes than Arrow writes after the columns of the state.
 _END_SIZE = 64 << 10
-#: The facts are padded to a multiple of so many bytes, so that nearly all heads of files are of one size.
+#: The facts are padded to a multiple of this many bytes, so that nearly all files have a head of the same size.
 _FACTS_UNIT = 256
 
 
 def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
-    """Writes a snapshot as an Arrow IPC file, onto the disk, and closes it; raises StorageError, CapacityError."""
-    # Nothing is copied: the columns are the arenas themselves.  The directory is the last, where
-    # the engine finds it by the end of the file.
+    """Writes a snapshot as an Arrow IPC file, flushes it to disk and closes it; raises StorageError, CapacityError."""
+    # Nothing is copied: the columns are the arenas themselves.  The directory of sections is the last
+    # column, where the engine finds it from the end of the file.
     sections = snapshot.seal(threads)
     names = [*(name for name, _, _ in sections), "directory"]
     facts = json.dumps({**snapshot.facts(), "version": native.VERSION})
@@ -42,11 +42,11 @@ def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> Non
         columns.append(
             _column(pa.foreign_buffer(address, size, base=snapshot) if size else pa.py_buffer(b""))
         )
-        # Arrow puts every buffer at a multiple of eight.
+        # Arrow aligns every buffer to eight bytes.
         position += _OFFSETS_SIZE + (size + 7) // 8 * 8
     columns.append(_column(pa.py_buffer(snapshot.directory(positions))))
-    # Each write waits for the GIL, up to some milliseconds beside a thread that commits: they are
-    # joined, all those of a small snapshot into one.
+    # Each write waits for the GIL, up to some milliseconds beside a committing thread, so writes are
+    # joined; a small snapshot takes one.
     buffer_size = min(_BUFFER_SIZE_MAX, position + _END_SIZE)
     with pa.BufferedOutputStream(pa.PythonFile(output, mode="w"), buffer_size) as sink:
         with pa.ipc.new_file(sink, schema) as writer:
@@ -67,9 +67,9 @@ def _schema(names: Iterable[str], facts: str) -> pa.Schema:
 
 @functools.lru_cache(maxsize=8)
 def _body_start(names: tuple[str, ...], facts_size: int) -> int:
-    # Arrow begins with the columns after the schema and the head of the batch, whose sizes depend
-    # neither on what is in the columns nor on the words of the facts.  To ask it takes the GIL four
-    # times, some milliseconds each beside a thread that commits.
+    # The columns follow the schema and the head of the batch, whose sizes depend neither on the
+    # contents of the columns nor on the text of the facts.  Asking Arrow for them takes the GIL four
+    # times, some milliseconds each beside a committing thread.
     schema = _schema(names, " " * facts_size)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:

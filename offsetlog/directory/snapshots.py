@@ -1,9 +1,9 @@
-"""Snapshots: the state of a log partition in a file beside its log, so that the next open reads only what came since.
+"""Snapshots: the state of a log partition in a file beside its log, so that the next open reads only later records.
 
-The engine says what is in it and whether it can be used (csrc/snapshot/snapshot.h); here it is put into
-an Arrow IPC file of one row, with a column for each of its sections, and taken from there.  A
-snapshot is a cache: any doubt discards it, with a word why, and the log is read from
-its start.
+The engine defines the contents and decides whether a snapshot can be used (csrc/snapshot/snapshot.h).  This
+module writes them to, and reads them from, an Arrow IPC file of one row with a column for each section.  A
+snapshot is a cache: if it is doubtful in any way, it is discarded, the reason is logged, and the log is read
+from its start.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ LOGGER = logging.getLogger("offsetlog.snapshot")
 FILE_NAME = native.FILE_NAME
 TEMPORARY_NAME = FILE_NAME + ".tmp"
 
-#: How many positions a report lists.
+#: How many positions a report lists at most.
 POSITIONS_LISTED_MAX = 1_000_000
-#: How many keys are named of those whose commits are missing.
+#: How many keys with missing commits an error names at most.
 KEYS_NAMED_MAX = 1000
 _OFFSET_MAX = (1 << 63) - 1
 
-#: How often a snapshot is begun again when the log is cleaned while it is made.
+#: How often a snapshot is attempted if the log is cleaned meanwhile.
 _TRIES = 3
 
 
 class LastKnown(NamedTuple):
-    """A position as a snapshot has it.
+    """A position in a snapshot.
 
     Attributes:
         group: the consumer group.
         topic: its topic.
         partition: its partition.
-        offset: the committed one.
-        leader_epoch: with it, -1 for none.
-        metadata: likewise.
+        offset: the committed offset.
+        leader_epoch: the leader epoch of the commit, -1 if unknown.
+        metadata: the metadata of the commit.
         commit_timestamp: in milliseconds since 1970.
-        log_offset: of the commit.
+        log_offset: the log offset of the commit.
     """
 
     group: str
@@ -76,15 +76,15 @@ class SnapshotReport:
     """The snapshot that was written for one log partition.
 
     Attributes:
-        log_partition: of the offsets topic.
-        offset: everything below this log offset is in it.
-        written: False when the snapshot that was there already is of this offset.
-        since: the offset of the earlier snapshot that it was made from; None when the whole log was
-            read, or the state in memory taken.
-        positions: committed positions in it.
-        size: bytes of the file.
+        log_partition: the partition of the offsets topic.
+        offset: the snapshot holds everything below this log offset.
+        written: False if the existing snapshot has this offset already.
+        since: the offset of the earlier snapshot that it was made from; None if the whole log was
+            read, or the state in memory was copied.
+        positions: the number of committed positions in it.
+        size: the size of the file in bytes.
         seconds: how long it took.
-        copied: whether the state in memory was copied, and nothing of the log read.
+        copied: whether the state in memory was copied, without reading the log.
     """
 
     log_partition: int
@@ -108,22 +108,21 @@ def load(
     threads: int = 1,
     keep: bool = False,
 ) -> None:
-    """Loads a partition that was opened: from its snapshot, where that can be used, else from the log alone.
+    """Loads an open partition: from its snapshot if that can be used, otherwise from the log alone.
 
-    `partition.recovery` reports the fate of the snapshot: under "snapshot" the offset that the
-    load went on from, or None; under "snapshot_discarded" why one that was there was not used, or
+    `partition.recovery` reports the result: under "snapshot" the offset from which the load went
+    on, or None; under "snapshot_discarded" the reason why an existing snapshot was not used, or
     None.
 
     Args:
         partition: open, not loaded.
         fs: the file port.
-        cleaned_to: the offset up to which somebody cleaned the log; -1 where nobody is known to
-            have.
-        threads: how many threads check a large one.
-        keep: do not remove one that cannot be used, as in a directory of somebody else's.
+        cleaned_to: the offset up to which the log was cleaned; -1 if it is not known to have been.
+        threads: how many threads check a large snapshot.
+        keep: does not remove a snapshot that cannot be used, as in another program's directory.
 
     Raises:
-        StorageError, CapacityError: the partition has failed.
+        StorageError, CapacityError: the load failed; the partition has failed.
     """
     snapshot, reason = _usable(partition, fs, cleaned_to, threads)
     offset: int | None = None
@@ -136,7 +135,7 @@ def load(
     partition.recovery["snapshot_discarded"] = reason
     name_keys(partition, fs)
     if reason is not None:
-        LOGGER.warning("%s: the snapshot was discarded: %s", partition.path, reason)
+        LOGGER.warning("%s: the snapshot was not used, and the whole log was read instead: %s", partition.path, reason)
         if partition.problems() and not keep:
             _keep_aside(partition, fs)
         elif not keep:
@@ -144,10 +143,10 @@ def load(
 
 
 def name_keys(partition: Partition, fs: FileSystem) -> None:
-    """Lets a partition's problems name what its snapshot has of the log offsets that are missing.
+    """Names, in a partition's problems, the positions that its snapshot has at the missing log offsets.
 
-    Also a snapshot that is of no use to the load has them.  Keys committed again later are not named.  Doubts
-    concern every key, and name none.
+    A snapshot that the load cannot use has them too.  Keys that were committed again later are not named.
+    Doubts concern every key, so they name none.
     """
     lost = {
         (each.lost_from, each.lost_below)
@@ -171,13 +170,13 @@ def name_keys(partition: Partition, fs: FileSystem) -> None:
 def last_known(
     partition: Partition, fs: FileSystem, first: int, below: int | None
 ) -> list[LastKnown]:
-    """Returns what a snapshot that can be read has, and the log has not, of the commits in [first, below).
+    """Returns the commits in [first, below) that a readable snapshot has and the log lacks.
 
     Args:
         partition: loaded from its log alone.
         fs: the file port.
         first: the first log offset.
-        below: their end, None for all that follow.
+        below: the end of the range, None for no end.
     """
     end = _OFFSET_MAX if below is None else below
     try:
@@ -189,20 +188,20 @@ def last_known(
 
 
 def _keep_aside(partition: Partition, fs: FileSystem) -> None:
-    # It is evidence; a later snapshot must not take its place.
+    # It is evidence, which a later snapshot must not overwrite.
     if partition.read_only:
         return
     path = Path(partition.path) / FILE_NAME
     try:
         fs.rename(path, untaken(fs, Path(f"{path}.kept")))
     except StorageError as failure:
-        LOGGER.warning("%s: the snapshot cannot be kept aside: %s", partition.path, failure)
+        LOGGER.warning("%s: cannot keep the snapshot aside as evidence: %s", partition.path, failure)
 
 
 def _usable(
     partition: Partition, fs: FileSystem, cleaned_to: int, threads: int
 ) -> tuple[Snapshot | None, str | None]:
-    # One that can be used, or why there is none; neither where there is no file.
+    # Returns a usable snapshot, or the reason why it is not; (None, None) if there is no file.
     try:
         snapshot = native.open_file(fs, Path(partition.path) / FILE_NAME, threads)
         reason = snapshot.check(partition, cleaned_to)
@@ -217,8 +216,8 @@ def _discard(partition: Partition) -> None:
     try:
         native.remove(partition)
     except OffsetLogError as failure:
-        # It will be found of no use again.
-        LOGGER.warning("%s: the snapshot cannot be removed: %s", partition.path, failure)
+        # The next load will find it unusable again.
+        LOGGER.warning("%s: cannot remove the unusable snapshot: %s", partition.path, failure)
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -234,44 +233,44 @@ def write(
     whole: bool = True,
     live: bool = False,
 ) -> SnapshotReport | None:
-    """Writes a snapshot of what is flushed now, while commits go on; flushes first.
+    """Writes a snapshot of the flushed state while commits go on; flushes first.
 
-    A second state is made beside the partition's: a copy of it, or of the last snapshot and the log
-    after it, or of the whole log.  It takes as much memory as the first for that time.
+    It needs a second state beside the partition's: a copy of that, or one read from the last
+    snapshot and the log after it, or from the whole log.  It takes as much memory as the first.
 
-    W of a replicated log is checkpointed before its snapshot is there: a kill must not leave one
-    that the next open finds above W, and may not use.
+    W of a replicated log is checkpointed before its snapshot is published: otherwise a kill could
+    leave a snapshot above W, which the next open may not use.
 
     Args:
         partition: of a writable log; loaded, unless it is replicated.  Its table is not needed.
-        directory: that of the log.
+        directory: the log directory.
         cleaned_to: as for `load`.
-        threads: how many threads check and sum up a large one.
+        threads: how many threads check and sum up a large snapshot.
         stop: ends it soon.
-        whole: whether all of the log may be read, where the last snapshot is of no use; nobody may
-            clean the log meanwhile.
-        live: whether a partition's own state may be copied.  That takes a tenth of the time, and
+        whole: whether the whole log may be read if the last snapshot cannot be used; then the log
+            must not be cleaned meanwhile.
+        live: whether the partition's own state may be copied.  That takes a tenth of the time, but
             does not read the log again, so it does not notice damage there.
 
     Returns:
-        None only without `whole`: all of the log would have to be read.
+        None, only without `whole`, if the whole log would have to be read.
 
     Raises:
-        CorruptionError: the log is damaged, or something of it is missing; a snapshot would hide it.
+        CorruptionError: the log is damaged or incomplete; a snapshot would hide it.
         ClosedError: `stop` was set, or the partition is closed.
-        StateError, StorageError, CapacityError: the snapshot that was there, if any, is there
-            still.
+        StateError, StorageError, CapacityError: the snapshot was not written; an earlier one
+            remains.
     """
     begun = time.monotonic()
     if partition.read_only:
         raise CorruptionError(
-            "something of the log is damaged or missing: a snapshot would hide it, and the last one may be all that "
-            "knows of it",
+            "no snapshot was written: the log is damaged or incomplete, which a new snapshot would hide, and the last "
+            "one may be the only evidence of the lost records",
             path=partition.path,
         )
     fs = directory.fs
     copied = _copy(partition, stop) if live else None
-    # Then everything that was copied is on disk.
+    # Now everything that was copied is on disk.
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
@@ -304,7 +303,7 @@ def write(
         copied is not None,
     )
     LOGGER.info(
-        "%s: a snapshot of offset %d, made from %s: %d positions, %d bytes, %.3f s",
+        "%s: wrote a snapshot of offset %d from %s: %d positions, %d bytes, %.3f s",
         partition.path,
         report.offset,
         _source_of(report),
@@ -318,11 +317,11 @@ def write(
 def _source_of(report: SnapshotReport) -> str:
     if report.copied:
         return "the state in memory"
-    return "the whole log" if report.since is None else f"the log from offset {report.since} on"
+    return "the whole log" if report.since is None else f"the log from offset {report.since}"
 
 
 def _positions_of(partition: Partition, fs: FileSystem) -> int:
-    # Its table may be another's to read, or not be there; its snapshot is.
+    # In other roles another thread may read the table, or there is none; a snapshot has its own.
     if partition.role == "active":
         return partition.count()
     return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]
@@ -330,7 +329,7 @@ def _positions_of(partition: Partition, fs: FileSystem) -> int:
 
 def _copy(partition: Partition, stop: StopFlag | None) -> Snapshot | None:
     if native.file_offset(partition) == partition.log_facts()["watermark"]:
-        return None    # the last snapshot will do, if it is there
+        return None    # the last snapshot is enough, if there is one
     return native.copy(partition, stop)
 
 
@@ -342,7 +341,7 @@ def _go_on(
     threads: int,
     stop: StopFlag | None,
 ) -> tuple[int | None, Snapshot | None]:
-    # From the last snapshot, whose offset comes with it, where that does.
+    # From the last snapshot, if it can be used; its offset comes with it.
     snapshot, _ = _usable(partition, fs, cleaned_to, threads)
     if snapshot is not None:
         since = snapshot.facts()["offset"]
@@ -351,7 +350,7 @@ def _go_on(
                 return since, snapshot
         except CorruptionError as failure:
             LOGGER.info(
-                "%s: nothing can be added to the last snapshot: %s", partition.path, failure.message
+                "%s: the last snapshot cannot be extended: %s", partition.path, failure.message
             )
     return None, None
 
@@ -363,15 +362,15 @@ def _begin(partition: Partition, up_to: int, stop: StopFlag | None) -> Snapshot:
         if snapshot.advance(partition, up_to, stop):
             return snapshot
     raise InternalError(
-        "the log is cleaned again and again while a snapshot is made", path=partition.path
+        f"no snapshot was written: the log was cleaned during each of {_TRIES} attempts", path=partition.path
     )
 
 
 def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> SnapshotReport | None:
     """Writes a snapshot of a partition's own state, for `Partition.close` to call before it closes.
 
-    Returns None where that is not possible, as for a damaged partition.  A failure goes to the
-    logger, and keeps nothing from being closed.
+    Returns None if that is not possible, as for a damaged partition.  A failure is logged, and does
+    not prevent the close.
     """
     begun = time.monotonic()
     try:
@@ -379,7 +378,7 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
         made = snapshot.facts()
         size = _store(snapshot, partition, fs, threads)
     except Exception as failure:
-        # Arrow may be missing or fail, memory may run out: a store is closed all the same.
+        # Arrow may be missing or fail, and memory may run out: the store is closed nevertheless.
         reason = str(failure) if isinstance(failure, OffsetLogError) else repr(failure)
         LOGGER.warning("%s: no snapshot was written: %s", partition.path, reason)
         return None
@@ -390,11 +389,11 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
 
 
 def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: int) -> int:
-    # Importing Arrow takes longer than most opens, which need none of it.
+    # Importing Arrow takes longer than most opens, which do not need it.
     from offsetlog.directory.snapshot_file import write_arrow
 
-    # Beside its place, flushed, then into it: a crash leaves the old one, the new one, or a .tmp
-    # that nobody reads.
+    # Written under another name, flushed, then renamed: a crash leaves the old one, the new one, or
+    # a .tmp that is never read.
     temporary = Path(partition.path) / TEMPORARY_NAME
     try:
         output = OutputFile(fs, temporary)
@@ -406,6 +405,6 @@ def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: in
             raise ClosedError("the log was truncated while a snapshot was made", path=temporary)
         return output.size
     except BaseException:
-        with contextlib.suppress(OffsetLogError):  # one that stays is overwritten by the next
+        with contextlib.suppress(OffsetLogError):  # a remaining file is overwritten by the next
             fs.remove(temporary)
         raise

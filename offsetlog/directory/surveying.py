@@ -1,6 +1,6 @@
-"""A survey of one log with as much memory for its keys as they need: the effect of a clean, whole or not at all.
+"""Surveys one log, with enough memory for all its keys: the complete effect of a clean, or an error.
 
-Stands below maintenance, since the executors of Spark survey logs as well.
+This module is below maintenance, because Spark's executors survey logs too.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from offsetlog.directory.segments import segment_base, segments_of
 from offsetlog.errors import CapacityError, ChangedFileError, MissingFileError
 from offsetlog.types import CleanShare
 
-#: Memory for the keys of a cleaner: more than enough for what is there, and some for what was deleted.
+#: Memory for the keys of a cleaner: more than enough for the live ones, and some for deleted ones.
 MAP_BYTES = 64 << 20
 BYTES_PER_KEY = 48
-#: How much more is taken at most, and how much more the next time.
+#: The largest factor by which the memory may grow, and the factor of each attempt.
 GROWTH_MAX = 16
 GROWTH = 4
 
 
 def map_bytes_for(partition: Partition) -> int:
-    """Returns the memory with which the keys of a log fit in all likelihood.  Raises StateError."""
+    """Returns an amount of memory in which the keys of a log very probably fit.  Raises StateError."""
     return MAP_BYTES + BYTES_PER_KEY * partition.count()
 
 
 def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[dict[str, Any], list[CleanShare]]:
-    """Surveys a log, again with a larger map where the keys did not fit.
+    """Surveys a log; if the keys do not fit, again with a larger map.
 
     Args:
         partition: loaded.
-        map_bytes: memory for the keys to begin with.
-        asked: as `clean_survey.survey` takes it.
+        map_bytes: memory for the keys in the first attempt.
+        asked: the other arguments of `clean_survey.survey`.
 
     Returns:
+        The report, which is complete, and the shares of all groups.
         the report, which is complete, and the shares of all groups.
 
     Raises:
-        CapacityError: the keys do not fit 16 times the memory that is enough in all likelihood, or there is none left.
+        CapacityError: the keys do not fit in 16 times the memory that should be enough, or memory ran out.
         ChangedFileError: another process replaced or cut a file while it was read.
         StateError, StorageError.
     """
@@ -56,20 +57,20 @@ def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[di
         if report["complete"]:
             return report, shares
         if map_bytes >= bound:
-            raise CapacityError(f"the keys of the log do not fit {map_bytes} bytes", path=partition.path)
+            raise CapacityError(f"the keys of the log do not fit in {map_bytes} bytes", path=partition.path)
         map_bytes = min(GROWTH * map_bytes, bound)
 
 
-# ---------------------------------------------------------------------------------------- beside another process's work
+# --------------------------------------------------------------------- while another process works on the log
 
 
 class FileState(NamedTuple):
     """A segment's file at one moment.
 
     Attributes:
-        base_offset: of the segment.
-        size: bytes.
-        identity: changes when another file takes its place: inode (0 where there is none), modification in ns.
+        base_offset: the segment's base offset.
+        size: its size in bytes.
+        identity: changes if another file replaces it: inode (0 if unknown), modification time in ns.
     """
 
     base_offset: int
@@ -78,24 +79,24 @@ class FileState(NamedTuple):
 
 
 def states_of(directory: Path) -> list[FileState]:
-    """Returns the segments of a partition directory as they are now.
+    """Returns the present segments of a partition directory.
 
     Raises:
-        MissingFileError: the directory is not there, or a file went meanwhile.
-        StorageError: it cannot be read.
+        MissingFileError: the directory does not exist, or a file disappeared meanwhile.
+        StorageError: the directory cannot be read.
     """
     found = []
     for segment in segments_of(directory):
         try:
             info = segment.stat()
         except FileNotFoundError as failure:
-            raise MissingFileError("the segment went while it was listed", path=segment) from failure
+            raise MissingFileError("the segment disappeared while the directory was listed", path=segment) from failure
         found.append(FileState(segment_base(segment), info.st_size, (info.st_ino, info.st_mtime_ns)))
     return found
 
 
 def are_replaced(before: Sequence[FileState], after: Sequence[FileState]) -> bool:
-    """Tells whether another file took the place of one, or one was cut or went: not whether the log grew."""
+    """Returns whether a file was replaced, cut or deleted; growth of the log does not count."""
     now = {each.base_offset: each for each in after}
     if not before:
         return False

@@ -1,4 +1,4 @@
-"""The claims of a log directory about its partitions, by which an open finds missing records (docs/durability.md)."""
+"""A log directory's records about its partitions, by which an open finds missing records (docs/durability.md)."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from offsetlog.directory.log_directory import (
 )
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
 
-#: As many checkpoints that changed show that another program worked here (csrc/log/completeness.c).
+#: This many changed checkpoints show that another program worked here (csrc/log/completeness.c).
 OTHERS_WORKED = 2
 
-#: How far another program cleaned a log is not known (csrc/log/log.h).
+#: It is unknown how far another program cleaned a log (csrc/log/log.h).
 CLEANED_UNKNOWN = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """The claims of a log directory about one of its partitions, by which an open finds missing records.
+    """A log directory's records about one of its partitions, by which an open finds missing records.
 
     Attributes:
-        witnessed: the partition has a manifest and a sidecar, which must be there.
-        changed_checkpoints: how many checkpoints somebody else wrote since this library did; a lost record of
-            them counts as one. Where there is
-            neither a record of them nor properties, somebody put the partition into another directory, which counts
-            as two.
+        witnessed: whether the partition must have a manifest and a sidecar.
+        changed_checkpoints: how many checkpoints another program wrote after this library did; a lost record of the
+            checkpoints counts as one.  If there is neither that record nor properties, the partition was moved to
+            another directory, which counts as two.
         recovery_point_changed: whether the recovery points are among them.
-        log_start_changed: likewise, the log starts.
-        cleaned_by_others: up to where another program's cleaner came by its checkpoint, -1 if that has our entry;
-            CLEANED_UNKNOWN where the checkpoint or the record of it is damaged or gone, or it went back.
-        topic_id: the topic's, None for unknown.
+        log_start_changed: whether the log starts are among them.
+        cleaned_by_others: the offset up to which another program's cleaner came, by its checkpoint; -1 if the
+            checkpoint has our entry; CLEANED_UNKNOWN if the checkpoint or its record is damaged or gone, or it went
+            back.
+        topic_id: the topic's id, None if unknown.
     """
 
     witnessed: bool = False
@@ -53,16 +53,16 @@ class Witness:
 
 
 class Witnesses:
-    """The witnesses of one directory, read when this is made.  Immutable but for `existing`.
+    """The witnesses of one directory, read when this is created.  Immutable except for `existing`.
 
     Args:
         directory: the log directory.
-        existing: the partitions whose directories and witnesses must be there; None for unknown.
+        existing: the partitions whose directories and witnesses must exist; None if unknown.
 
     Attributes:
-        existing: likewise, without None.
-        findings: faults of checkpoints, their record, and the properties.
-        is_foreign: the directory has neither properties nor a record: it is another program's, or was taken apart.
+        existing: the same, without None.
+        findings: faults of the checkpoints, their record, and the properties.
+        is_foreign: the directory has neither properties nor a record: another program made it, or files were removed.
     """
 
     def __init__(self, directory: LogDirectory, existing: frozenset[int] | None) -> None:
@@ -72,25 +72,25 @@ class Witnesses:
         self._checkpoints: dict[str, Checkpoint] = {name: {} for name in CHECKPOINTS}
         self._damaged: set[str] = set()
         record, is_ours = self._read_record()
-        # Without a record nobody knows who wrote the log starts, which hide what lies below them.
+        # Without a record it is unknown who wrote the log starts, which hide the records below them.
         self._has_record = record is not None
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
         self.is_foreign = existing is None and not is_ours
-        # A record that is lost hides what changed: it counts as one that did.
+        # A lost record hides which checkpoints changed: it counts as one that did.
         self._changes = OTHERS_WORKED if self.is_foreign else len(self._changed) + (record is None)
         self._topic_id = directory.known_topic_id()
         self._cleaned_by_us = None if record is None else record.cleaned
         if existing is None and is_ours:
-            # `offsetlog.properties` is gone, or lost its end: its second copy, and the recovery points, know as well
-            # what must be there.
+            # `offsetlog.properties` is gone or truncated: its second copy and the recovery points also show which
+            # partitions must exist.
             reached = self._checkpoints[RECOVERY_POINTS].items()
             numbers = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
             self.existing = numbers if record is None else numbers.union(record.existing)
             self._note_properties(is_known=record is not None and record.partitions is not None)
 
     def _note_properties(self, *, is_known: bool) -> None:
-        # One that the record does not know may never have been written.
+        # Properties that the record does not have may never have been written.
         try:
             is_missing = self._directory.read_properties() is None
         except CorruptionError as failure:
@@ -101,7 +101,7 @@ class Witnesses:
                 self.findings.append(CorruptionError(text, path=self._directory.path / PROPERTIES))
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
-        # The record, and whether there is one, damaged or not. It is there wherever partitions are known to be.
+        # Returns the record, and whether the file exists, damaged or not.  It exists if any partition is known to.
         path = self._directory.path / checkpoint_record.NAME
         try:
             record = self._directory.read_record()
@@ -113,7 +113,7 @@ class Witnesses:
         return record, record is not None
 
     def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:
-        # Reads it; one that is no checkpoint any more is damage, which a record shows to be none of ours.
+        # Reads the checkpoint.  A malformed one is reported as damage if the record shows that we did not write it so.
         content, path = self._directory.read_content(name), self._directory.path / name
         is_as_left = record is None or record.is_as_left(name, content)
         if content is None:
@@ -129,21 +129,21 @@ class Witnesses:
                 self.findings.append(CorruptionError(failure.message, path=path))
             return False
         if content == b"" and (record is None or not is_as_left):
-            # Legal, as a power loss leaves it to a broker; but what it said is gone.
+            # A power loss can leave an empty file to a broker, which accepts it; but its entries are gone.
             self._damaged.add(name)
         return not is_as_left
 
     @property
     def damaged(self) -> frozenset[str]:
-        """The checkpoints of which it is not known any more what they said."""
+        """The checkpoints whose entries are lost."""
         return frozenset(self._damaged)
 
     def offset_in(self, name: str, number: int) -> int:
-        """Returns a partition's offset in a checkpoint, -1 for none, or where the checkpoint is damaged."""
+        """Returns a partition's offset in a checkpoint, -1 if there is none or the checkpoint is damaged."""
         return self._checkpoints[name].get((TOPIC, number), -1)
 
     def of(self, number: int) -> Witness:
-        """Returns what the directory says about one partition."""
+        """Returns the directory's records about one partition."""
         cleaned = self._cleaned_by_others(number)
         others = self._others.get(number)
         if others is not None:
@@ -163,7 +163,7 @@ class Witnesses:
     def _cleaned_by_others(self, number: int) -> int:
         found = self.offset_in(CLEANER_POINTS, number)
         if self.is_foreign and CLEANER_POINTS not in self._damaged:
-            return max(found, 0)  # 0: no entry, where the manifest may know of one
+            return max(found, 0)  # 0: no entry, though the manifest may have one
         if self._cleaned_by_us is None or CLEANER_POINTS in self._damaged:
             return CLEANED_UNKNOWN
         ours = self._cleaned_by_us.get(number, -1)
@@ -172,10 +172,10 @@ class Witnesses:
         return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns up to where another program cleaned those of `numbers` on which one surely worked, as for a record.
+        """Returns, for those of `numbers` on which another program worked, the offset up to which it cleaned.
 
-        Their manifests are not written again now, and would be held against them once the record has the checkpoints
-        of today.
+        The result goes into the record.  Their manifests are not rewritten now, and would count against them once the
+        record has the present checkpoints.
         """
         found = {number: self.of(number) for number in numbers}
         return {
@@ -185,10 +185,10 @@ class Witnesses:
         }
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns, by number, the partitions that must be there and are not among `numbers`."""
+        """Returns, by number, an error for each partition that must exist and is not in `numbers`."""
         return {
             number: DataLossError(
-                "the directory of the log partition is missing, with all that was in it",
+                "the directory of the log partition is missing, with all its contents",
                 path=self._directory.partition_path(number),
                 log_partition=number,
                 lost_from=0,
@@ -198,5 +198,5 @@ class Witnesses:
         }
 
     def cleaned_to(self, number: int) -> int:
-        """Returns the offset in the cleaner's checkpoint, -1 for none."""
+        """Returns the offset in the cleaner's checkpoint, -1 if it has none."""
         return self.offset_in(CLEANER_POINTS, number)

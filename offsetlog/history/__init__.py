@@ -1,1 +1,1 @@
-"""The past of a store, read from its logs, and brought back from them."""
+"""Reads the past of a store from its logs, and restores positions from it."""

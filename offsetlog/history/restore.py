@@ -1,7 +1,7 @@
-"""Bringing back what was committed: by new commits, never by a change of what is in the log.
+"""Restores earlier positions: by new commits, never by a change of existing records.
 
-Everything that one call writes is one commit, and it is written only while the group is exactly as
-it was when the call read it; otherwise the call reads it again.
+All changes of one call are one commit, written only if the group is still exactly as it was when
+the call read it; otherwise the call reads it again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from offsetlog.history.timeline import (
 )
 from offsetlog.types import Change, PartitionKey, TopicPartition, Undeletion
 
-#: How often a group that goes on committing is read again.
+#: How often a group is read again if it keeps committing.
 TRIES = 50
 
-#: (topic, partition) as the log has them.
+#: (topic, partition) as in the log.
 Place = tuple[bytes, int]
 Rows = dict[Place, Value]
 
 
 class Wanted(NamedTuple):
-    """A position that shall be another; None for not there."""
+    """A position and its intended value; None if it should not exist."""
 
     place: Place
     before: Value | None
@@ -51,20 +51,20 @@ class Wanted(NamedTuple):
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    # The engine says what counts where it compares states (ol_state_at_is_same).
+    # The engine decides which fields count when it compares states (ol_state_at_is_same).
     topic_ids = {row[5] for row in (one, other)} - {None}
     return one[:3] == other[:3] and len(topic_ids) < 2
 
 
 def _as_new(value: Value, now_ms: int) -> Value:
-    # It is a new commit, of now.  An expire time that has passed would take it away at once.
+    # The restore is a commit of now: an expire timestamp in the past would delete it at once.
     offset, leader_epoch, metadata, _, expires, topic_id, _ = value
     return (offset, leader_epoch, metadata, -1, expires if expires > now_ms else -1, topic_id, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Brings back positions of one store.  Safe from any thread."""
+    """Restores positions of one store.  Safe from any thread."""
 
     timeline: Timeline
     read_only: bool
@@ -120,7 +120,7 @@ class Restorer:
         at = None if given is None else arguments.checked_moment("at", given)
         if at is not None and since is not None:
             raise InvalidArgumentError(
-                "since= picks deletions, at= a state: only one of them can be given"
+                "since= selects deletions and at= a state: give only one of them"
             )
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         refuse_future("at", at, past)
@@ -163,7 +163,7 @@ class Restorer:
         ]
         return Undeletion(restored, sorted(lost, key=lambda deletion: deletion[:3]))
 
-    # -------------------------------------------------------------------------------------- the way
+    # --------------------------------------------------------------------------------- committing
 
     def _begin(
         self, group: str, partitions: Iterable[PartitionKey] | None, *, writes: bool
@@ -197,8 +197,7 @@ class Restorer:
                 written = now.commit(past.partition, group, items)
             except TooLargeError as failure:
                 raise TooLargeError(
-                    f"{failure.message}: {len(items)} positions are too many for one batch with deletions in it; name "
-                    "fewer with partitions=",
+                    f"{failure.message}; restore fewer positions at a time with partitions=",
                     path=failure.path,
                 ) from None
             if written is not None:
@@ -206,7 +205,7 @@ class Restorer:
                 core.wait_durable(past.partition.number, end_offset, term, None)
                 return _changes_of(group, wanted, fresh, timestamp)
         raise ConditionError(
-            f"group {group!r} was committed to each of {TRIES} times between reading it and writing; stop its "
+            f"group {group!r} committed between the read and the write of each of {TRIES} attempts; stop its "
             "consumers first",
             group=group,
         )

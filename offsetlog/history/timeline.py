@@ -1,11 +1,11 @@
-"""The past of a store, from its log: the changes of a position, and the positions of a moment.
+"""The past of a store, from its log: the changes of a position, and the positions at a moment.
 
-A moment is a log offset, for the state of the records below it, or a time, for that of the longest
-prefix of the log whose timestamps are all <= it.  Each partition of the log has offsets of its own,
-and clocks go back: a time is a cut through each partition by itself, and never through a batch.
+A log offset as a moment means the state of the records below it; a time means the state of the
+longest prefix of the log whose timestamps are all <= it.  Each log partition has its own offsets,
+and clocks can go back: a time cuts each partition separately, and never within a batch.
 
-Records that were cleaned away are not guessed.  A state that the log does not have exactly is a
-HistoryError; see `history_floor` for how it is known.
+Records that were cleaned away are not guessed: a state that the log does not have exactly is a
+HistoryError.  `history_floor` describes how that is known.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from offsetlog.types import (
 if TYPE_CHECKING:
     import pyarrow
 
-#: Before every timestamp, in milliseconds.
+#: Earlier than every timestamp, in milliseconds.
 LONG_AGO = -(2**63)
 
 #: A time with its zone, or a log offset.
 Moment = datetime | int
-#: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the
-#: log has them.
+#: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset, as in
+#: the log.
 Value = tuple[int, int, bytes, int, int, bytes | None, int]
 _Answer = TypeVar("_Answer")
 
 
 def value_of(row: Value) -> OffsetAndMetadata:
-    """Returns a value of the log as callers get it."""
+    """Converts a value of the log to the object that callers get."""
     offset, leader_epoch, metadata, committed, expires, topic_id, _ = row
     identity = None if topic_id is None else UUID(bytes=topic_id)
     return OffsetAndMetadata(
@@ -67,10 +67,10 @@ def value_of(row: Value) -> OffsetAndMetadata:
 
 
 def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloor:
-    """Returns how far a partition was cleaned, as our cleaner and the checkpoint of any other recorded it.
+    """Returns how far a partition was cleaned: by our cleaner's record, and by any other cleaner's checkpoint.
 
     Raises:
-        StorageError: the disk cannot read it.
+        StorageError: the disk cannot read a file.
     """
     checkpoint = directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, partition.number), 0)
     return read_floor(directory.fs, Path(partition.path)).at_least(checkpoint)
@@ -78,13 +78,13 @@ def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloo
 
 @dataclass(frozen=True, slots=True)
 class PartitionPast:
-    """The past of one open partition, as of the moment in which this was made.  Safe from any thread.
+    """The past of one open partition at the moment of creation.  Safe from any thread.
 
     Attributes:
         partition: the partition.
-        directory: that it lies in.
-        start: where the log begins.
-        end: of the applied part: the state there was the present one.
+        directory: its log directory.
+        start: the first offset of the log.
+        end: the end of the applied part, whose state was the present one.
     """
 
     partition: Partition
@@ -94,11 +94,11 @@ class PartitionPast:
 
     @classmethod
     def of(cls, partition: Partition, directory: LogDirectory) -> PartitionPast:
-        """Looks at a partition now; raises StateError where it cannot answer."""
+        """Makes the past of a partition as it is now; raises StateError if the partition cannot answer."""
         return cls(partition, directory, *native.bounds(partition))
 
     def cut(self, moment: Moment | None, group: str | None, name: str = "at") -> int:
-        """Returns a moment as a log offset; None is now.
+        """Returns the log offset of a moment; None means now.
 
         Raises:
             HistoryError: the records there were cleaned, or have no times, so that nobody knows
@@ -157,11 +157,11 @@ class PartitionPast:
     # --------------------------------------------------------------------------------- what is gone
 
     def floor(self, group: str | None) -> int:
-        """Returns the first log offset whose state of a group, or of all, is known, or `end`."""
+        """Returns the first log offset whose state is known, of a group or of all; `end` if none is."""
         return self._floors(group)[1]
 
     def cleaned_below(self, group: str | None) -> int:
-        """Returns the log offset from which on every record of a group, or of all, is there."""
+        """Returns the log offset from which on no record is missing, of a group or of all."""
         return self._floors(group)[0]
 
     def _floors(self, group: str | None) -> tuple[int, int]:
@@ -172,9 +172,9 @@ class PartitionPast:
             general < self.end
             and native.survey(self.partition, general, self.end).first_missing is not None
         ):
-            # Somebody cleaned and recorded nothing: a broker that was killed in between, or the one
-            # whose log this is a copy of.  No cleaner touches the newest segment, unless the copy
-            # has segments of its own.
+            # Another cleaner worked here and recorded nothing: a broker that was killed meanwhile,
+            # or the broker from which this log was copied.  No cleaner touches the newest segment,
+            # unless the copy has segments of its own.
             newest = native.last_segment_base(self.partition)
             touched = (
                 newest >= self.end
@@ -182,14 +182,14 @@ class PartitionPast:
             )
             cleaned = foreign = self.end if touched else newest
         cleaned, foreign = min(cleaned, self.end), min(foreign, self.end)
-        # A transaction counts from its end on: of one that was open where cleaning ended, a record
-        # that was cleaned for did not count yet.  Our cleaner takes care of that
-        # (csrc/cleaner/transactions.h), Kafka's does not.
+        # A transaction counts only once it ends.  If it was open where the cleaning ended, its
+        # records may have superseded others although they did not count yet.  Our cleaner
+        # avoids that (csrc/cleaner/transactions.h), Kafka's does not.
         settled = native.ended_by(self.partition, foreign, self.end) if foreign > 0 else 0
         return cleaned, max(cleaned, settled)
 
     def since(self, floor: int) -> datetime | None:
-        """Returns the oldest time whose state is in the log, None where only the present one is."""
+        """Returns the oldest time whose state the log has; None if it has only the present state."""
         if floor >= self.end:
             return None
         youngest = native.survey(self.partition, 0, floor).max_timestamp
@@ -226,15 +226,15 @@ class PartitionPast:
         return self._untimed_error(untimed, 0, self.since(0)) if untimed > 0 else None
 
     def check(self, group: str | None, cut: int, facts: native.Facts) -> None:
-        """Raises HistoryError unless the state that was made of the log below `cut` is what it was then.
+        """Raises HistoryError unless the state read from the log below `cut` is the true one.
 
-        Called after the log was read: a cleaner records what it takes away before it goes.
+        Call it after the log was read: a cleaner records the floor before it removes records.
         """
         if facts.first_missing is not None and facts.first_missing < cut:
             self.refuse_below_floor(group, cut)
 
     def refuse_below_floor(self, group: str | None, cut: int) -> None:
-        """Raises HistoryError for a log offset whose state is known only if nothing was cleaned."""
+        """Raises HistoryError for a log offset below the floor, whose state is not known."""
         floor = self.floor(group)
         if cut >= floor:
             return
@@ -283,7 +283,7 @@ class PartitionPast:
 
     def positions(self, cut: int) -> list[tuple[Any, ...]]:
         """Returns the rows of `position_schema` in the state at a log offset."""
-        # Every position differs from the empty log.
+        # Compared with the empty log, every position differs.
         pasts = native.Pasts(self.partition, None, (0, cut))
         self.check(None, cut, pasts.facts)
         rows = []
@@ -296,7 +296,7 @@ class PartitionPast:
         return rows
 
     def changes(self, group: str | None, cuts: tuple[int, int]) -> list[Change]:
-        """Returns what is not the same in the states at two log offsets."""
+        """Returns the positions that differ between the states at two log offsets."""
         pasts = native.Pasts(self.partition, group, cuts)
         for cut in sorted(cuts):
             self.check(group, cut, pasts.facts)
@@ -327,15 +327,15 @@ class PartitionPast:
         )
 
     def deletions(self, group: str | None, since_ms: int) -> list[DeletedRow]:
-        """Returns what is not there now and has a tombstone as young as `since_ms`."""
+        """Returns the deleted positions with a tombstone no older than `since_ms`."""
         rows, facts = native.tombstones(self.partition, group, self.end, since_ms)
         floor = 0 if facts.first_missing is None else self.cleaned_below(group)
         found: dict[tuple[bytes, bytes, int], DeletedRow] = {}
         for name, topic, number, log_offset, timestamp, missing_end, value in rows:
             key = (name, topic, number)
             if value is None and key in found:
-                continue  # it was gone already
-            # Below the floor a later value may have gone, which the tombstone superseded as well.
+                continue  # it was deleted before
+            # Below the floor a later value may be gone, which the tombstone also superseded.
             doubtful = value is not None and log_offset < floor and missing_end > value[-1]
             found[key] = DeletedRow(
                 name, topic, number, log_offset, timestamp, None if doubtful else value
@@ -344,7 +344,7 @@ class PartitionPast:
 
 
 class DeletedRow(NamedTuple):
-    """A Deletion as it stands in the log."""
+    """A Deletion with its values as in the log."""
 
     group: bytes
     topic: bytes
@@ -354,7 +354,7 @@ class DeletedRow(NamedTuple):
     value: Value | None
 
     def as_deletion(self, log_partition: int) -> Deletion:
-        """Returns it as callers get it."""
+        """Converts it to the object that callers get."""
         return Deletion(
             decode_text(self.group),
             decode_text(self.topic),
@@ -368,7 +368,7 @@ class DeletedRow(NamedTuple):
 
 
 def table_of(rows: list[tuple[Any, ...]]) -> pyarrow.Table:
-    """Returns rows of positions as a table of `position_schema`."""
+    """Converts rows of positions to a table of `position_schema`."""
     import pyarrow
 
     schema = position_schema()
@@ -380,11 +380,11 @@ def table_of(rows: list[tuple[Any, ...]]) -> pyarrow.Table:
 
 
 def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
-    """Returns the entries of one position from the events of its log, by the rules of docs/format/loading.md §6.4."""
+    """Converts the events of one position to its entries, by the rules of docs/format/loading.md §6.4."""
     entries: list[HistoryEntry] = []
     waiting: dict[int, list[int]] = {}  # by producer, the entries of its open transaction
-    pending: dict[int, int] = {}  # by producer, the one that its COMMIT would install
-    current = -1  # log offset of the last record that counts
+    pending: dict[int, int] = {}  # by producer, the entry that its COMMIT would apply
+    current = -1  # log offset of the last record that took effect
     for event in events:
         if len(event) == 3:
             marker, producer_id, committed = event
@@ -424,15 +424,15 @@ def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
 
 
 def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None) -> None:
-    """Raises InvalidArgumentError for a time that is still to come, at which nobody knows the state.
+    """Raises InvalidArgumentError for a time in the future, at which no state is known.
 
-    A time that the log has a record of, or of a later one, is none, whatever this machine's clock
-    says: either of two clocks may be wrong.  A log offset is compared with the end of its log.
+    A time is accepted if the log has a record of that time or later, whatever this machine's clock
+    says: either clock may be wrong.  A log offset is compared with the end of its log.
 
     Args:
-        name: the argument.
+        name: the name of the argument.
         moment: its value.
-        pasts: the partitions that are asked; None for one that is not there.
+        pasts: the partitions of the query; None for one that does not exist.
     """
     if not isinstance(moment, datetime):
         return
@@ -451,12 +451,12 @@ class Timeline:
     directory: LogDirectory
 
     def of(self, group: str) -> PartitionPast | None:
-        """Returns the past of the partition that keeps a group, None where there is none yet; raises GroupError."""
+        """Returns the past of a group's log partition, None if that does not exist yet; raises GroupError."""
         partition = self.core.partition(self.core.number_of(group))
         return None if partition is None else PartitionPast.of(partition, self.directory)
 
     def of_all(self, group: str | None) -> list[PartitionPast]:
-        """Returns the pasts of the partitions that a group is in, or of every one."""
+        """Returns the pasts of a group's log partition, or of all."""
         if group is None:
             return [
                 PartitionPast.of(partition, self.directory) for partition in self.core.attached()
@@ -466,7 +466,7 @@ class Timeline:
 
     def history(self, group: str, topic: str, partition: int) -> History:
         """See OffsetStore.history."""
-        self.core.fetch_one(group, topic, partition)  # refuses what is no position
+        self.core.fetch_one(group, topic, partition)  # refuses arguments that cannot name a position
         past = self.of(group)
         if past is None:
             return History((), self.core.number_of(group), 0, 0, None, 0)
@@ -492,7 +492,7 @@ class Timeline:
         at = arguments.parsed_moment("at", given)
         if isinstance(at, int):
             raise InvalidArgumentError(
-                f"at={at} is a log offset, and each log partition has its own: give a time, or fetch one group"
+                f"at={at} is a log offset, but each log partition has its own: give a time, or fetch one group"
             )
         pasts = self.of_all(None)
         refuse_future("at", at, *pasts)
@@ -502,7 +502,7 @@ class Timeline:
     def checked_keys(
         self, group: str, partitions: Iterable[PartitionKey]
     ) -> list[TopicPartition]:
-        """Returns the partitions that a caller names; raises InvalidArgumentError."""
+        """Returns the partitions as keys; raises InvalidArgumentError."""
         keys = [TopicPartition(*key) for key in arguments.listed_keys(partitions)]
         for topic, partition in keys:
             self.core.fetch_one(group, topic, partition)
@@ -516,7 +516,7 @@ class Timeline:
         for name, moment in (("a", before), ("b", after)):
             if group is None and isinstance(moment, int):
                 raise InvalidArgumentError(
-                    f"{name}={moment} is a log offset, and each log partition has its own: it needs a group"
+                    f"{name}={moment} is a log offset, but each log partition has its own: name a group, or give a time"
                 )
         pasts = self.of_all(group)
         refuse_future("a", before, *pasts)

@@ -1,7 +1,7 @@
-"""Goes on after a loss: a report lists all that is known of it, copies are kept, and commits are taken again.
+"""Accepts a loss: reports all that is known of it, keeps copies, and lets the log partitions take commits again.
 
-Nothing comes back by this.  A partition whose log lacks something is read-only until its owner says so, since a later
-commit would hide what was lost (docs/repair.md).
+This restores nothing.  A partition whose log lacks records is read-only until its owner accepts the loss, because a
+later commit would hide it (docs/repair.md).
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from offsetlog.errors import (
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
-#: The files of a log partition that say what it should hold; a copy of each is kept.
+#: The files that say what a log partition should hold; a copy of each is kept.
 EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLoss:
-    """The findings and actions of `accept_loss`.
+    """The losses that `accept_loss` accepted, and the files it kept.
 
     Attributes:
         losses: missing, damaged and doubtful parts, as errors that were not raised.
-        report: the file that says so, None where nothing was wrong.
-        copies: the files that were kept, beside the `broken-...` copies of segments.
-        unreadable: why the disk cannot read some log partitions, which were left as they are.
+        report: the file that lists the losses, None if there were none.
+        copies: the files that were kept, besides the `broken-...` copies of segments.
+        unreadable: errors of log partitions that the disk cannot read, which were left as they are.
     """
 
     losses: list[OffsetLogError]
@@ -67,17 +67,17 @@ class AcceptedLoss:
 
 
 def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None) -> list[OffsetLogError]:
-    """Returns what `accept_loss` would accept, as errors that were not raised; changes nothing and takes no lock.
+    """Returns the losses that `accept_loss` would accept, as errors that were not raised; changes and locks nothing.
 
-    For a log partition that the disk cannot read a StorageError is returned, which cannot be accepted.
+    A log partition that the disk cannot read gives a StorageError, which cannot be accepted.
 
     Args:
         path: the log directory.
         config: the settings.
 
     Raises:
-        MissingFileError: there is no log.
-        InvalidArgumentError, StorageError, CapacityError, CorruptionError: it cannot be read.
+        MissingFileError: the directory or its log does not exist.
+        InvalidArgumentError, StorageError, CapacityError, CorruptionError: the log cannot be read.
     """
     directory = LogDirectory(path, FileSystem())
     found = _find(directory, config or StoreConfig(), _properties_of(directory))
@@ -87,17 +87,17 @@ def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None)
 def _properties_of(directory: LogDirectory) -> Properties | None:
     directory.check_is_none_of_its_parts()
     if not directory.exists():
-        raise MissingFileError("there is no such directory", path=directory.path)
+        raise MissingFileError("the directory does not exist", path=directory.path)
     properties = directory.known_properties()
     if properties is None and not directory.partition_numbers():
-        raise MissingFileError("there is no partition of the offsets topic in it", path=directory.path)
+        raise MissingFileError("the directory holds no partition of the offsets topic", path=directory.path)
     return properties
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     losses: list[OffsetLogError] = field(default_factory=list)
-    known: list[list[LastKnown]] = field(default_factory=list)  # of each loss, what a snapshot has of it
+    known: list[list[LastKnown]] = field(default_factory=list)  # for each loss, the lost positions in a snapshot
     others_worked: set[int] = field(default_factory=set)  # the log partitions on which another program worked
     unreadable: dict[int, StorageError] = field(default_factory=dict)  # by log partition
 
@@ -108,7 +108,7 @@ class _Found:
 
 def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
-    # The log below a snapshot is read as well: damage there would come up once the snapshot is gone.
+    # The log below a snapshot is read too: damage there would come up once the snapshot is deleted.
     opener = PartitionOpener(directory, config, writable=False, existing=existing, use_snapshots=False)
     opened = OpenPartitions(opener)
     try:
@@ -144,11 +144,11 @@ def accept_loss(
     shown: Sequence[OffsetLogError] | None = None,
     lock_timeout: float = 0.0,
 ) -> AcceptedLoss:
-    """Takes what is missing for lost, so that the directory's log partitions take commits again.
+    """Gives up missing records, so that the directory's log partitions take commits again.
 
-    A report `offsetlog-loss-<time>.json` is written into the log directory first: each loss with its log partition, its
-    log offsets and, where a snapshot tells, the positions that were committed there.  Every file that changes is kept
-    under another name.
+    First a report, `offsetlog-loss-<time>.json`, is written to the log directory: each loss with its log partition, its
+    log offsets and, if a snapshot has them, the positions committed there.  Every file that changes is kept under
+    another name.
 
     Args:
         path: the log directory.
@@ -157,7 +157,7 @@ def accept_loss(
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Returns:
-        The accepted losses; `losses` is empty, and nothing was changed, if nothing was wrong.
+        The accepted losses; if nothing was wrong, `losses` is empty and nothing was changed.
 
     Raises:
         LockedError: somebody has it open for writing, still after `lock_timeout`.
@@ -187,7 +187,9 @@ def _check_shown(losses: list[OffsetLogError], shown: Sequence[OffsetLogError] |
     known = None if shown is None else [describe(each) for each in shown]
     for loss in losses:
         if known is not None and describe(loss) not in known:
-            raise InvalidArgumentError(f"more is lost than was shown, look again: {loss.message}", path=loss.path)
+            raise InvalidArgumentError(
+                f"there are more losses than were shown; list them again: {loss.message}", path=loss.path
+            )
 
 
 def _accept(
@@ -210,7 +212,7 @@ def _accept(
         try:
             ends[number] = _repair(directory, config, witnesses, number)
         except StorageError as failure:
-            # A partition that the disk cannot read keeps nobody from going on with the others.
+            # A partition that the disk cannot read does not stop the others.
             if not failure.is_unreadable:
                 raise
             unreadable[number] = failure
@@ -218,10 +220,10 @@ def _accept(
     if properties is not None:
         existing = existing.union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
-    # The manifests of the other partitions do not know yet that another program worked on them.
+    # The manifests of the other partitions do not record yet that another program worked on them.
     others = found.others_worked.difference(ends).union(witnesses.worked_on(unreadable))
     if not witnesses.is_foreign:
-        # In another program's directory a record would say that all partitions have our witnesses.
+        # In another program's directory, a record would claim that all partitions have our witnesses.
         directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others}, existing)
     if properties is not None:
         directory.record_properties(properties)
@@ -231,7 +233,7 @@ def _accept(
 
 
 def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, number: int) -> int:
-    # Opens the log of one partition, which repairs it, and closes it; returns where it ends.
+    # Opens the log of one partition, which repairs it, and closes it; returns its log end.
     partition = Partition(
         directory.partition_path(number),
         number,
@@ -254,7 +256,7 @@ def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, 
 
 
 def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Path]:
-    # A snapshot goes: its part of the missing commits is in no log.
+    # The snapshot is removed: it has lost commits that no log has.
     kept = []
     for name in EVIDENCE:
         path = directory.partition_path(number) / name
@@ -275,8 +277,8 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 def kind_of(loss: OffsetLogError) -> str:
     """Returns "missing", "damaged", "in doubt", "checkpoint" or "unreadable".
 
-    Acknowledged commits are missing; bytes are damaged; what the disk cannot read is unreadable, and nothing of it can
-    be accepted.
+    "missing" is acknowledged commits; "damaged" is changed bytes; "unreadable" is bytes that the disk cannot read,
+    which cannot be accepted.
     """
     if isinstance(loss, StorageError):
         return "unreadable"

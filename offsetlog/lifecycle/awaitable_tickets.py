@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TicketWaiter:
-    """Turns tickets into futures; the first one starts the thread.  Safe from any thread."""
+    """Turns tickets into futures; the first ticket starts the thread.  Safe from any thread."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
@@ -25,13 +25,13 @@ class TicketWaiter:
         self._pid = os.getpid()
 
     def __call__(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Returns a future of the running loop that ends when the ticket is durable or failed."""
-        # Before the lock, which a thread that a child does not have may hold for ever.
+        """Returns a future of the running loop that ends once the ticket is durable or has failed."""
+        # Checked before locking: in a forked child, the thread that holds the lock may not exist.
         if os.getpid() != self._pid:
             raise ClosedError(
-                "this process is a child of the one that opened the store; open the store again here"
+                "this process is a child of the process that opened the store; open the store again here"
             )
-        # Code that awaits has imported it; a command, which does not, starts faster without it.
+        # Code that awaits has imported it already; commands do not need it, and start faster without it.
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -48,12 +48,12 @@ class TicketWaiter:
         return future
 
     def stop(self) -> None:
-        """Answers every ticket that is waited for, and stops the thread."""
+        """Answers every awaited ticket, and stops the thread."""
         with self._filled:
             self._stopped = True
             self._filled.notify()
             thread = self._thread
-        # The waiter itself may hold the last reference to a store for a moment.
+        # The waiter's own thread may briefly hold the last reference to a store.
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -72,7 +72,7 @@ class TicketWaiter:
     def _answer(
         taken: list[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]],
     ) -> None:
-        # The first ticket of a partition waits for the disk; those after it find it done.
+        # The first ticket of a partition waits for the disk; later ones find it flushed.
         answers: dict[
             asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]
         ] = {}
@@ -86,7 +86,7 @@ class TicketWaiter:
         for loop, done in answers.items():
             try:
                 loop.call_soon_threadsafe(_settle, done)
-            except RuntimeError:  # the loop was closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no task waits any more
                 continue
 
 

@@ -13,16 +13,16 @@ from offsetlog.errors import ClosedError, StorageError
 
 
 class LoadProgress(NamedTuple):
-    """How far the loading of a store is.
+    """The progress of loading a store.
 
     Attributes:
-        partitions: log partitions that were there when the store was opened.
-        ready: those of them that are loaded, and answer.
-        failed: those that could not be loaded.
-        bytes: read so far, of the logs; what a snapshot stands for is not read.
-        bytes_total: to be read, as far as is known: a partition counts from when its load has
+        partitions: log partitions that existed when the store was opened.
+        ready: those of them that are loaded and can be used.
+        failed: those of them that could not be loaded.
+        bytes: log bytes read so far; the part of a log that a snapshot replaces is not read.
+        bytes_total: log bytes to read, as far as is known: a partition counts once its load has
             begun.
-        seconds: since loading began, or that it took.
+        seconds: since loading began; once it is done, how long it took.
     """
 
     partitions: int
@@ -46,8 +46,8 @@ class BackgroundLoad:
     Args:
         partitions: opened, not loaded.
         load: loads one of them.
-        workers: how many at a time.
-        unreadable: why the disk could not read the logs of other partitions.
+        workers: how many are loaded at a time.
+        unreadable: the errors of other partitions, whose logs the disk could not read.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BackgroundLoad:
         self._final: LoadProgress | None = None
 
     def start(self) -> None:
-        """Begins to load."""
+        """Starts loading."""
         for _ in range(self._workers):
             thread = threading.Thread(target=self._run, name="offsetlog-load", daemon=True)
             self._threads.append(thread)
@@ -97,15 +97,15 @@ class BackgroundLoad:
                 self._changed.notify_all()
 
     def forget_unreadable(self) -> None:
-        """Others have taken the place of the partitions that could not be read."""
+        """Drops the errors of unreadable partitions, after others took their place."""
         with self._changed:
             self._failures.update(dict.fromkeys(self._unreadable))
             self._unreadable = {}
 
-    # --------------------------------------------------------------------------------------- asking
+    # -------------------------------------------------------------------------------------- queries
 
     def numbers(self, *, loaded: bool = False) -> list[int]:
-        """Returns the numbers that `get` knows; with `loaded` those that it returns at once."""
+        """Returns the numbers that `get` knows; with `loaded`, those that it returns without waiting."""
         with self._changed:
             if not loaded:
                 return sorted({*self._partitions, *self._unreadable})
@@ -115,16 +115,16 @@ class BackgroundLoad:
         return self._failures.get(number, self) is None
 
     def unreadable(self) -> dict[int, StorageError]:
-        """Returns by number why the disk could not read a partition, as far as is known now."""
+        """Returns by number the errors of partitions that the disk could not read, as far as known now."""
         with self._changed:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Returns a partition once it is loaded, before others; None if it is not one of these.
+        """Returns a partition once it is loaded, ahead of others; None if it is not one of these.
 
         Raises:
             ClosedError: loading was stopped.
-            OffsetLogError: why it could not be loaded.
+            OffsetLogError: the partition could not be loaded.
         """
         with self._changed:
             if number in self._unreadable:
@@ -145,12 +145,12 @@ class BackgroundLoad:
         return partition
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until everything is loaded, or for so many seconds; returns whether it is.
+        """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
 
-        Partitions that the disk cannot read are no reason to keep the others from their callers.
+        Partitions that the disk cannot read are left out: the others can still be used.
 
         Raises:
-            OffsetLogError: the first partition that could not be loaded for another reason.
+            OffsetLogError: a partition could not be loaded for another reason; the first such error.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -171,7 +171,7 @@ class BackgroundLoad:
         return True
 
     def progress(self) -> LoadProgress:
-        """Returns how far it is."""
+        """Returns the progress so far."""
         with self._changed:
             return self._measure(time.monotonic()) if self._final is None else self._final
 
@@ -187,22 +187,22 @@ class BackgroundLoad:
             self._count, len(self._failures) - failed, failed, read, total, now - self._begun
         )
 
-    # -------------------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------------- release and stop
 
     def release(self) -> None:
-        """Releases the partitions once all of them are loaded; what cannot be read stays known."""
+        """Releases the partitions once all of them are loaded; errors of unreadable ones are kept."""
         with self._changed:
             if self._final is not None:
                 self._partitions = {}
 
     def stop(self) -> None:
-        """Begins no more loads; a call that waits for one is refused."""
+        """Starts no more loads; a call that waits for one is refused."""
         with self._changed:
             self._queue.clear()
             self._stopped = True
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Waits for the loads under way, after `stop`."""
+        """Waits for the loads in progress, after `stop`."""
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""The end of a store, which comes once: by `close`, or when nobody can reach the store any more."""
+"""Closes a store, once: by `close`, or when no code can reach the store any more."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ CHECKPOINT_SECONDS = 60.0
 
 
 class StoreCloser:
-    """Closes one store, once.  The core holds it and it does not hold the core.
+    """Closes one store, once.  The core holds a reference to it, and it holds none to the core.
 
-    So the store lives for as long as anything that commits to it, also when that is only
-    `store.commit_one`, and ends at once when the last of it goes.
+    Therefore the store lives as long as anything that commits to it, even if that is only
+    `store.commit_one`, and is closed as soon as the last of these is gone.
 
     Args:
         directory: the log directory; when writable, locked.
         partitions: the owner of the store's partitions.
         waiter: waits for the store's tickets.
-        maintenance: the store's automatic work.
-        read_only: whether nothing is to be written.
+        maintenance: the store's maintenance.
+        read_only: whether nothing may be written.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class StoreCloser:
         self._keeper: threading.Thread | None = None
 
     def watch(self, core: StoreCore) -> None:
-        """Has the store closed when nobody can reach it any more, or when the program ends."""
+        """Makes the store close when no code can reach it any more, or when the program ends."""
         core.closer = self
         _open_stores[core] = self
 
     def keep_checkpoints(self, core: StoreCore) -> None:
-        """Begins to write the recovery points every minute, until the end."""
+        """Starts writing the recovery points every minute, until the close."""
         keeper = threading.Thread(
             target=_keep_checkpoints,
             args=(weakref.ref(core), self._directory, self._stop),
@@ -96,17 +96,17 @@ class StoreCloser:
                 _open_stores.pop(core, None)
 
     def _stop_and_close(self, core: StoreCore) -> None:
-        # Whatever goes wrong on the way, such as a Ctrl-C, the later steps are done all the same.
+        # Whatever fails on the way, or is interrupted by Ctrl-C, the later steps are still done.
         failures: list[BaseException] = []
         self._stop.set()
-        # First of all: a call that waits for a load keeps a thread busy.
+        # This comes first: a call that waits for a load keeps a thread busy.
         self._partitions.stop_loading()
         for step in (self._maintenance.stop, self._stop_keeper, self._partitions.stop):
             try:
                 step()
             except BaseException as failure:
                 failures.append(failure)
-        # No partition is closed before calls can no longer begin, not even after an interrupt.
+        # No partition is closed while calls can still begin, not even after an interrupt.
         while not core.closed:
             try:
                 core.close()
@@ -128,15 +128,15 @@ class StoreCloser:
             raise first
 
     def _stop_keeper(self) -> None:
-        # The keeper itself may hold the last reference for a moment.
+        # The keeper's own thread may briefly hold the last reference.
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join()
 
     def close_unreachable(self, core: StoreCore) -> None:
-        """Closes a store that nobody can reach any more, with a warning, as a file does."""
-        # While the interpreter is torn down the threads that may be at work in the store are gone,
-        # with all they held: nothing may wait for them.  Only a store that was opened even after
-        # `_close_all` is found then.
+        """Closes a store that no code can reach any more, with a warning, as Python does for files."""
+        # While the interpreter shuts down, threads that worked in the store may be gone with the
+        # locks they held: nothing may wait for them.  Only a store opened after `_close_all` ran
+        # is still open then.
         if self._closed or os.getpid() != self._pid or sys.is_finalizing():
             return
         path = self._directory.path
@@ -144,15 +144,15 @@ class StoreCloser:
             warnings.warn(
                 f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2
             )
-        finally:  # also where a filter makes the warning an error
+        finally:  # even if a filter turns the warning into an error
             if on_maintenance_thread():
-                # It may have held the last reference, or collect the garbage within a turn.
+                # This thread may have held the last reference, or may be collecting garbage in its turn.
                 threading.Thread(target=self.close, args=(core,), name="offsetlog-close").start()
             else:
                 self.close(core)
 
     def abandon(self, core: StoreCore) -> None:
-        """Releases everything without writing a byte, as the end of the process would."""
+        """Releases everything without writing a byte, as if the process ended here."""
         with self._lock:
             self._closed = True
             self._stop.set()
@@ -197,7 +197,7 @@ class StoreCloser:
         snapshots.write_last(partition, self._directory.fs)
 
     def _write_replica_snapshot(self, partition: Partition) -> None:
-        # A replica's state ends at W and the log goes on, so that it is not lent.
+        # A replica's state ends at W while its log goes on, so the state cannot be used as it is.
         try:
             snapshots.write(partition, self._directory)
         except OffsetLogError as failure:
@@ -220,7 +220,7 @@ class StoreCloser:
         ends: dict[int, int],
         watermarks: dict[int, int],
     ) -> bool:
-        # Returns whether it was closed cleanly, with its log end and W.
+        # Returns the log end and W, and whether it was closed cleanly.
         if self._read_only or not self._is_sound(partition):
             partition.abandon()
             return False
@@ -237,8 +237,8 @@ class StoreCloser:
 def _keep_checkpoints(
     known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event
 ) -> None:
-    # A recovery after a crash starts at the recovery point; without this it would be that of the
-    # last clean stop.
+    # A recovery after a crash starts at the recovery point; without this thread that would be the
+    # one of the last clean stop.
     while not stop.wait(CHECKPOINT_SECONDS):
         try:
             core = known()
@@ -246,24 +246,24 @@ def _keep_checkpoints(
                 return
             checkpoint_bounds(directory, core.attached(wait=False))
         except OffsetLogError:
-            # The next commit meets the same trouble and reports it; a checkpoint is only an
-            # optimisation.
+            # The next commit will meet the same failure and report it; a checkpoint only makes
+            # recovery faster.
             pass
         finally:
             core = None
 
 
-#: Those that may have to be closed when the program ends.
+#: The stores to close when the program ends.
 _open_stores: weakref.WeakKeyDictionary[StoreCore, StoreCloser] = weakref.WeakKeyDictionary()
 
 
 def _close_all() -> None:
-    # Each, whatever becomes of the others.
+    # Each is closed, whatever happens to the others.
     with contextlib.ExitStack() as steps:
         for core, closer in list(_open_stores.items()):
             steps.callback(closer.close_unreachable, core)
 
 
-# Before the interpreter is torn down, when daemon threads still run, and after the end of all other
-# threads, which may commit up to then.
+# Runs before the interpreter shuts down, while daemon threads still run, and after all other
+# threads have ended, which may commit until then.
 atexit.register(_close_all)

@@ -20,7 +20,7 @@ class StoreContext(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the store; a load under way ends soon."""
+        """Closes the store; a load in progress stops soon."""
 
     @abstractmethod
     def _load(self) -> None:

@@ -17,18 +17,18 @@ _DIGEST_MASK = (1 << 128) - 1
 
 
 def problems(core: StoreCore, partitions: OpenPartitions) -> list[OffsetLogError]:
-    """Returns what opening and loading found; see OffsetStore.problems.
+    """Returns the problems that opening and loading found; see OffsetStore.problems.
 
     Args:
-        core: all that can be loaded is.
-        partitions: the owner, who knows what could not be, and what is wrong with the directory.
+        core: with every partition that could be loaded.
+        partitions: the owner, which knows the partitions that could not, and the directory's problems.
     """
     found = [problem for each in core.attached(wait=False) for problem in each.problems()]
     return [*partitions.problems(), *found]
 
 
 def damaged(core: StoreCore) -> list[Partition]:
-    """Returns the partitions that are loaded now and were found damaged or incomplete."""
+    """Returns the loaded partitions that were found damaged or incomplete."""
     return [
         each
         for each in core.attached(wait=False)
@@ -50,12 +50,12 @@ def health(
     partitions: OpenPartitions,
     quarantined: Mapping[int, tuple[QuarantinedSegment, ...]],
 ) -> StoreHealth:
-    """Returns what is not as it should be; see OffsetStore.health.
+    """Returns the faults of a store; see OffsetStore.health.
 
     Args:
-        core: its partitions that are loaded now.
-        partitions: their owner.
-        quarantined: by log partition, what its last cleaning left as it is.
+        core: with the partitions loaded so far.
+        partitions: the owner of the partitions.
+        quarantined: by log partition, the segments that its last cleaning left unchanged.
     """
     found = {
         number: PartitionHealth(number, "missing", (failure,))
@@ -75,20 +75,20 @@ def health(
 
 
 def summary(core: StoreCore, partitions: OpenPartitions) -> str:
-    """Returns how many partitions are damaged, for the text of a store; empty where none is."""
+    """Returns the number of damaged partitions, for the text of a store; empty if there are none."""
     count = len(damaged(core)) + len(partitions.unreadable())
     return f", {count} of {partition_count(core)} partitions damaged" if count else ""
 
 
 def partition_count(core: StoreCore) -> int:
-    """Returns how many partitions there are; where that is not known, how many are loaded here."""
+    """Returns the number of partitions; if that is unknown, the number loaded here."""
     return core.count if core.is_count_known else len(core.attached(wait=False))
 
 
 def warn_of_damage(
     core: StoreCore, partitions: OpenPartitions, path: Path, *, stacklevel: int
 ) -> None:
-    """Issues one CorruptionWarning if anything is damaged; `stacklevel` as `warnings.warn`."""
+    """Issues one CorruptionWarning if there are problems; `stacklevel` as in `warnings.warn`."""
     found = problems(core, partitions)
     if not found:
         return
@@ -99,14 +99,14 @@ def warn_of_damage(
         are = "is" if count == 1 else "are"
         text = (
             f"{count} of {partition_count(core)} partitions in {path} {are} damaged: {text}; "
-            "missing records are not answered for"
+            "lookups do not show the missing records"
         )
     text += f". See store.problems(), or `offsetlog verify {path}`"
     warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)
 
 
 def recoveries(core: StoreCore) -> dict[int, dict[str, Any]]:
-    """Returns what opening found and did, by partition; see OffsetStore.recoveries."""
+    """Returns by partition what opening found and did; see OffsetStore.recoveries."""
     return {partition.number: dict(partition.recovery) for partition in core.attached()}
 
 
@@ -122,7 +122,7 @@ def digest(core: StoreCore, *, physical: bool) -> Digest:
 
 
 def memory(core: StoreCore, snapshot_bytes: int) -> dict[str, int]:
-    """Returns the bytes of memory by component, among them those of a snapshot; see OffsetStore.memory."""
+    """Returns the bytes of memory by component, including those of a snapshot; see OffsetStore.memory."""
     total: dict[str, int] = {}
     for partition in core.attached():
         for component, size in partition.memory().items():

@@ -1,4 +1,4 @@
-"""Reports as missing, in doubt or damaged all that an open would, for readers of a directory that open no store."""
+"""Reports the losses, doubts and damage that an open would find, for readers that do not open a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOCK = "hhqqi4x"  # struct flock
 
 
 def is_being_written(path: Path) -> bool:
-    """Tells whether a process holds the lock of a log directory, one of ours or a broker; takes none."""
+    """Returns whether a process holds the lock of a log directory, ours or a broker's; does not take it."""
     try:
         with (path / LOCK).open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -29,8 +29,9 @@ def is_being_written(path: Path) -> bool:
 def losses_at_open(path: str | os.PathLike[str]) -> list[OffsetLogError]:
     """Opens the logs of a log directory for reading, without loading them, and returns what is wrong with them.
 
-    As errors that were not raised; nothing is changed, and no lock is taken.  Looked at are log partitions that this
-    library wrote, in a directory that nobody writes to now: beside a writer files and witnesses are of two moments.
+    The problems are errors that were not raised; nothing is changed, and no lock is taken.  The result covers log
+    partitions that this library wrote, in a directory without a writer: beside a writer, files and witnesses may be
+    read at different moments.
 
     Args:
         path: the log directory.

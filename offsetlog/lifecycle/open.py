@@ -1,4 +1,4 @@
-"""Opens a store: puts its parts together, and takes them apart again when one of them fails."""
+"""Opens a store: puts its parts together, and closes them again if one of them fails."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class OpenArguments:
 
     Attributes:
         path: the log directory.
-        partitions: how many the offsets topic has, None for what the directory says.
-        durability: of a commit that does not say it.
-        read_only: whether nothing is written.
+        partitions: the number of partitions of the offsets topic, None to take the directory's.
+        durability: the durability of commits that do not give their own.
+        read_only: whether nothing may be written.
         config: the settings.
-        maintenance: the store's automatic work.
-        topic_id: for new partition directories, None for that of the directory.
-        cluster: the cluster's id and the broker's number, None for no cluster.
+        maintenance: the settings of maintenance.
+        topic_id: the topic id for new partition directories, None to take the directory's.
+        cluster: the cluster's id and the broker's number, None without a cluster.
         wait: whether everything is loaded before the store is open.
         fs: the file port.
-        background: whether threads work for the store.
-        by_partition: whether the store is used partition by partition alone: the number of
-            partitions stays unknown where nobody says it, and calls that need it are refused.
-        lock_seconds: how long a process that gives the lock up may take for that, None for no limit.
+        background: whether the store has threads of its own.
+        by_partition: whether the store is used only partition by partition: then the number of
+            partitions stays unknown if it is not given, and calls that need it are refused.
+        lock_seconds: how long a process that gives the lock up may take, None for no limit.
         lock_timeout: how long to wait for a process that keeps the lock, in seconds.
         stop: ends that wait once it is set, None where nobody sets it.
         create: where a log that is missing may be made.
@@ -76,7 +76,7 @@ class StoreParts:
 
 
 def open_store(given: OpenArguments) -> StoreParts:
-    """Opens the store in a directory; see `offsetlog.open`.  After a failure nothing stays open."""
+    """Opens the store in a directory; see `offsetlog.open`.  If it fails, nothing stays open."""
     directory = LogDirectory(given.path, given.fs)
     try:
         parts = _open_parts(given, directory)
@@ -87,7 +87,7 @@ def open_store(given: OpenArguments) -> StoreParts:
         try:
             parts.closer.keep_checkpoints(parts.core)
             parts.maintenance.start()
-        except BaseException:  # no thread can be started
+        except BaseException:  # a thread could not be started
             parts.closer.close(parts.core)
             raise
     return parts
@@ -129,8 +129,8 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
         count, partitions = _open_writable(given, directory)
     core: StoreCore | None = None
     try:
-        # Only now the path is known to be a log directory, and the lock keeps others from cleaning
-        # it: the cleaner's checkpoints are read here.
+        # The cleaner's checkpoints are read here: now the path is known to be a log directory, and
+        # the lock keeps other processes from cleaning it.
         maintenance = Maintenance(directory, given.maintenance, expirer, read_only=given.read_only)
         core = StoreCore(
             count,

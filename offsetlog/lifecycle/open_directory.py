@@ -1,4 +1,4 @@
-"""Opens the log partitions of a directory: how many there are, and which of them are there."""
+"""Opens the log partitions of a directory, and finds out how many there should be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener, ReplicaOptions
 from offsetlog.types import Create
 
-#: How many partitions the topic has, None for unknown, and the owner of those that are open.
+#: The number of partitions of the topic, None if unknown, and the owner of the open ones.
 Opened = tuple[int | None, OpenPartitions]
 
 
@@ -31,10 +31,10 @@ def _agreed(asked: int | None, actual: int, path: Path) -> int:
 
 
 def _check_highest(directory: LogDirectory, numbers: list[int]) -> None:
-    # Where nobody knows the number, memory is taken by the highest that is there.
+    # If the number is unknown, memory is allocated by the highest existing number.
     if numbers[-1] >= PARTITIONS_MAX:
         raise PartitionCountError(
-            f"{TOPIC}-{numbers[-1]} cannot be: a topic has at most {PARTITIONS_MAX} partitions",
+            f"{TOPIC}-{numbers[-1]} cannot be a partition: a topic has at most {PARTITIONS_MAX} partitions",
             actual=numbers[-1] + 1,
             path=directory.path,
         )
@@ -49,28 +49,28 @@ def open_read_only(
     by_partition: bool = False,
     isolate: bool = False,
 ) -> Opened:
-    """Opens what is there for reading; changes nothing, and takes no lock.
+    """Opens the existing partitions for reading; changes nothing, and takes no lock.
 
     Args:
         directory: the log directory.
         config: the settings.
-        partitions: how many the topic has, None to derive it from the directory.
-        wait: until everything is loaded.
-        by_partition: nobody will look for a group, so that the number is not guessed: it is
-            unknown where neither `partitions` nor the directory says it.
-        isolate: a partition that the disk cannot read does not keep the others from being opened.
+        partitions: the number of partitions of the topic, None to derive it from the directory.
+        wait: whether to return only once everything is loaded.
+        by_partition: whether no group will be looked up, so that the number is not guessed: it
+            stays unknown if neither `partitions` nor the directory gives it.
+        isolate: whether the other partitions are opened if the disk cannot read one.
 
     Raises:
-        PartitionCountError: the number is another, or cannot be derived from the directory: a
-            lookup in the wrong partition would find nothing.
+        PartitionCountError: the number is wrong, or cannot be derived from the directory: a lookup
+            in the wrong partition would find nothing.
     """
     if not directory.exists():
-        raise MissingFileError("there is no such directory", path=directory.path)
-    # In this order: a writer makes the directory of a partition before it says that it is there.
+        raise MissingFileError("the directory does not exist", path=directory.path)
+    # In this order: a writer creates a partition's directory before it adds it to the properties.
     try:
         properties = directory.known_properties()
     except StorageError:
-        directory.partition_numbers()  # refuses a file in words of its own
+        directory.partition_numbers()  # a file, instead of a directory, gets its own error here
         raise
     numbers = directory.partition_numbers()
     if properties is not None:
@@ -79,7 +79,7 @@ def open_read_only(
         count = partitions if partitions is not None else numbers[-1] + 1
     else:
         raise MissingFileError(
-            "there is no partition of the offsets topic in it", path=directory.path
+            "the directory holds no partition of the offsets topic", path=directory.path
         )
     if numbers and numbers[-1] >= count:
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
@@ -104,8 +104,7 @@ def open_read_only(
 def _check_count(
     directory: LogDirectory, opened: list[Partition], count: int, *, guessed: bool
 ) -> None:
-    # A broker's directory does not say how many partitions there are, and need not have all of
-    # them.
+    # A broker's directory does not record its number of partitions, and may lack some of them.
     try:
         _check_groups(opened, count)
     except PartitionCountError as failure:
@@ -115,15 +114,15 @@ def _check_count(
     if not guessed:
         return
     if len(opened) < count:
-        raise _cannot_tell(directory, f"of {count} that there are at least, {len(opened)} are here")
-    # The first few of fifty, say: with few groups, or one partition, any number may fit.
+        raise _cannot_tell(directory, f"it holds {len(opened)} of at least {count} partitions")
+    # These may be the first few of fifty: with few groups, or one partition, any number may fit.
     for likely in _likely_counts(directory, opened):
         if count < likely and _fit(opened, likely):
-            raise _cannot_tell(directory, f"its groups fit {count} and {likely}")
+            raise _cannot_tell(directory, f"its groups fit both {count} and {likely} partitions")
 
 
 def _likely_counts(directory: LogDirectory, opened: list[Partition]) -> list[int]:
-    """The defaults of those who write such a directory; none where there is no group to judge by."""
+    """The default numbers of the programs that write such a directory; none if there is no group to check them by."""
     if not any(partition.groups() for partition in opened):
         return []
     is_ours = any(
@@ -142,7 +141,7 @@ def _fit(opened: list[Partition], count: int) -> bool:
 
 def _cannot_tell(directory: LogDirectory, why: str) -> PartitionCountError:
     return PartitionCountError(
-        f"this directory does not show how many partitions the offsets topic has: {why}. "
+        f"cannot tell how many partitions the offsets topic has: {why}. "
         "Give the number: partitions= in a call, --partitions on the command line",
         path=directory.path,
     )
@@ -174,14 +173,13 @@ def open_writable(
     stop: threading.Event | None = None,
     create: Create = "anywhere",
 ) -> Opened:
-    """Takes the lock, waiting for it as `LogDirectory.lock`, and opens what is there for writing.
+    """Takes the lock, waiting as `LogDirectory.lock`, and opens the existing partitions for writing.
 
     `create` is where a log that is missing may be made.
 
-    With `replication` nothing is loaded.
-    The caller releases the lock after a failure.  A Kafka directory is taken over: from then on
-    `offsetlog.properties` says how many partitions the topic has.  With `by_partition` and without
-    `partitions` it stays Kafka's, and the number unknown.
+    A Kafka directory is taken over: from now on `offsetlog.properties` records the number of
+    partitions.  With `by_partition` and without `partitions` that file is not written, and the
+    number stays unknown.
     """
     if create != "anywhere":
         directory.check_is_none_of_its_parts()
@@ -205,7 +203,7 @@ def open_writable(
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
     known = properties.topic_id if properties is not None else None
     if known is not None and topic_id is not None and known != topic_id:
-        raise ConfigError("the directory's topic has another id", path=directory.path)
+        raise ConfigError("topic_id differs from the id of the topic in the directory", path=directory.path)
     directory.begin_writing()
     if cluster is not None:
         directory.join_cluster(*cluster)
@@ -229,7 +227,7 @@ def open_writable(
             kept = Properties(count, opener.settled_topic_id())
         opener.adopt(opened.all(), kept)
     except DiskFullError:
-        # The entries written so far are true, and the next open writes the rest.
+        # The entries written so far are true, and the next open writes the others.
         if properties is None:
             opened.abandon()
             raise
@@ -242,8 +240,8 @@ def open_writable(
 def _take_over(
     directory: LogDirectory, config: StoreConfig, partitions: int | None, numbers: list[int]
 ) -> int:
-    # A broker's directory: the number must be given, and every group must agree, before a byte of
-    # it is changed.
+    # For a broker's directory the number must be given, and every group must agree with it, before a
+    # byte is changed.
     if partitions is None:
         raise PartitionCountError(path=directory.path)
     if numbers[-1] >= partitions:
@@ -253,13 +251,13 @@ def _take_over(
 
 
 def _check_groups(partitions: list[Partition], count: int) -> None:
-    """Raises PartitionCountError unless every group is where `count` partitions would put it."""
+    """Raises PartitionCountError unless every group is in the partition that `count` gives it."""
     for partition in partitions:
         for group in partition.groups():
             if partition_for(group, count) != partition.number:
                 raise PartitionCountError(
                     f"with partitions={count} the group {group!r} would be in "
-                    f"{TOPIC}-{partition_for(group, count)}, it is in {TOPIC}-{partition.number}",
+                    f"{TOPIC}-{partition_for(group, count)}, but it is in {TOPIC}-{partition.number}",
                     asked=count,
                     path=partition.path,
                 )

@@ -1,4 +1,4 @@
-"""The one owner of a directory's open partitions, and of new ones when they are first needed."""
+"""The one owner of a directory's open partitions; it creates new ones when they are first needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 @dataclass(slots=True)
 class _Failed:
-    """A replica whose log failed, and is not open again yet."""
+    """A replica whose log failed, and has not been opened again yet."""
 
     refusal: OffsetLogError
     watermark: int = -1
@@ -38,14 +38,14 @@ class _Failed:
 
 
 class OpenPartitions:
-    """Owns the open partitions of one directory.  Safe to call from any thread.
+    """Owns the open partitions of one directory.  Any thread may call its methods.
 
-    A partition is here from the opening of its log until its close.  Others borrow: a
-    background load until it has loaded a partition, the core for as long as calls use it.  The
-    closer asks the owner which partitions there are.
+    A partition is held here from the opening of its log until its close.  Others borrow it: a
+    background load until it is loaded, the core for as long as calls use it.  To close the store,
+    the closer asks the owner for the open partitions.
 
     Args:
-        opener: opens them.
+        opener: opens the partitions.
     """
 
     def __init__(self, opener: PartitionOpener) -> None:
@@ -59,11 +59,11 @@ class OpenPartitions:
         self._stopped = False
 
     def all(self) -> list[Partition]:
-        """Returns the partitions that are open, loaded or not, by number."""
+        """Returns the open partitions, loaded or not, by number."""
         return [partition for _, partition in sorted(self._owned.items())]
 
     def failed(self) -> list[int]:
-        """Returns the replicas that failed and are not open again."""
+        """Returns the numbers of the replicas that failed and have not been opened again."""
         return sorted(self._failed)
 
     def missing(self) -> dict[int, DataLossError]:
@@ -71,39 +71,39 @@ class OpenPartitions:
         return dict(self._missing)
 
     def findings(self) -> list[OffsetLogError]:
-        """Returns what is wrong with the directory's checkpoints, as errors that were not raised."""
+        """Returns the faults of the directory's checkpoints, as errors that were not raised."""
         return list(self._opener.findings)
 
     def problems(self) -> list[OffsetLogError]:
-        """Returns what is wrong with the directory, and why partitions cannot be read."""
+        """Returns the problems of the directory, and the errors of unreadable partitions."""
         return [*self._missing.values(), *self.findings(), *self.unreadable().values()]
 
     def readable(self) -> list[Partition]:
-        """Returns those of them that are loaded, or may yet be."""
+        """Returns the open partitions that are loaded or may still be."""
         unreadable = self.unreadable()
         return [partition for partition in self.all() if partition.number not in unreadable]
 
     def unreadable(self) -> dict[int, StorageError]:
-        """Returns by number why the disk could not read a partition; its callers get that error."""
+        """Returns by number the errors of partitions that the disk could not read; calls about them raise these."""
         return dict(self._unopened) if self._load is None else self._load.unreadable()
 
     def open_all(self, numbers: list[int], *, wait: bool = True, isolate: bool = False) -> None:
-        """Opens and loads partitions side by side; when one cannot be opened, none stays open.
+        """Opens and loads partitions in parallel; if one cannot be opened, none stays open.
 
         Args:
-            numbers: which.
-            wait: also for the loads, none of which may fail; otherwise they go on in the
-                background.
-            isolate: a partition that the disk cannot read is no failure; see `unreadable`.
+            numbers: their numbers.
+            wait: whether to wait for the loads, none of which may fail; otherwise they go on in
+                the background.
+            isolate: whether to go on if the disk cannot read a partition; see `unreadable`.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: of the first that cannot be opened.
+            StorageError, CorruptionError, CapacityError: a partition cannot be opened.
         """
         cores = os.cpu_count() or 1
         self._missing = self._opener.missing(numbers)
         opened, unreadable = self._opener.open_logs(numbers, cores)
         self._owned = {partition.number: partition for partition in opened}
-        # All cores check a large partition that is alone; many partitions are loaded side by side.
+        # A large partition alone is checked by all cores; many partitions are loaded in parallel.
         threads = max(1, cores // max(1, len(opened)))
         load = self._load = BackgroundLoad(
             opened, lambda each: self._opener.load(each, threads), cores, unreadable
@@ -120,11 +120,11 @@ class OpenPartitions:
             raise
 
     def open_logs(self, numbers: list[int]) -> None:
-        """Opens logs side by side and loads none of them: their host says when.
+        """Opens logs in parallel and loads none of them: their host says when.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: of the first that cannot be opened, unless
-                the disk cannot read it; see `unreadable`.
+            StorageError, CorruptionError, CapacityError: a log cannot be opened, for another reason
+                than that the disk cannot read it; see `unreadable`.
         """
         self._missing = self._opener.missing(numbers)
         opened, self._unopened = self._opener.open_logs(numbers, os.cpu_count() or 1)
@@ -135,12 +135,12 @@ class OpenPartitions:
         self._opener.load(partition)
 
     def get(self, number: int) -> Partition | None:
-        """Returns a partition that is open, loaded or not, None where there is none.
+        """Returns a partition that is open, loaded or not; None if it does not exist.
 
         Raises:
-            DataLossError: its directory must be there and is missing.
+            DataLossError: its directory must exist and is missing.
             StorageError: the disk cannot read it.
-            CoordinatorLoadingError: it failed, and is opened again now.
+            CoordinatorLoadingError: it failed, and is being opened again.
             PartitionFailedError: it failed, and could not be opened again.
         """
         partition = self._owned.get(number)
@@ -150,7 +150,7 @@ class OpenPartitions:
         return partition
 
     def failure_of(self, number: int) -> OffsetLogError | None:
-        """Returns why a partition that is there is not open, None where it is open or was never made."""
+        """Returns why an existing partition is not open; None if it is open or does not exist."""
         failed = self._failed.get(number)
         if failed is not None:
             return failed.refusal
@@ -159,17 +159,17 @@ class OpenPartitions:
     def open_again(self, number: int, release: Callable[[Partition], None]) -> Partition:
         """Opens the log of a replica that failed, or that the disk could not read; loads nothing.
 
-        Until it is open everybody who asks for it here, or still has the failed one, gets
-        CoordinatorLoadingError, and PartitionFailedError if it cannot be opened.  One thread at a
-        time for each partition.
+        Until it is open, calls for this partition, or on the failed object, raise
+        CoordinatorLoadingError; if it cannot be opened, PartitionFailedError.  Only one thread at a
+        time may open a partition again.
 
         Args:
-            number: which.
-            release: called with the failed one, which takes no more calls, to end its use.
+            number: the number of the partition.
+            release: called with the failed partition, which takes no more calls, to end its use.
 
         Raises:
             ClosedError: the store is closed.
-            OffsetLogError: it is not open; the call can be repeated.
+            OffsetLogError: the log could not be opened; the call can be repeated.
         """
         failed = self._taken_aside(number)
         if failed.partition is not None:
@@ -197,7 +197,7 @@ class OpenPartitions:
         raise ClosedError("the store is closed")
 
     def set_aside(self, number: int) -> None:
-        """Has everybody who asks for a partition that failed wait until `open_again` has opened it.
+        """Makes callers of a failed partition wait until `open_again` has opened it.
 
         Raises:
             ClosedError: the store is closed.
@@ -211,11 +211,11 @@ class OpenPartitions:
                 raise ClosedError("the store is closed")
             if number in self._missing:
                 raise copy(self._missing[number])
-            refusal = CoordinatorLoadingError("the partition failed, and is opened again")
+            refusal = CoordinatorLoadingError("the partition failed, and is being opened again")
             failed = self._failed.setdefault(number, _Failed(refusal))
             partition = self._owned.pop(number, None)
             if partition is not None:
-                # Its commits may still be waited for: they must not be taken for later ones.
+                # Callers may still wait for its commits, which must not be confused with later ones.
                 failed.term = Replica(partition).leadership.term + 1
                 failed.watermark = partition.log_facts()["watermark"]
                 failed.partition = partition
@@ -229,7 +229,7 @@ class OpenPartitions:
     # --------------------------------------------------------------------------------- for the core
 
     def make(self, number: int) -> Partition:
-        """Returns a partition, the same to all callers; makes its directory when it is missing."""
+        """Returns a partition, the same object to all callers; creates its directory if it does not exist."""
         found = None if self._load is None else self._load.get(number)
         if found is not None:
             return found
@@ -243,14 +243,14 @@ class OpenPartitions:
             return self._owned[number]
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns the numbers that `loaded` knows, or with wait=False returns at once."""
+        """Returns the numbers that `loaded` knows; with wait=False those that it returns without waiting."""
         return [] if self._load is None else self._load.numbers(loaded=not wait)
 
     def loaded(self, number: int) -> Partition | None:
-        """Returns a partition that is loaded in the background, once it is; None for one that was never made.
+        """Returns a partition once the background load has loaded it; None if it does not exist.
 
         Raises:
-            DataLossError: its directory must be there and is missing: nobody may take that for a group without commits.
+            DataLossError: its directory must exist and is missing; this must not look like a group without commits.
         """
         missing = self._missing.get(number)
         if missing is not None and number not in self._owned:
@@ -264,33 +264,33 @@ class OpenPartitions:
         return self._load is None or self._load.wait(timeout)
 
     def progress(self) -> LoadProgress:
-        """Returns how far the load is."""
+        """Returns the progress of the load."""
         return LoadProgress(0, 0, 0, 0, 0, 0.0) if self._load is None else self._load.progress()
 
     def stop_loading(self) -> None:
-        """Begins no more loads; a call that waits for one is refused."""
+        """Starts no more loads; a call that waits for one is refused."""
         if self._load is not None:
             self._load.stop()
 
     def finish_loading(self) -> None:
-        """Ends the background load, all of which the core uses by now."""
+        """Releases the background load, once the core uses all its partitions."""
         if self._load is not None:
             self._load.release()
 
-    # -------------------------------------------------------------------------------------- the end
+    # ----------------------------------------------------------------------------- replacing, closing
 
     def replace_by(self, fresh: OpenPartitions) -> None:
-        """Takes over the partitions of another owner; calls under way end on the former ones."""
+        """Takes over the partitions of another owner; calls in progress finish on the old ones."""
         with self._lock:
             if not self._stopped:
                 self._owned, fresh._owned = fresh._owned, {}
                 self._missing, self._opener = fresh._missing, fresh._opener
                 if self._load is not None:
-                    self._load.forget_unreadable()  # they were read now, as all others
-        fresh.abandon()  # what it still has, since the store was closed meanwhile
+                    self._load.forget_unreadable()  # the new owner has read them
+        fresh.abandon()  # its remaining partitions: the store was closed meanwhile
 
     def stop(self) -> None:
-        """Makes and loads no more partitions from now on, and waits for the loads under way."""
+        """Creates and loads no more partitions from now on, and waits for the loads in progress."""
         with self._lock:
             self._stopped = True
         if self._load is not None:
@@ -305,7 +305,7 @@ class OpenPartitions:
             partition.abandon()
 
     def abandon_failed(self) -> None:
-        """Releases the replicas that were set aside, and not opened again; when no call uses them."""
+        """Releases the replicas that were set aside and not opened again, once no call uses them."""
         for failed in list(self._failed.values()):
             if failed.partition is not None:
                 failed.partition.abandon()

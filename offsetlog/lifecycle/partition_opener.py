@@ -27,10 +27,10 @@ from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError, Stora
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """How partitions are opened whose host owns leadership and W.
+    """Options for partitions whose host owns leadership and W.
 
     Attributes:
-        refuse_while_loading: commits too are refused until a partition is active.
+        refuse_while_loading: whether commits too are refused until a partition is active.
         clock: the time of day, None for the system's.
     """
 
@@ -42,14 +42,14 @@ class PartitionOpener:
     """Opens and loads partitions of one directory, and keeps none.  Safe from any thread.
 
     Args:
-        directory: the log directory; when `writable`, locked and begun.
+        directory: the log directory; if `writable`, locked and begun.
         config: the settings.
         writable: whether partitions are opened for writing.
-        topic_id: the id for new partition directories; None takes that of the partitions there are,
-            or makes one.
-        existing: the partitions whose directories and witnesses must be there; None for unknown.
-        use_snapshots: whether a load goes on from a snapshot, or reads the log alone.
-        replication: for partitions whose host moves W; None for those of a lone store.
+        topic_id: the topic id for new partition directories; None takes that of the existing
+            partitions, or makes one.
+        existing: the partitions whose directories and witnesses must exist; None if unknown.
+        use_snapshots: whether a load may start from a snapshot; otherwise it reads the whole log.
+        replication: for partitions whose host moves W; None for those of a single store.
     """
 
     def __init__(
@@ -78,21 +78,21 @@ class PartitionOpener:
         return self._witnesses.findings
 
     def settled_topic_id(self) -> bytes:
-        """Returns the id for new partition directories, made now if none is known."""
+        """Returns the topic id for new partition directories; makes one if none is known."""
         if self.topic_id is None:
             self.topic_id = random_topic_id()
         return self.topic_id
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns, by number, the partitions that must be there and are not among `numbers`."""
+        """Returns, by number, an error for each partition that must exist and is not in `numbers`."""
         return self._witnesses.missing(numbers)
 
     def adopt(self, opened: list[Partition], properties: Properties | None) -> None:
-        """Records what is there now, for the next open to compare with: after all logs were opened for writing.
+        """Records the directory's present files, for the next open to compare, after all logs were opened for writing.
 
         Args:
             opened: the partitions.
-            properties: those of the directory, None where it shall have none.
+            properties: the properties to write, None to write none.
         """
         closed = {*self._directory.partition_numbers(), *self._witnesses.existing}.difference(
             each.number for each in opened
@@ -114,14 +114,14 @@ class PartitionOpener:
             self._witnesses.existing = existing
 
     def open_log(self, number: int, *, create: bool = False) -> Partition:
-        """Opens the log of a partition, which is not loaded then."""
+        """Opens the log of a partition, without loading it."""
         return self._open(
             number,
             create=create,
             clean=self._directory.was_clean,
             recovery_point=self._witnesses.offset_in(RECOVERY_POINTS, number),
             log_start_offset=self._witnesses.offset_in(LOG_STARTS, number),
-            # If it cannot, the load reads and checks all of the log.
+            # If no snapshot can be used, the load reads and checks all of the log.
             goes_on_from_snapshot=self._use_snapshots,
             witness=None if create else self._witnesses.of(number),
             topic_id=self.settled_topic_id() if create else None,
@@ -132,15 +132,15 @@ class PartitionOpener:
         """Opens the log of a replica that failed, or that the disk could not read, as after a crash.
 
         Bytes not known to be on disk are written again and flushed (docs/durability.md).  The
-        directory was ours since it was opened, so that all its checkpoints are.
+        directory has been ours all along, so all its checkpoints are ours.
 
         Args:
-            number: which.
-            watermark: of the partition that failed; -1 for what the checkpoint says.
-            term: where terms begin, above those of the partition that failed.
+            number: the number of the partition.
+            watermark: W of the partition that failed; -1 to take the checkpoint's.
+            term: the first term, above those of the partition that failed.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: it is not open; the call can be repeated.
+            StorageError, CorruptionError, CapacityError: it was not opened; the call can be repeated.
         """
         here = (TOPIC, number)
         read = self._directory.read_checkpoint
@@ -173,14 +173,14 @@ class PartitionOpener:
     def open_logs(
         self, numbers: list[int], workers: int
     ) -> tuple[list[Partition], dict[int, StorageError]]:
-        """Opens several logs side by side.
+        """Opens several logs in parallel.
 
         Returns:
-            Those that were opened, and why the disk could not read others.
+            The opened ones, and the errors of those that the disk could not read.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: of the first that cannot be opened for
-                another reason; then none stays open.
+            StorageError, CorruptionError, CapacityError: a log cannot be opened for another reason;
+                none stays open.
         """
         if not numbers:
             return [], {}
@@ -222,7 +222,7 @@ class PartitionOpener:
         )
 
     def _cleaned_to(self, number: int) -> int:
-        # A replica is loaded again and again, and its log is cleaned and cut in between.
+        # A replica may be loaded many times, and its log cleaned and cut in between.
         if self._replication is None:
             return self._witnesses.cleaned_to(number)
         try:
@@ -231,10 +231,10 @@ class PartitionOpener:
             return CLEANED_UNKNOWN
 
     def create(self, number: int) -> Partition:
-        """Makes the directory of a new partition, opens its log and loads it.
+        """Creates the directory of a new partition, opens its log and loads it.
 
         Raises:
-            ReadOnlyError: there was one, which is missing.
+            ReadOnlyError: its directory existed before, and is missing.
         """
         if number in self._witnesses.existing:
             raise ReadOnlyError(

@@ -1,4 +1,4 @@
-"""The refresh of a read-only store: its logs are read again."""
+"""Refreshes a read-only store by reading its logs again."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Refresher:
         self._directory = directory
         self._config = config
         self._partitions = partitions
-        # Without it the later of two refreshes could show what the earlier one read.
+        # Without this lock, the later of two refreshes could show what the earlier one read.
         self._turn = threading.Lock()
 
     def refresh(self, core: StoreCore) -> None:
-        """Puts what is in the logs now in the place of what was; see OffsetStore.refresh."""
-        # Refused in a child: a thread of its parent may hold the lock for ever.
+        """Replaces the state by what is in the logs now; see OffsetStore.refresh."""
+        # Refused in a forked child: a thread of the parent may have held the lock.
         core.attached(wait=False)
         self._partitions.wait_loaded()
         with self._turn:

@@ -1,1 +1,1 @@
-"""Maintenance keeps a store small: when a log is cleaned, how, what expires, and what was done."""
+"""Maintenance keeps a store small: it decides when a log is cleaned and what expires, and does it."""

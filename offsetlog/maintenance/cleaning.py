@@ -1,7 +1,7 @@
 """Inspects the logs of a store and cleans them, one at a time, as `policy` decides.
 
-Beside the log: the cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where
-Kafka's stopped, and Kafka's where ours did.
+The cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where Kafka's stopped, and
+Kafka's where ours did.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from offsetlog.types import CleaningReport, CleanShare, CleanSurvey, Quarantined
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
 def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
-    """Returns what a run left alone, of its report."""
+    """Returns the damaged segment that a run left unchanged, from the run's report; empty if none."""
     return tuple(
         QuarantinedSegment(
             base,
@@ -47,23 +47,23 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
     )
 
 
-#: So many snapshots are written at the same time.
+#: How many snapshots are written at the same time.
 SNAPSHOTS_AT_ONCE = 4
-#: At most one of them has more bytes.
+#: At most one of them may be larger than this.
 SMALL_SNAPSHOT_BYTES_MAX = 16 << 20
 
 
 def tails_of(partitions: list[Partition]) -> list[Tail]:
-    """Returns the tails of those logs that are not closed, measured in one go without the GIL."""
+    """Returns the tails of the logs that are not closed, measured in one step without the GIL."""
     measured = zip(partitions, native_snapshot.tails(partitions), strict=True)
     return [Tail(each.number, *tail) for each, tail in measured if tail is not None]
 
 
 class LogCleaner:
-    """Cleans the logs of one directory, and writes their snapshots.  Safe to call from any thread.
+    """Cleans the logs of one directory, and writes their snapshots.  Any thread may call its methods.
 
-    One log is cleaned at a time, and few snapshots are made at a time, beside each other.  A call that
-    needs both turns takes that of the cleaning first.
+    One log is cleaned at a time, and a few snapshots are written at a time, in parallel with it.  A
+    call that needs a turn of both kinds takes that of cleaning first.
 
     Args:
         directory: the log directory.
@@ -83,17 +83,17 @@ class LogCleaner:
         self._checkpoints = self._read_checkpoints()
         #: number -> (log end, when it was first seen there).
         self._ends: dict[int, tuple[int, float]] = {}
-        #: number -> (bytes of a record, when it was cleaned), of the last cleaning.
+        #: number -> (bytes of a record, when it was cleaned), from the last cleaning.
         self._rests: dict[int, tuple[float, float]] = {}
-        #: number -> what is not held back any more, and yet stayed: from where up to where.
+        #: number -> the range that is no longer held, but that a cleaning nevertheless kept.
         self._stays: dict[int, tuple[int, int]] = {}
-        #: number -> entries, as they were last known: a replica may have no table to count.
+        #: number -> entries when last counted: a replica may have no table to count.
         self._entries: dict[int, int] = {}
-        #: number -> the lowest offset at which its log was cut during the run under way.
+        #: number -> the lowest offset at which its log was cut during the present run.
         self._cuts: dict[int, int] = {}
         #: Guards `_cuts` and the checkpoint, which a cut lowers and the end of a run raises.
         self._recording = threading.Lock()
-        #: number -> about how many bytes of memory the second state of its snapshot takes.
+        #: number -> estimated bytes of memory of the second state that its snapshot needs.
         self._second_states: dict[int, int] = {}
         self._cleans = Turns()
         self._snapshots = Turns(SNAPSHOTS_AT_ONCE)
@@ -104,7 +104,7 @@ class LogCleaner:
         return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
 
     def admit(self, partitions: list[Partition]) -> None:
-        """Drops checkpoints that lie outside of their log, before it can grow beyond them."""
+        """Drops checkpoints that lie outside their log, before the log can grow beyond them."""
         known = {}
         for partition in partitions:
             facts = partition.log_facts()
@@ -114,9 +114,9 @@ class LogCleaner:
         self._checkpoints = known
 
     def cut(self, number: int, offset: int) -> None:
-        """Lowers the checkpoint of a log that is cut at an offset, for other records will stand there.
+        """Lowers the checkpoint of a log that is cut at an offset: other records will follow there.
 
-        Called before the cut, and after it, since a run may have begun and ended in between.
+        Call it before the cut and again after it, because a run may begin and end in between.
 
         Raises:
             StorageError: the checkpoint could not be written; the log must not be cut.
@@ -128,14 +128,14 @@ class LogCleaner:
                 self._checkpoints[number] = offset
 
     def interrupt(self, number: int) -> None:
-        """Stops the runs under way on one log, soon; others may follow."""
+        """Asks the present run on one log to stop; later runs are not affected."""
         self._cleans.interrupt(number)
         self._snapshots.interrupt(number)
 
     # ----------------------------------------------------------------------------------- inspecting
 
     def inspect(self, partition: Partition) -> LogFacts:
-        """Returns the facts that decide about one log.  Raises StateError, StorageError."""
+        """Returns the facts that policy decides on for one log.  Raises StateError, StorageError."""
         config = self._config
         ages = config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < policy.NO_LIMIT
         found = cleaner.log_facts(partition, ages)
@@ -185,7 +185,7 @@ class LogCleaner:
         ]
 
     def _held(self, partition: Partition) -> tuple[int, int]:
-        # Another cleaner that came later did not read what lies below the checkpoint that it found.
+        # A later run of another cleaner did not read records below the checkpoint that it found.
         floors = read_floor(self._directory.fs, Path(partition.path))
         found = floors.lifted(self._holds(partition)) if floors.groups else None
         if found is None:
@@ -198,7 +198,7 @@ class LogCleaner:
         )
 
     def unheld(self, partition: Partition) -> list[str]:
-        """Returns the groups whose past was kept by earlier cleanings, and of which the settings say nothing.
+        """Returns the groups whose history earlier cleanings kept and the settings do not name.
 
         Raises StateError, StorageError.
         """
@@ -209,22 +209,23 @@ class LogCleaner:
         return floors.unheld(self._config.min_history, limit)
 
     def survey(self, partition: Partition, *, closes_active: bool) -> CleanSurvey:
-        """Returns what a clean from the beginning of one log would do to its records; changes nothing.
+        """Returns the effect that a clean from the start of a log would have on its records.
 
-        The log is read again with more memory where its keys do not fit `cleaner_map_bytes` and the table.
+        Changes nothing.  Reads the log again with more memory if its keys do not fit in
+        `cleaner_map_bytes` and the table.
 
         Args:
-            partition: whose log, loaded.
+            partition: the partition of the log, loaded.
             closes_active: whether the active segment is closed first, unless a transaction is open.
 
         Raises:
-            CapacityError: the keys do not fit 1 GiB or more.
+            CapacityError: the keys do not fit in 1 GiB or more.
             ChangedFileError: another process changed the log while it was read.
             StateError, StorageError.
         """
         config, facts = self._config, self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
-        # A history that is kept ends the clean before the active segment.
+        # If history is kept, the clean ends before the active segment.
         closes_active = closes_active and facts.limit >= facts.end
         holds = [(*policy.split_pattern(pattern), end) for pattern, end in self._holds(partition)]
         report, shares = whole_survey(
@@ -250,19 +251,19 @@ class LogCleaner:
         delete_retention_ms: int | None = None,
         control: Control | None = None,
     ) -> CleaningReport:
-        """Does what a plan says to one log, and writes the checkpoint.
+        """Carries out a plan for one log, and writes the checkpoint.
 
         Args:
-            partition: whose log.
-            plan: whose action is not "none".
-            again: whatever the plan says, also what was cleaned before is taken for dirty.
+            partition: the partition of the log.
+            plan: a plan whose action is not "none".
+            again: whether to clean also what was cleaned before, whatever the plan says.
             delete_retention_ms: overrides the setting.
-            control: of the caller, who may stop it, also while it waits for its turn.
+            control: lets the caller stop it, even while it waits for its turn.
 
         Raises:
             ClosedError: the store is being closed, or it was stopped before it began.
-            StateError, StorageError, CorruptionError, CapacityError: every segment is as it was, or
-                replaced.
+            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed; every
+                segment is either unchanged or replaced.
         """
         started = time.monotonic()
         control = control if control is not None else Control()
@@ -293,8 +294,8 @@ class LogCleaner:
     def _run(
         self, partition: Partition, control: Control, again: bool, delete_retention_ms: int | None
     ) -> dict[str, Any]:
-        # Closing the segment moved what can be cleaned, and while we waited for our turn it may
-        # have been done.
+        # Closing the segment changed the range that can be cleaned, and another run may have
+        # cleaned it while this one waited for its turn.
         config, fs, path = self._config, self._directory.fs, Path(partition.path)
         facts = self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
@@ -304,12 +305,12 @@ class LogCleaner:
         with self._recording:
             self._cuts.pop(partition.number, None)
         holds = self._holds(partition)
-        # One that is being written may be of an offset below what is cleaned now: then another
-        # follows it.
+        # A snapshot that is being written may have an offset below the range that is cleaned now:
+        # then another one must follow.
         is_below = policy.loses_snapshot(facts, measured) or self._snapshots.is_at(partition.number)
         if config.snapshots and is_below:
             self._renew_snapshot(partition, checkpoint, control)
-        # Records that were held back before are dirty still.
+        # Records that were held before are still dirty.
         held = read_floor(fs, path).groups.values()
         recorded = False
 
@@ -333,8 +334,8 @@ class LogCleaner:
             raise_floor=record_floor,
         )
         if (holds or held) and not recorded and described["end"] > min([checkpoint, *held]):
-            # Nothing was replaced, but the checkpoint alone would not say what is dirty still, or
-            # is not any more.
+            # Nothing was replaced, but the checkpoint alone would not show which records are still
+            # dirty, or no longer are.
             record_floor(described["end"])
         described["stopped"] |= described["truncated"] or described["load_began"]
         if not described["stopped"]:
@@ -354,10 +355,10 @@ class LogCleaner:
         except ClosedError:
             raise
         except OffsetLogError as failure:
-            # It is a cache: the next open reads the cleaned log, and cleaning may be what makes
-            # room for a snapshot.
+            # A snapshot is a cache: the next open reads the cleaned log.  The cleaning may also be
+            # needed to make room for a snapshot.
             LOGGER.warning(
-                "%s: the snapshot is lost by cleaning: no other was written: %s",
+                "%s: cleaning makes the snapshot useless, and no new one was written: %s",
                 partition.path,
                 failure,
             )
@@ -371,11 +372,11 @@ class LogCleaner:
         live: bool = False,
         waits: bool = True,
     ) -> SnapshotReport | None:
-        """Writes a snapshot of one log; see snapshots.write, and `clean` about the control.
+        """Writes a snapshot of one log; see snapshots.write, and `clean` for the control.
 
-        Beside a cleaning, also of the same log, which replaces nothing above its last snapshot.
-        Only one that has to read the log from its start waits for the end of the cleaning; with
-        `waits=False` it is left out while one is under way, and None is returned.
+        It may run in parallel with a cleaning, even of the same log, which replaces nothing above
+        its last snapshot.  Only a snapshot that must read the log from its start waits for the end
+        of the cleaning; with `waits=False` it is skipped instead, and None is returned.
         """
         control = control if control is not None else Control()
         number = partition.number
@@ -403,7 +404,7 @@ class LogCleaner:
         whole: bool = True,
         live: bool = False,
     ) -> SnapshotReport | None:
-        # In the turn of snapshots.
+        # This thread has the turn for a snapshot of this log.
         number = partition.number
         size = sum(tail.snapshot_bytes for tail in tails_of([partition]))
         with contextlib.ExitStack() as turn:
@@ -423,7 +424,7 @@ class LogCleaner:
 
     @property
     def snapshot_bytes(self) -> int:
-        """About how many bytes of memory the second states of the snapshots under way take."""
+        """The estimated bytes of memory of the second states of the snapshots in progress."""
         return sum(self._second_states.copy().values())
 
     def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
@@ -432,7 +433,7 @@ class LogCleaner:
             described["bytes_after"],
             described["records_kept"],
         )
-        # A third cleaning will not drop what a second one could not.
+        # A third cleaning cannot drop records that a second one could not.
         if described["complete"] and described["passes"] == 1:
             self._entries.setdefault(number, kept)
         if described["complete"] and before > 0 and not (again and after > before * 9 // 10):
@@ -446,28 +447,28 @@ class LogCleaner:
 
     def _record_checkpoint(self, number: int, end: int) -> None:
         with self._recording:
-            # Everything that the run cleaned at and above a cut is gone.
+            # Everything that the run cleaned at and above the cut is gone.
             end = min(end, self._cuts.get(number, end))
             if end > self._checkpoints.get(number, -1):
                 self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
                 self._checkpoints[number] = end
 
     def progress(self, control: Control | None = None) -> tuple[int, dict[str, int]] | None:
-        """Returns which log is being cleaned and how far it is; None where none is, or not for this control."""
+        """Returns the log being cleaned and its progress; None if there is none, or not for `control`."""
         current = self._cleans.current
         if current is None or control not in (None, current[1]):
             return None
         return current[0], current[1].clean.progress()
 
     def stop(self) -> None:
-        """Stops the cleaning and the snapshots under way and waits for their end; no other begins."""
-        # Each by itself first: a cleaning may wait for a snapshot, or the other way round.
+        """Stops the cleaning and the snapshots in progress and waits for their end; refuses others."""
+        # Each is stopped alone first: a cleaning may wait for a snapshot, or the other way round.
         self._cleans.stop()
         self._large_snapshots.stop()
         self._snapshots.stop()
 
 
-#: Fields of a run's report that a CleaningReport has under the same name.
+#: Fields that a run's report and a CleaningReport have under the same name.
 _SAME = (
     "complete",
     "stopped",

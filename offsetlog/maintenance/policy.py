@@ -1,8 +1,8 @@
-"""The decisions of maintenance: pure functions of facts about a log (docs/format/cleaner.md §8.1, docs/maintenance.md).
+"""The decisions of maintenance: pure functions of facts (docs/format/cleaner.md §8.1, docs/maintenance.md).
 
-Nothing here opens a file, asks a clock or holds state, so that every decision can be explained,
-tested and repeated.  Beyond Kafka, an active segment is closed when cleaning it pays, and a
-log that is small is left alone.
+This module opens no file, reads no clock and holds no state, so that every decision can be
+explained, tested and repeated.  Unlike Kafka, it closes an active segment if cleaning that is worth
+it, and leaves small logs alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from offsetlog.config import MaintenanceConfig
 
 NO_LIMIT = 2**63 - 1
 
-#: A log of at most this many times the live bytes in it is not worth closing an active segment for.
+#: An active segment is not closed while the log has at most this many times its live bytes.
 LIVE_TIMES_MAX = 2
 
-#: How much of a log one core replays in a second at least: batches of one record each.
+#: How much of a log one core replays in a second at least: measured with batches of one record.
 REPLAYED_BYTES_PER_SECOND = 300_000_000
-#: At most so many bytes of snapshots are written for each byte of a log.
+#: How many bytes of snapshots are written at most for each byte of a log.
 SNAPSHOT_TIMES_MAX = 2
 
-#: Between two checks for snapshots that are due, in milliseconds, while logs grow.
+#: The shortest time between two checks for due snapshots, in milliseconds, while logs grow.
 SNAPSHOT_CHECK_MS_MIN = 100
 
 Action = Literal["none", "roll", "clean", "again"]
@@ -34,10 +34,10 @@ class Segment(NamedTuple):
 
     Attributes:
         base_offset: its first log offset.
-        size: bytes of its batches.
+        size: the bytes of its batches.
         active: whether commits are appended to it.
-        first_timestamp: of its first batch, in milliseconds since 1970, -1 unknown.
-        largest_timestamp: of all its batches, -1 unknown.
+        first_timestamp: the time of its first batch, in milliseconds since 1970; -1 if unknown.
+        largest_timestamp: the latest time of its batches, in milliseconds since 1970; -1 if unknown.
     """
 
     base_offset: int
@@ -52,22 +52,22 @@ class LogFacts:
     """The facts about one log at one moment.
 
     Attributes:
-        number: of the log partition.
-        segments: ascending; the last one is active.
-        start: the log's first offset.
-        end: the log's end.
-        stable: the first offset that can still be taken back: of the oldest open transaction, or
+        number: the number of the log partition.
+        segments: in ascending order; the last one is active.
+        start: the first log offset.
+        end: the log end.
+        stable: the first offset that is not final yet: the start of the oldest open transaction, or
             the watermark.
-        checkpoint: the first offset that was not cleaned yet, None where it was never cleaned.
-        entries: committed positions and records of groups; -1 unknown, where nothing is loaded.
-        limit: nothing at or above this offset is cleaned, since its history is kept.
-        held: from here on records of groups whose history is kept were held back by the cleanings
-            so far, though they lie below the checkpoint.
-        freed: up to here they need not be held back any more; at or below `held` where they all do.
-        idle_ms: for how long nothing was appended.
-        record_bytes: of one record, as the last cleaning left them; 0 unknown.
-        rested_ms: since that cleaning; -1 unknown.
-        snapshot: the offset of the snapshot that the next open can go on from, -1 none.
+        checkpoint: the first offset that was not cleaned yet, None if the log was never cleaned.
+        entries: the number of committed positions and group records; -1 if nothing is loaded.
+        limit: records at or above this offset are not cleaned, because their history is kept.
+        held: from this offset on, earlier cleanings kept records of groups whose history is kept,
+            although they are below the checkpoint.
+        freed: up to this offset they need not be kept any longer; at or below `held` if all must.
+        idle_ms: milliseconds since the last append.
+        record_bytes: the bytes per record that the last cleaning left; 0 if unknown.
+        rested_ms: milliseconds since that cleaning; -1 if unknown.
+        snapshot: the offset of the snapshot that the next open can use, -1 if none.
     """
 
     number: int
@@ -87,12 +87,12 @@ class LogFacts:
 
     @property
     def active(self) -> Segment:
-        """The segment that commits are appended to."""
+        """The segment to which commits are appended."""
         return self.segments[-1]
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
 
@@ -100,21 +100,21 @@ class Plan(NamedTuple):
     """The work to be done on one log, and why.
 
     Attributes:
-        number: of the log partition.
-        action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean,
-            and what was cleaned before, too.
+        number: the number of the log partition.
+        action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean
+            also what was cleaned before.
         reason: one sentence.
-        first_dirty: the first offset that was not cleaned yet, or that was held back then and is
-            not any more.
-        is_reset: whether the checkpoint lay outside of the log, so that it counts as never cleaned.
-        uncleanable: the base offset of the first segment that is not cleaned.
-        clean_bytes: of segments that begin below the checkpoint, without what is not held back any
-            more.
-        cleanable_bytes: from the segment that holds the checkpoint up to `uncleanable`, and what is
-            not held back any more.
-        size: bytes of the log.
-        segments: files of the log.
-        live_bytes: an estimate of what is left when all of it is cleaned.
+        first_dirty: the first offset that was not cleaned yet, or that was held and no longer is.
+        is_reset: whether the checkpoint was outside the log, so that the log counts as never
+            cleaned.
+        uncleanable: the base offset of the first segment that cannot be cleaned.
+        clean_bytes: the bytes of segments that begin below the checkpoint, except those that are
+            no longer held.
+        cleanable_bytes: the bytes from the segment that contains the checkpoint up to
+            `uncleanable`, and those that are no longer held.
+        size: the bytes of the log.
+        segments: the number of segments of the log.
+        live_bytes: an estimate of the bytes that are left once all of it is cleaned.
     """
 
     number: int
@@ -131,7 +131,7 @@ class Plan(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How much of what can be cleaned is dirty, from 0 to 1."""
+        """The dirty share of the bytes below `uncleanable`, from 0 to 1."""
         whole = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / whole if whole else 0.0
 
@@ -140,7 +140,7 @@ class Plan(NamedTuple):
 
 
 def first_dirty(log: LogFacts) -> tuple[int, bool]:
-    """Returns the first offset that was not cleaned, and whether the checkpoint said something that cannot be."""
+    """Returns the first offset that was not cleaned, and whether the checkpoint was impossible."""
     if log.checkpoint is None:
         return log.start, False
     if log.start <= log.checkpoint <= log.end:
@@ -149,8 +149,8 @@ def first_dirty(log: LogFacts) -> tuple[int, bool]:
 
 
 def _freed_bytes(log: LogFacts, below: int, end: int) -> int:
-    # Bytes that were held back in segments below an offset and may go by now: by log offsets, since
-    # a whole segment for each step of the clock would be cleaned again and again.
+    # Bytes that were held, in segments below an offset, and no longer are.  They are counted by log
+    # offsets: with whole segments, each step of the clock would lead to another cleaning.
     freed = 0
     ends = (*(segment.base_offset for segment in log.segments[1:]), log.end)
     for segment, segment_end in zip(log.segments, ends, strict=True):
@@ -161,7 +161,7 @@ def _freed_bytes(log: LogFacts, below: int, end: int) -> int:
 
 
 def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
-    # The first segment with something dirty in it that is too young.
+    # The base offset of the first segment with dirty records that is too young.
     if lag_ms > 0:
         for segment in log.segments:
             if (
@@ -173,7 +173,7 @@ def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
 
 
 def _holding(log: LogFacts, offset: int) -> int:
-    # The base of the segment that contains an offset: it is left out as a whole.
+    # The base offset of the segment that contains an offset: the whole segment is left out.
     base = log.segments[0].base_offset
     for segment in log.segments:
         if segment.base_offset > offset:
@@ -183,7 +183,7 @@ def _holding(log: LogFacts, offset: int) -> int:
 
 
 def live_bytes(log: LogFacts, dirty: int) -> int:
-    """Estimates what is live in a log: its entries, of the size that records have lately; at most the log."""
+    """Estimates the live bytes of a log from its entries and their recent size; at most the log's."""
     base = _holding(log, dirty)
     records = log.end - base
     written = sum(segment.size for segment in log.segments if segment.base_offset >= base)
@@ -193,13 +193,13 @@ def live_bytes(log: LogFacts, dirty: int) -> int:
 
 
 def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bool = False) -> Plan:
-    """Measures what of a log is clean and what can be cleaned, as Kafka does; decides nothing.
+    """Measures how much of a log is clean and how much can be cleaned, as Kafka does; decides nothing.
 
     Args:
         log: the facts.
-        config: of which the lag counts.
+        config: the settings, of which it uses the lag.
         now_ms: the time, in milliseconds since 1970.
-        rolled: as if the active segment had been closed at its end.
+        rolled: whether to measure as if the active segment had been closed at its end.
     """
     checkpoint, is_reset = first_dirty(log)
     dirty = min(checkpoint, log.held) if log.freed > log.held else checkpoint
@@ -207,8 +207,7 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
     limit = min(
         log.stable, log.limit, _first_young(log, checkpoint, now_ms, config.min_compaction_lag_ms)
     )
-    # The part that nothing can take back any more reaches the end of a segment, or the segment is
-    # left out.
+    # If records up to the end of a segment are not final yet, the whole segment is left out.
     uncleanable = closed_end if limit >= closed_end else _holding(log, max(limit, dirty))
     clean = sum(segment.size for segment in log.segments if segment.base_offset < checkpoint)
     from_base = _holding(log, checkpoint) if checkpoint < uncleanable else uncleanable
@@ -253,12 +252,12 @@ def _why_clean(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int
     if plan.cleanable_bytes == 0:
         return None
     if _exceeds_lag(log, plan, config, now_ms):
-        return "something is older than max_compaction_lag_ms"
+        return "a segment is older than max_compaction_lag_ms"
     if (
         plan.ratio > config.min_cleanable_dirty_ratio
         and plan.cleanable_bytes >= config.min_cleanable_bytes
     ):
-        return f"{plan.ratio:.0%} of it is dirty"
+        return f"{plan.ratio:.0%} of the log is dirty"
     return None
 
 
@@ -267,17 +266,16 @@ def _why_roll(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int)
     if active == 0 or plan.uncleanable < log.end:
         return None
     if _is_old(log.active, config, now_ms):
-        return "the active segment is old"
+        return "the active segment is older than max_compaction_lag_ms"
     if log.idle_ms >= config.idle_roll_ms and plan.size > LIVE_TIMES_MAX * plan.live_bytes:
-        return f"nothing was committed for {log.idle_ms // 1000} s"
+        return f"there was no commit for {log.idle_ms // 1000} s"
     if active >= config.roll_bytes and active > LIVE_TIMES_MAX * plan.live_bytes:
         return f"the active segment alone is more than {LIVE_TIMES_MAX} times the live bytes"
     return None
 
 
 def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | None:
-    # Tombstones are no longer dirty once they were cleaned; without commits nothing would ever drop
-    # them.
+    # A cleaned tombstone is no longer dirty; without commits it would never be dropped.
     if log.record_bytes <= 0 or log.rested_ms < max(config.delete_retention_ms, config.interval_ms):
         return None
     if log.entries < 0:
@@ -285,7 +283,7 @@ def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | No
     closed = plan.size - log.active.size
     if closed <= LIVE_TIMES_MAX * int(log.entries * log.record_bytes) + config.min_cleanable_bytes:
         return None
-    return "deleted records are past their time"
+    return "tombstones are past their retention"
 
 
 def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
@@ -293,20 +291,20 @@ def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     if not dirty and log.held < log.end:
         return f"history of some groups is kept from {log.held} on"
     if not dirty:
-        return "nothing was written since it was cleaned"
+        return "nothing was written since the last cleaning"
     if log.stable < log.end and plan.uncleanable <= _holding(log, log.stable):
-        return f"an open transaction holds it from {log.stable} on"
+        return f"a transaction is open from offset {log.stable} on"
     if log.limit < log.end and plan.uncleanable <= _holding(log, log.limit):
         return f"history is kept from {log.limit} on"
     if plan.cleanable_bytes == 0:
         return "the dirty part is in the active segment, or too young"
     if plan.cleanable_bytes < config.min_cleanable_bytes:
         return f"only {plan.cleanable_bytes} bytes can be cleaned"
-    return f"{plan.ratio:.0%} of it is dirty"
+    return f"{plan.ratio:.0%} of the log is dirty"
 
 
 def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
-    """Decides what is done with a log unasked.
+    """Decides what to do with a log without a request.
 
     Args:
         log: the facts.
@@ -318,7 +316,7 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
         _why_roll(log, rolled, config, now_ms),
         _why_clean(log, rolled, config, now_ms),
     )
-    # Closing a segment that is not cleaned then would only make more files.
+    # If the segment were not cleaned after its close, there would only be more files.
     if why_roll is not None and why_clean is not None:
         return rolled._replace(action="roll", reason=f"{why_roll}; {why_clean}")
     plan = measure(log, config, now_ms)
@@ -334,43 +332,43 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
 def decide_asked(
     log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll: bool, ratio: float = 0.0
 ) -> Plan:
-    """Decides what is done with a log when somebody asked for it: whatever its size.
+    """Decides what to do with a log on request, whatever its size.
 
     Args:
         log: the facts.
-        config: of which the lag counts.
+        config: the settings, of which it uses the lag.
         now_ms: the time, in milliseconds since 1970.
-        roll: whether the active segment may be closed; it is not where every record of the log is
+        roll: whether the active segment may be closed; it never is if every record of the log is
             live.
-        ratio: cleaned is only what is dirtier; at 0 anything that is dirty.
+        ratio: a log is cleaned only if its dirty share is larger; at 0, if anything is dirty.
     """
     has_dead = log.entries < log.end - log.start
     if roll and log.active.size > 0 and has_dead:
         rolled = measure(log, config, now_ms, rolled=True)
         if rolled.uncleanable >= log.end and rolled.cleanable_bytes > 0 and rolled.ratio > ratio:
-            return rolled._replace(action="roll", reason="asked for")
+            return rolled._replace(action="roll", reason="requested")
     plan = measure(log, config, now_ms)
     if plan.cleanable_bytes > 0 and plan.ratio > ratio:
-        return plan._replace(action="clean", reason="asked for")
+        return plan._replace(action="clean", reason="requested")
     if roll and not has_dead and log.end > plan.first_dirty:
-        return plan._replace(reason="nothing of it was superseded")
+        return plan._replace(reason="no record was superseded")
     return plan._replace(reason=_why_not(log, plan, config))
 
 
 def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
-    """Tells whether cleaning would make the snapshot useless: its place in the log would be cleaned."""
+    """Returns whether a cleaning would clean the snapshot's place in the log, making it useless."""
     return 0 <= log.snapshot < plan.uncleanable
 
 
 class Tail(NamedTuple):
-    """The part of a log that follows its last snapshot, which an open replays.
+    """The part of a log after its last snapshot, which an open replays.
 
     Attributes:
-        number: of the log partition.
-        bytes: of the tail, about.
-        state_bytes: of the table, the records of groups and the values of open transactions, which a snapshot holds as
-            they lie in memory; -1 unknown, where nothing is loaded.
-        log_bytes: of the whole log.
+        number: the number of the log partition.
+        bytes: the approximate bytes of the tail.
+        state_bytes: the bytes of the table, of group records and of the values of open
+            transactions, which a snapshot holds as in memory; -1 if nothing is loaded.
+        log_bytes: the bytes of the whole log.
     """
 
     number: int
@@ -380,15 +378,16 @@ class Tail(NamedTuple):
 
     @property
     def snapshot_bytes(self) -> int:
-        """About the size of a snapshot, rather more than less."""
+        """An estimate of the size of a snapshot, rather too high than too low."""
         return self.state_bytes if self.state_bytes >= 0 else self.log_bytes // 2
 
 
 def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
     """Returns the logs that get a snapshot now.
 
-    The logs share the time of a replay: the longest tails go first, until the others are replayed in time.  A tail
-    that is short beside the snapshot stays, so that a large table is not written for a few commits.
+    All logs together must be replayed in time: the longest tails get a snapshot first, until the
+    rest can be.  A tail that is short compared with its snapshot is left, so that a large table is
+    not written for a few commits.
     """
     if not config.snapshots:
         return set()
@@ -408,9 +407,9 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
 
 
 def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
-    """Returns how many bytes can be written, to whichever logs, before a snapshot may be due; at least 0.
+    """Returns how many bytes the logs can grow before a snapshot may be due; at least 0.
 
-    The tails have to be too long together, and one of them worth its snapshot.
+    One is due once the tails together are too long, and one of them is worth a snapshot.
     """
     tails = list(tails)
     if config.snapshot_tail_bytes is not None:
@@ -424,13 +423,13 @@ def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
 def check_again_ms(left: int, grown: int, elapsed_ms: float, longest_ms: int) -> int:
     """Returns after how many milliseconds to check again whether snapshots are due.
 
-    So the check of a store that rests is rare, and that of one that is written to comes when it can find something.
+    An idle store is rarely checked; a store that is written to, about when a snapshot may be due.
 
     Args:
-        left: bytes until a snapshot may be due, as `bytes_until_due`.
-        grown: bytes by which the tails have grown since the last check.
-        elapsed_ms: milliseconds since then.
-        longest_ms: the answer while nothing grows.
+        left: bytes until a snapshot may be due, as from `bytes_until_due`.
+        grown: bytes by which the tails grew after the last check.
+        elapsed_ms: milliseconds since that check.
+        longest_ms: the result if nothing grows.
     """
     if grown <= 0:
         return longest_ms
@@ -438,7 +437,7 @@ def check_again_ms(left: int, grown: int, elapsed_ms: float, longest_ms: int) ->
 
 
 def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:
-    """Returns what is to be done, the log with the highest dirty ratio first."""
+    """Returns the plans with an action, the log with the highest dirty share first."""
     wanted = [plan for plan in plans if plan.action != "none"]
     return sorted(wanted, key=lambda plan: (-plan.ratio, plan.number))
 
@@ -447,12 +446,12 @@ def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:
 
 
 def split_pattern(pattern: str) -> tuple[str, bool]:
-    """Returns the group, or the prefix, that a key of a mapping by group names, and whether it is a prefix."""
+    """Splits a key of a mapping by group: returns the group or prefix, and whether it is a prefix."""
     return (pattern[:-1], True) if pattern.endswith("*") else (pattern, False)
 
 
 def longer_histories(config: MaintenanceConfig) -> dict[str, int]:
-    """Returns the entries of `min_history` that ask for more than `min_history_ms`."""
+    """Returns the entries of `min_history` that are longer than `min_history_ms`."""
     times: Mapping[str, int] = config.min_history
     return {pattern: ms for pattern, ms in times.items() if ms > config.min_history_ms}
 
@@ -461,18 +460,18 @@ def longer_histories(config: MaintenanceConfig) -> dict[str, int]:
 
 
 class StuckTransaction(NamedTuple):
-    """An open transaction older than it should be; nothing after its beginning can be cleaned.
+    """A transaction that is open for too long; no record after its beginning can be cleaned.
 
-    `OffsetStore.abort_transaction` ends it, if its producer is gone.
+    If its producer is gone, `OffsetStore.abort_transaction` ends it.
 
     Attributes:
-        log_partition: of the offsets topic.
-        producer_id: whose.
+        log_partition: the partition of the offsets topic.
+        producer_id: the id of its producer.
         producer_epoch: the producer's epoch.
         start_offset: the log offset of its first record.
-        age_ms: for how long it is known to be open.
+        age_ms: how long it is known to be open, in milliseconds.
         groups: the groups of its positions.
-        pinned_bytes: bytes of log from the segment that holds its first record on.
+        pinned_bytes: the bytes of the log from the segment with its first record on.
     """
 
     log_partition: int

@@ -1,10 +1,10 @@
-"""Retention: the positions that expire, trust in the clock, and the report of a check.
+"""Retention: which positions expire, whether the clock can be trusted, and the report of a check.
 
 Source: docs/retention.md, docs/format/coordinator.md §5.13.
 
-Which group keeps what for how long is `Retention`; whether its clock can be relied on decides
-`ClockGuard`; `Expirer` checks the partitions of a store.  C decides, position by position, what a
-group's state allows.
+`Retention` says how long each group keeps its positions, `ClockGuard` whether the clock can be
+trusted, and `Expirer` checks the partitions of a store.  The C code decides for each position what
+the group's state allows.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from offsetlog.types import ExpiryReport
 if TYPE_CHECKING:
     import pyarrow
 
-#: A clock that is set by less has not jumped, however short the retention is.
+#: A clock that was set by less has not jumped, however short the retention is.
 JUMP_MS_MIN = 60_000
-#: The latest time that can be asked about: all the milliseconds that a datetime has.
+#: The latest time that can be queried: the last millisecond that a datetime can hold.
 _TIME_MS_MAX = 253_402_300_799_999
 
 
 class Retention:
-    """Which groups' positions expire, and how long after what; cannot be changed.
+    """Which groups' positions expire, and after how long; immutable.
 
     Args:
         default_ms: milliseconds for every group that `groups` does not name, None for never.
-        groups: milliseconds, or None for never, by group, or by "prefix*" for every group that
-            begins so.  A group's own name counts before a prefix, a longer prefix before a shorter
-            one.
+        groups: milliseconds, or None for never, by group, or by "prefix*" for every group whose
+            name begins with the prefix.  A group's own name takes precedence over a prefix, and a
+            longer prefix over a shorter one.
 
     A group that never expires is left alone, and so is a position whose record says when it
     expires.
 
     Raises:
-        ConfigError: a time is out of its domain.
-        GroupError: a name cannot be a group's.
+        ConfigError: a time is out of range.
+        GroupError: a name cannot be a group's name.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Retention:
 
     @classmethod
     def of(cls, config: MaintenanceConfig) -> Retention:
-        """Returns what the settings of maintenance say."""
+        """Returns the retention that the settings of maintenance define."""
         return cls(config.retention_ms, config.retention)
 
     @property
     def shortest_ms(self) -> int | None:
-        """The shortest time that anything is kept for, None where nothing expires."""
+        """The shortest time for which any position is kept; None if none expires."""
         times = [value for value in (self.default_ms, *self.groups.values()) if value is not None]
         return min(times, default=None)
 
@@ -94,7 +94,7 @@ class Retention:
 
 
 def steady_ms() -> int:
-    """Returns milliseconds of a clock that nobody sets, and that goes on while the machine sleeps."""
+    """Returns the milliseconds of a clock that cannot be set, and goes on while the machine sleeps."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
@@ -107,17 +107,17 @@ def _time_text(timestamp_ms: int) -> str:
 
 
 class ClockGuard:
-    """Refuses the time of day when it cannot be right: positions that expire by a wrong one are lost for good.
+    """Refuses a time of day that cannot be right: positions that a wrong clock expires are lost for good.
 
-    It is refused when it lies before the newest record, and when it has moved against a clock that
-    nobody sets by more than half of the shortest retention (but not by less than a minute) since
-    its last check, or since the guard was made.  A jump stays refused until the clock is back, or
-    somebody says that it is right.  Before the guard was made nothing is known: a log may have been
-    idle for any time.
+    A time is refused if it is before the newest record, or if, since the last check or the creation
+    of the guard, the clock has moved against a steady clock by more than half of the shortest
+    retention (and at least a minute).  After a jump the time is refused until the clock is back, or
+    the caller says that it is right.  The guard cannot check the time before its creation: a log
+    may have been idle for any time.
 
     Args:
-        wall: the time of day in milliseconds since 1970.
-        steady: milliseconds of a clock that only goes forward, at the same pace.
+        wall: returns the time of day in milliseconds since 1970.
+        steady: returns the milliseconds of a clock that only goes forward, at the same pace.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class ClockGuard:
         """Returns the time of day.
 
         Args:
-            newest_ms: of the newest record; taken before, since what is committed meanwhile is
-                newer than `now`.
-            shortest_ms: the shortest retention; None where nothing expires.
-            trust_clock: somebody says that the clock is right: it is not refused, and from now on
-                it is the one that has not jumped.
+            newest_ms: the time of the newest record, read before the call: later commits are newer
+                than `now`.
+            shortest_ms: the shortest retention; None if nothing expires.
+            trust_clock: the caller says that the clock is right: it is not refused, and later
+                checks start from it.
 
         Raises:
-            ClockError: it cannot be right.
+            ClockError: the time cannot be right.
         """
         with self._lock:
             now = self._wall()
@@ -157,17 +157,18 @@ class ClockGuard:
     def _refuse(now: int, newest_ms: int, shortest_ms: int | None, jump_ms: int) -> None:
         if now < newest_ms:
             raise ClockError(
-                f"the clock says {_time_text(now)}, and the newest record is of {_time_text(newest_ms)}: nothing "
-                "expires by a clock that goes wrong, or went wrong then",
+                f"this machine's clock shows {_time_text(now)}, but the newest record is from "
+                f"{_time_text(newest_ms)}: one of the two was wrong, so nothing expires; correct the clock, or "
+                "confirm it with trust_clock",
                 now=now,
                 newest=newest_ms,
             )
         if shortest_ms is not None and abs(jump_ms) > max(shortest_ms // 2, JUMP_MS_MIN):
             way = "forward" if jump_ms > 0 else "back"
             raise ClockError(
-                f"the clock says {_time_text(now)}, and was set {way} by {timedelta(milliseconds=abs(jump_ms))} since "
-                "the last check, which is more than half of the shortest retention: nothing expires by it until "
-                "somebody confirms it (trust_clock)",
+                f"this machine's clock shows {_time_text(now)}, and was set {way} by "
+                f"{timedelta(milliseconds=abs(jump_ms))} since the last check, more than half of the shortest "
+                "retention: nothing expires until the clock is back, or is confirmed with trust_clock",
                 now=now,
                 newest=newest_ms,
             )
@@ -177,13 +178,13 @@ class ClockGuard:
 
 
 class Expirer:
-    """Checks partitions of one store for what has expired.
+    """Checks partitions of one store for expired positions.
 
-    Can be used from any thread; what two checks find at once is written once.
+    Any thread may use it; a position that two checks find at once is deleted once.
 
     Args:
         retention: in force unless a check gives another.
-        guard: decides about the clock; its own where none is given.
+        guard: checks the clock; None creates one.
     """
 
     def __init__(self, retention: Retention, guard: ClockGuard | None = None) -> None:
@@ -192,7 +193,7 @@ class Expirer:
         self._stop = ExpiryStop()
 
     def stop(self) -> None:
-        """Stops what is under way at its next group; nothing is checked any more."""
+        """Stops the checks in progress at their next group, and refuses others."""
         self._stop.set()
 
     def now(
@@ -202,7 +203,7 @@ class Expirer:
         retention: Retention | None = None,
         trust_clock: bool = False,
     ) -> int:
-        """Returns the time by which positions of these partitions expire.
+        """Returns the time to use for expiring positions of these partitions.
 
         Raises:
             ClockError: the clock cannot be right.
@@ -214,11 +215,11 @@ class Expirer:
     def expire_one(
         self, partition: Partition, now: int, *, retention: Retention | None = None
     ) -> dict[str, int]:
-        """Writes tombstones for what has expired in one partition; returns the counters of `_native.retention.expire`.
+        """Deletes expired positions of one partition; returns the counters of `_native.retention.expire`.
 
         Raises:
             ClosedError: the store is being closed.
-            StateError, StorageError, TooLargeError, CapacityError: groups before are done.
+            StateError, StorageError, TooLargeError, CapacityError: it failed; earlier groups are done.
         """
         retention = retention if retention is not None else self.retention
         counted = expire_partition(partition, retention.rules, now, self._stop)
@@ -231,7 +232,7 @@ class Expirer:
     def count_one(
         self, partition: Partition, until: int, rows: ExpiringRows, retention: Retention
     ) -> dict[str, int]:
-        """Adds to `rows` what expires in one partition up to a time; returns the counters."""
+        """Adds to `rows` the positions of one partition that expire by a time; returns the counters."""
         counted = rows.add(partition, retention.rules, until, self._stop)
         if counted["stopped"]:
             raise ClosedError("the store is being closed")
@@ -301,7 +302,7 @@ def expire(
     report = _report(now, False, counted, started)
     if failures:
         failures[0].add_note(
-            f"{report.positions_expired} positions have expired in {len(counted)} other log partitions"
+            f"{report.positions_expired} positions expired in {len(counted)} other log partitions"
         )
         raise failures[0]
     return report
@@ -310,7 +311,7 @@ def expire(
 def expiring(
     core: StoreCore, expirer: Expirer, within_ms: int, retention: Retention | None = None
 ) -> pyarrow.Table:
-    """Returns what expires within a time from now; see OffsetStore.expiring."""
+    """Returns the positions that expire within a time from now; see OffsetStore.expiring."""
     retention = retention if retention is not None else expirer.retention
     until = min(expirer.guard.now() + within_ms, _TIME_MS_MAX)
     rows = ExpiringRows()
@@ -323,18 +324,18 @@ def expiring(
 
 
 def checked_within(within: timedelta) -> int:
-    """Returns a time from now in milliseconds."""
+    """Returns a timedelta, which must not be negative, in milliseconds."""
     if not isinstance(within, timedelta):
         raise ArgumentTypeError(f"within must be a datetime.timedelta, not {type(within).__name__}")
     if within < timedelta(0):
-        raise ConfigError(f"within must not be negative, as {within} is")
+        raise ConfigError(f"within must not be negative, but is {within}")
     return within // timedelta(milliseconds=1)
 
 
 def checked_retention(
     retention_ms: int | None, groups: Mapping[str, int | None] | None
 ) -> Retention | None:
-    """Returns the retention that a call names, None where it names none."""
+    """Returns the retention that a call gives, None if it gives none."""
     if retention_ms is None and groups is None:
         return None
     return Retention(retention_ms, groups)

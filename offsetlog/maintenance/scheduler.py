@@ -1,10 +1,10 @@
 """Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (docs/maintenance.md).
 
-Two threads a store: one that cleans and expires, and one that writes snapshots, with others for a
-while where several are due (`snapshot_round`), so that the part of a log after its snapshot stays
-short while a large log is cleaned.  A thread holds a reference to the store only for a moment at a
-time, so that a store that nobody uses any more ends.  Work on one log that fails is logged, counted
-and tried again later, and never keeps a thread from the other logs.
+A store has two threads: one cleans and expires, the other writes snapshots, with extra temporary
+threads if several are due (`snapshot_round`).  So snapshots stay recent even while a large log is
+cleaned.  A thread holds a reference to the store only briefly, so that a store that is no longer
+used can be collected.  If work on one log fails, it is logged, counted and tried again later, and
+the thread goes on with the other logs.
 """
 
 from __future__ import annotations
@@ -47,28 +47,27 @@ from offsetlog.maintenance.status import (
 from offsetlog.maintenance.threads import MaintenanceThread, on_maintenance_thread
 from offsetlog.types import CleaningReport, CleanSurvey
 
-#: The longest sleep between two checks of the clock, in milliseconds; a lock cannot be waited for
-#: much longer.
+#: The longest sleep between two checks of the clock, in milliseconds; waiting for a lock cannot
+#: take much longer.
 SLEEP_MS_MAX = 86_400_000
 
-#: Between two checks for snapshots that are due, in milliseconds, where nothing is written.
+#: The time between two checks for due snapshots, in milliseconds, while nothing is written.
 SNAPSHOT_CHECK_MS = 2000
 
 Result = TypeVar("Result")
 
-#: Called while a cleaning goes on, with the log partition, the bytes read so far, and those that
-#: will be.
+#: Called during a cleaning with the log partition, the bytes read so far, and all bytes to read.
 Progress = Callable[[int, int, int], None]
 
 
 class Maintenance:
-    """The work that a store does by itself or is asked to do; from `OffsetStore.maintenance`.
+    """The work that a store does by itself or on request; from `OffsetStore.maintenance`.
 
     Args:
         directory: the log directory.
         config: the settings.
         expirer: checks a log for expired positions.
-        read_only: whether nothing is to be written.
+        read_only: whether nothing may be written.
     """
 
     def __init__(
@@ -85,21 +84,21 @@ class Maintenance:
         self._read_only = read_only
         self._leaves_expiry = False
         self._cleaner = LogCleaner(directory, config)
-        #: Long calls, which an interrupt or the close of the store stops.
+        #: Long calls, which stop when the caller is interrupted or the store is closed.
         self.calls = LongCalls()
         self._record = MaintenanceRecord()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    # -------------------------------------------------------------------------------------- unasked
+    # ----------------------------------------------------------------------------------- by itself
 
     def attach(self, core: StoreCore, opened: list[Partition]) -> None:
-        """Takes a store, which is held weakly, and the partitions that are open, loaded or not."""
+        """Sets the store, which is held weakly, and its open partitions, loaded or not."""
         self._core = weakref.ref(core)
         self._cleaner.admit(opened)
 
     def cut(self, number: int, offset: int) -> None:
-        """Takes note that a log is cut at an offset: called before the cut and once more after it.
+        """Records that a log is cut at an offset; call it before the cut and again after it.
 
         Raises:
             StorageError: the log must not be cut.
@@ -107,15 +106,15 @@ class Maintenance:
         self._cleaner.cut(number, offset)
 
     def leave_expiry(self) -> None:
-        """From now on nothing expires unasked: a coordinator has it expire, group by group."""
+        """Stops expiring positions without a request: a coordinator does that, group by group."""
         self._leaves_expiry = True
 
     def interrupt(self, number: int) -> None:
-        """Stops what is done to one log, soon; what follows is not stopped."""
+        """Asks the work in progress on one log to stop; later work is not affected."""
         self._cleaner.interrupt(number)
 
     def start(self) -> None:
-        """Begins to work unasked, where that is wanted."""
+        """Starts the threads, if the settings enable them."""
         if not self.config.enabled or self._read_only:
             return
         works = [("offsetlog-maintenance", self._run)]
@@ -127,14 +126,15 @@ class Maintenance:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stops what is under way, soon, and waits for its end; does nothing the second time."""
+        """Stops the work in progress and waits for its end; a second call does nothing."""
         self._stop.set()
         self._expirer.stop()
         self.calls.stop()
         self._cleaner.stop()
         if on_maintenance_thread():
-            # As in a handler of log records: it would wait for itself, or for one that waits for
-            # it.  They end soon, and whatever they still ask of the store is refused.
+            # The caller is a maintenance thread, as in a handler of log records, and would wait for
+            # itself or for a thread that waits for it.  The threads end soon, and further calls of
+            # theirs to the store are refused.
             return
         for thread in self._threads:
             thread.join()
@@ -154,8 +154,8 @@ class Maintenance:
             except ClosedError:
                 return
             except Exception as failure:
-                # Whatever it is, the next round may do without: a thread that ended would not be
-                # missed for long.
+                # Whatever the failure, the next round may succeed.  If the thread ended here, it
+                # would go unnoticed for long.
                 self._record.record_failed_round(failure)
 
     def _keep_snapshots(self) -> None:
@@ -177,15 +177,15 @@ class Maintenance:
             wait_ms = policy.check_again_ms(left, grown, elapsed_ms, longest_ms)
 
     def _growing(self) -> list[Partition]:
-        # Logs that are still being loaded come later.  All others grow, also those of replicas
-        # that follow, or have no table.
+        # Logs that are still loading come later.  All others may grow, even those of replicas that
+        # follow or have no table.
         attached = self._open_core().attached(wait=False)
         return [each for each in attached if each.role != "loading"]
 
     def _round(self, *, checks: bool, inspects: bool) -> None:
         partitions = self._growing()
-        # First what makes records dead, then what drops them.  Only a leader decides that
-        # something has expired; its followers copy that.
+        # Expire first, which makes records dead, then clean, which drops them.  Only a leader
+        # decides that positions have expired; its followers copy the tombstones.
         if checks:
             self.expire([each for each in partitions if each.role == "active"])
         if inspects:
@@ -198,7 +198,7 @@ class Maintenance:
         return core
 
     def look_after(self, partitions: list[Partition]) -> None:
-        """Inspects every log once, and does what is decided, the log with most to clean first."""
+        """Inspects every log once, and carries out the plans, the log with most to clean first."""
         self._record.count(rounds=1)
         plans: dict[Plan, Partition] = {}
         for partition in partitions:
@@ -210,7 +210,7 @@ class Maintenance:
             plan = self._trying("inspect", partition, known, self._decide)
             if plan is not None:
                 plans[plan] = partition
-        # The next inspection handles the logs that were cleaned in this one.
+        # Logs that are cleaned here are inspected again in the next round.
         for plan in policy.filthiest_first(plans):
             if self._stop.is_set():
                 return
@@ -218,10 +218,10 @@ class Maintenance:
             self._trying("clean", plans[plan], known, self._clean_unasked)
 
     def renew_snapshots(self, partitions: list[Partition]) -> list[Tail]:
-        """Writes the snapshots that are due, of each log at most one; see SnapshotRound.
+        """Writes the due snapshots, at most one for each log; see SnapshotRound.
 
         Returns:
-            The tails as they are then.
+            The tails after that.
 
         Raises:
             ClosedError: the store is being closed.
@@ -242,7 +242,7 @@ class Maintenance:
         due = policy.snapshots_due(tails, self.config)
         for number in left - due:
             self._record.of(number).troubles.pop("snapshot", None)
-        # Only logs that can get one now.
+        # Only logs that can get a snapshot now.
         able = [
             tail
             for tail in tails
@@ -267,7 +267,7 @@ class Maintenance:
         try:
             result = work(partition, known)
         except (ClosedError, CoordinatorLoadingError, NotCoordinatorError):
-            # Its role changed meanwhile: the next round finds it as it is then.
+            # Its role has changed; the next round inspects it again.
             return None
         except Exception as failure:
             self._record.record_trouble(
@@ -282,7 +282,7 @@ class Maintenance:
         plan = policy.decide(facts, self.config, self._cleaner.clock())
         if partition.read_only:
             plan = plan._replace(
-                action="none", reason="it is damaged; only a clean by hand touches it"
+                action="none", reason="the log is damaged; only a requested cleaning touches it"
             )
         if plan.action == "clean" and known.futile == (plan.first_dirty, plan.uncleanable):
             plan = plan._replace(action="none", reason="its dirty part cannot be cleaned yet")
@@ -293,7 +293,7 @@ class Maintenance:
             known.troubles.pop("clean", None)
         elif known.waits("clean"):
             plan = plan._replace(
-                action="none", reason="cleaning it failed; it is tried again later"
+                action="none", reason="the last cleaning failed; it will be tried again later"
             )
         self._record.record_decision(known, plan, self._cleaner.clock())
         return plan
@@ -305,8 +305,8 @@ class Maintenance:
         self._record.record_report(known, report)
         for segment in report.quarantine:
             self._record.report_damage(report.log_partition, segment)
-        # For example, a transaction ends above all that can be cleaned: it would be decided again
-        # and again.
+        # For example, a transaction ends above all that can be cleaned: without this mark the same
+        # cleaning would be tried over and over.
         is_futile = (
             not report.stopped and plan.action != "again" and report.checkpoint <= plan.first_dirty
         )
@@ -314,17 +314,17 @@ class Maintenance:
         return report
 
     def _snapshot(self, partition: Partition, known: KnownLog) -> None:
-        # One that has to read its log whole never keeps the other logs waiting for a cleaning.
+        # A snapshot that must read the whole log is skipped rather than delay the cleaning of others.
         report = self._cleaner.snapshot(partition, live=True, waits=False)
         if report is not None:
             self._record.count(snapshots=report.written, snapshots_copied=report.copied)
 
     def expire(self, partitions: list[Partition]) -> None:
-        """Writes tombstones for what has expired, where the clock can be believed."""
+        """Deletes expired positions, if the clock can be trusted."""
         try:
             now = self.expiry_time(partitions)
         except Exception:
-            return    # it is recorded
+            return    # expiry_time has recorded it
         for partition in partitions:
             if self._stop.is_set():
                 return
@@ -335,10 +335,10 @@ class Maintenance:
                 )
 
     def expiry_time(self, partitions: list[Partition]) -> int:
-        """Returns the time of a check for what has expired, and counts that check.
+        """Returns the time to use for expiring positions, and counts this check.
 
         Raises:
-            ClockError: the clock cannot be right; that is recorded.
+            ClockError: the clock cannot be right; the error is recorded.
             ClosedError: the store is being closed.
         """
         self._record.count(expiry_checks=1)
@@ -356,10 +356,10 @@ class Maintenance:
         self.record_expiry(partition.number, self._expirer.expire_one(partition, now))
 
     def record_expiry(self, number: int, counted: dict[str, int]) -> None:
-        """Counts and logs what has expired in one log."""
+        """Counts and logs the positions that expired in one log."""
         self._record.record_expiry(number, counted)
 
-    # ---------------------------------------------------------------------------------------- asked
+    # ---------------------------------------------------------------------------------- on request
 
     def plans(
         self,
@@ -369,10 +369,10 @@ class Maintenance:
         ratio: float = 0.0,
         again: bool = False,
     ) -> list[Plan]:
-        """Returns what `OffsetStore.compact` with the same arguments would do, and does nothing.
+        """Returns the plans that `OffsetStore.compact` would carry out with these arguments.
 
         Raises:
-            InvalidArgumentError: there is no such log partition.
+            InvalidArgumentError: a log partition does not exist.
             StateError, StorageError.
         """
         return [
@@ -380,11 +380,11 @@ class Maintenance:
         ]
 
     def survey(self, plan: Plan) -> CleanSurvey:
-        """Returns what a clean from the beginning would do to the records of a plan's log, and does nothing.
+        """Returns the effect that a clean from the start would have on the records of a plan's log.
 
         Raises:
-            InvalidArgumentError: there is no such log partition.
-            CapacityError: its keys do not fit 1 GiB or more.
+            InvalidArgumentError: the log partition does not exist.
+            CapacityError: its keys do not fit in 1 GiB or more.
             ChangedFileError: another process changed the log while it was read.
             StateError, StorageError.
         """
@@ -394,10 +394,10 @@ class Maintenance:
     def clock_refusal(
         self, retention_ms: int | None = None, retention: Mapping[str, int | None] | None = None
     ) -> ClockError | None:
-        """Returns why `OffsetStore.expire` with these arguments would refuse the clock, or None.
+        """Returns the error with which `OffsetStore.expire` would refuse the clock, or None.
 
         Raises:
-            ConfigError, GroupError: a retention is none.
+            ConfigError, GroupError: a retention is not valid.
             StateError, StorageError.
         """
         try:
@@ -409,12 +409,12 @@ class Maintenance:
         return None
 
     def unheld(self, log_partitions: Iterable[int] | None = None) -> list[str]:
-        """Returns the groups, or prefixes, whose past was kept and is not kept by our settings.
+        """Returns the groups, or prefixes, whose history was kept and is not kept by our settings.
 
-        Those that `min_history` names are not among them, whatever time it says.
+        Groups that `min_history` names are left out, whatever time it gives them.
 
         Raises:
-            InvalidArgumentError: there is no such log partition.
+            InvalidArgumentError: a log partition does not exist.
             StateError, StorageError.
         """
         return sorted(
@@ -440,7 +440,7 @@ class Maintenance:
         self._find_stuck(partition, self._record.of(partition.number), facts)
         if again:
             facts = replace(facts, checkpoint=None)
-        # A damaged log takes no more commits, and closing a segment is one.
+        # A damaged log accepts no appends, and closing a segment is one.
         may_roll = roll and not self._is_damaged(partition)
         return policy.decide_asked(
             facts, self.config, self._cleaner.clock(), roll=may_roll, ratio=ratio
@@ -486,7 +486,7 @@ class Maintenance:
             failures[0].add_note(f"{done} other log partitions were cleaned")
             raise failures[0]
         if self._stop.is_set():
-            raise ClosedError("the store was closed before everything was cleaned")
+            raise ClosedError("the store was closed before all logs were cleaned")
         return reports
 
     def _compact_one(
@@ -530,7 +530,7 @@ class Maintenance:
                     return
                 try:
                     report = self._cleaner.snapshot(partition, threads=threads, control=control)
-                    assert report is not None  # it waits
+                    assert report is not None  # it waits for its turn
                     reports.append(report)
                 except OffsetLogError as failure:
                     failures.append(failure)
@@ -538,31 +538,31 @@ class Maintenance:
         self.calls.run(work)
         self._record.count(snapshots=sum(report.written for report in reports))
         if failures:
-            failures[0].add_note(f"of {len(reports)} other log partitions there is a snapshot")
+            failures[0].add_note(f"{len(reports)} other log partitions have a snapshot")
             raise failures[0]
         if self._stop.is_set():
-            raise ClosedError("the store was closed before there was a snapshot of everything")
+            raise ClosedError("the store was closed before all snapshots were written")
         return reports
 
-    # -------------------------------------------------------------------------------- what is known
+    # --------------------------------------------------------------------------------------- status
 
     def status(self) -> MaintenanceStatus:
-        """Returns the work under way and done; takes no lock, so it answers during a cleaning."""
+        """Returns the work in progress and done; takes no lock, so it answers during a cleaning."""
         running = any(thread.is_alive() for thread in self._threads)
         return self._record.status(running=running, current=self._cleaner.progress())
 
     @property
     def snapshot_bytes(self) -> int:
-        """About how many bytes of memory the snapshot takes that is written just now, 0 for none."""
+        """The estimated bytes of memory of the snapshot that is being written, 0 if none is."""
         return self._cleaner.snapshot_bytes
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, oldest first, without those that repeat the one before."""
+        """Returns the last decisions, oldest first, without repetitions of the same decision."""
         return self._record.decisions()
 
     def _find_stuck(self, partition: Partition, known: KnownLog, facts: LogFacts) -> None:
-        # Reports nothing: the thread logs what is found, a caller gets it in the status.  A
-        # transaction is its leader's to end.
+        # Only returns what it finds: the thread logs it, and a caller gets it in the status.  Only
+        # the leader may end a transaction.
         if facts.stable >= facts.end or partition.role != "active":
             known.opened, known.stuck = {}, []
             return
@@ -579,7 +579,7 @@ class Maintenance:
             _,
         ) in partition.transactions():
             key = (producer_id, start_offset)
-            # The log only says when its newest batch was written; it was open by then.
+            # The log only shows when its newest batch was written; it was open by then.
             opened[key] = min(
                 known.opened.get(key, now), last_timestamp if last_timestamp >= 0 else now
             )

@@ -1,7 +1,7 @@
-"""A round of snapshots: each log that is due gets one, the longest tail first, small ones side by side.
+"""A round of snapshots: each log that is due gets one, the longest tail first, small ones in parallel.
 
-Beside a thread that commits without pause, a snapshot waits for the interpreter most of its time,
-some milliseconds after each call of the engine; writers that wait at the same time wait once.
+Beside a thread that commits without pause, a snapshot spends most of its time waiting for the GIL,
+some milliseconds after each call of the engine; several writers can wait for it at the same time.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from offsetlog.maintenance.threads import MaintenanceThread
 
 class _Chosen(NamedTuple):
     partition: Partition
-    others: int  # that are due as well
+    others: int  # that are also due
 
 
 class SnapshotRound:
-    """One round over the logs of a store; who is due is decided again before each, since logs grow meanwhile.
+    """One round over the logs of a store; before each snapshot it decides again which logs are due.
 
     Args:
-        partitions: their logs.
-        due: returns which of these tails get a snapshot now, among the logs of these numbers; the
-            most urgent first.
-        write: writes the snapshot of a log; keeps its failures to itself.
+        partitions: the partitions of the logs.
+        due: returns which of these tails, of the logs with these numbers, are due now; the most
+            urgent first.
+        write: writes the snapshot of a log; raises nothing.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class SnapshotRound:
         self._deciding = threading.Lock()
         self._left = set(self._partitions)
         self._under_way: set[int] = set()
-        self._places = SNAPSHOTS_AT_ONCE - 1  # for writers beside the thread of the round
+        self._places = SNAPSHOTS_AT_ONCE - 1  # for writers besides the thread of the round
         self._writers: list[threading.Thread] = []
         self._failures: list[BaseException] = []
 
     def run(self) -> list[Tail]:
-        """Writes until nothing is due, of each log at most one; returns the tails as they are then."""
+        """Writes until no snapshot is due, at most one for each log; returns the tails after that."""
         try:
             self._write_due()
         finally:
-            # Writers begin others as long as they find work, and so do those that are joined here.
+            # A writer starts others while it finds work, and those are joined here too.
             for writer in self._writers:
                 writer.join()
         for failure in self._failures:
@@ -72,9 +72,9 @@ class SnapshotRound:
             if self._places == 0:
                 return
             self._places -= 1
-        # Without the lock: a start waits for the thread, and whatever runs meanwhile may need it.
+        # Not under the lock: starting waits for the thread, and code that runs meanwhile may need it.
         writer = MaintenanceThread(self._write_small, "offsetlog-snapshot-writer")
-        # Where no thread can be had, those that are there do all.
+        # If no thread can be started, the existing ones do all the work.
         with contextlib.suppress(RuntimeError):
             writer.start()
             self._writers.append(writer)
@@ -94,7 +94,7 @@ class SnapshotRound:
 
     def _next(self, bytes_max: int | None = None) -> _Chosen | None:
         with self._deciding:
-            # One whose snapshot is being written has no long tail any more.
+            # A log whose snapshot is being written counts as having no long tail.
             measured = [
                 each for each in self._partitions.values() if each.number not in self._under_way
             ]

@@ -1,4 +1,4 @@
-"""Maintenance: its knowledge of each log, its decisions, results and failures, and what it logs.
+"""The state of maintenance: facts about each log, decisions, results and failures; also logs them.
 
 Everything is logged through `logging.getLogger("offsetlog.maintenance")`.
 """
@@ -20,20 +20,20 @@ from offsetlog.types import CleaningReport, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
-#: Seconds after which a condition that persists is logged again.
+#: Seconds after which a persisting condition is logged again.
 LOG_AGAIN_SECONDS = 3600.0
-#: The longest time between two tries of work that fails, in seconds.
+#: The longest time between two attempts at failing work, in seconds.
 RETRY_SECONDS_MAX = 3600.0
-#: Decisions that are kept.
+#: How many decisions are kept.
 DECISIONS_KEPT = 256
 
 
 class Decision(NamedTuple):
-    """One thing that was decided about a log.
+    """A decision about a log.
 
     Attributes:
-        timestamp: in milliseconds since 1970.
-        plan: what, and why.
+        timestamp: when it was made, in milliseconds since 1970.
+        plan: the action and its reason.
     """
 
     timestamp: int
@@ -44,17 +44,17 @@ class MaintenanceStatus(NamedTuple):
     """The work of maintenance, now and since the store was opened.
 
     Attributes:
-        running: whether it works unasked.
-        cleaning: the log partition that is being cleaned now, None where none is.
-        progress: how far that is: bytes_read, bytes_total and more.
-        counters: how often what was done.
-        plans: by log partition, what was decided last.
+        running: whether maintenance runs by itself.
+        cleaning: the log partition that is being cleaned now, None if none is.
+        progress: how far that cleaning is: bytes_read, bytes_total and more.
+        counters: how often each kind of work was done.
+        plans: by log partition, the last decision.
         reports: by log partition, the last cleaning.
-        failures: by log partition, what went wrong last and has not been done since; it is tried
-            again.
-        stuck: open transactions that are older than they should be.
-        expiry_refused: why nothing expires at all, as the ClockError of a clock that cannot be
-            right; None where the last check was made.
+        failures: by log partition, the last failure of work that has not succeeded since; it is
+            tried again.
+        stuck: transactions that are open for too long.
+        expiry_refused: why no position expires, as the ClockError of a clock that cannot be right;
+            None if the last check was made.
     """
 
     running: bool
@@ -68,13 +68,13 @@ class MaintenanceStatus(NamedTuple):
     expiry_refused: Exception | None = None
 
 
-#: Kinds of work on a log: one that fails keeps no other from being done.
+#: Kinds of work on a log: a failure of one does not prevent the others.
 Work = Literal["inspect", "clean", "snapshot", "expire"]
 
 
 @dataclass(slots=True)
 class Trouble:
-    """Work that fails: how often in a row, since when, and when it is tried again."""
+    """Failing work: how often in a row, since when, and when it will be tried again."""
 
     failure: Exception
     times: int
@@ -90,19 +90,19 @@ class KnownLog:
     report: CleaningReport | None = None
     troubles: dict[Work, Trouble] = field(default_factory=dict)
     stuck: list[StuckTransaction] = field(default_factory=list)
-    #: The beginning and the intended end of a cleaning that came to nothing.
+    #: The start and the intended end of a cleaning that changed nothing.
     futile: tuple[int, int] | None = None
     #: (producer id, first offset) of an open transaction -> since when it is known to be open, in
     #: ms since 1970.
     opened: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def waits(self, work: Work) -> bool:
-        """Whether it failed, and it is too early to try it again."""
+        """Whether this work failed, and it is too early to try again."""
         trouble = self.troubles.get(work)
         return trouble is not None and time.monotonic() < trouble.retry_at
 
     def last_failure(self) -> Exception | None:
-        """Returns what went wrong last."""
+        """Returns the most recent failure."""
         troubles = list(self.troubles.values())
         return max(troubles, key=lambda each: each.failed_at).failure if troubles else None
 
@@ -121,10 +121,10 @@ def log_name(number: int) -> str:
 
 
 class MaintenanceRecord:
-    """Knowledge, decisions and results of maintenance in one store.  Safe from any thread."""
+    """The facts, decisions and results of maintenance in one store.  Safe from any thread."""
 
     def __init__(self) -> None:
-        #: The cause why nothing expires, None where the last check was made.
+        #: Why no position expires, None if the last check was made.
         self.expiry_refused: Exception | None = None
         self._known: dict[int, KnownLog] = {}
         self._counters: Counter[str] = Counter()
@@ -133,19 +133,19 @@ class MaintenanceRecord:
         self._logged: dict[object, float] = {}
 
     def of(self, number: int) -> KnownLog:
-        """Returns what is known of a log."""
+        """Returns the facts about a log."""
         return self._known.setdefault(number, KnownLog())
 
     def count(self, **done: int) -> None:
         """Adds to the counters."""
-        # The thread of the store and callers count at the same time.
+        # The store's thread and callers may count at the same time.
         with self._counting:
             self._counters.update(done)
 
     def status(
         self, *, running: bool, current: tuple[int, dict[str, int]] | None
     ) -> MaintenanceStatus:
-        """Returns the work under way and done; takes no lock, so it answers during a cleaning."""
+        """Returns the work in progress and done; takes no lock, so it answers during a cleaning."""
         known = dict(self._known)
         return MaintenanceStatus(
             running=running,
@@ -164,15 +164,15 @@ class MaintenanceRecord:
         )
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, oldest first, without those that repeat the one before."""
+        """Returns the last decisions, oldest first, without repetitions of the same decision."""
         return list(self._decisions)
 
     def is_new(self, what: object) -> bool:
-        """Whether a condition was not logged in the last hour; it counts as logged from now on."""
+        """Whether a condition was not logged in the last hour; from now on it counts as logged."""
         now = time.monotonic()
         for known, logged_at in list(self._logged.items()):
             if now - logged_at >= LOG_AGAIN_SECONDS:
-                self._logged.pop(known, None)    # another thread may have been faster
+                self._logged.pop(known, None)    # another thread may have removed it
         if what in self._logged:
             return False
         self._logged[what] = now
@@ -181,7 +181,7 @@ class MaintenanceRecord:
     # ------------------------------------------------------------------------------------ recording
 
     def record_decision(self, known: KnownLog, plan: Plan, now_ms: int) -> None:
-        """Records what was decided about a log, and logs it."""
+        """Records a decision about a log, and logs it."""
         before, known.plan = known.plan, plan
         self.count(**{f"decided_{plan.action}": 1})
         if plan.action == "none" and before is not None and before[:3] == plan[:3]:
@@ -201,7 +201,7 @@ class MaintenanceRecord:
         )
 
     def record_report(self, known: KnownLog, report: CleaningReport) -> None:
-        """Records what a cleaning did, and logs it."""
+        """Records the result of a cleaning, and logs it."""
         known.report = report
         same = ("bytes_read", "bytes_written", "superseded", "tombstones_dropped", "quarantined")
         self.count(
@@ -212,9 +212,9 @@ class MaintenanceRecord:
             **{name: getattr(report, name) for name in same},
         )
         LOGGER.info(
-            "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; %d of %d records kept",
+            "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; kept %d of %d records",
             log_name(report.log_partition),
-            " (stopped on the way)" if report.stopped else "",
+            " (stopped early)" if report.stopped else "",
             report.checkpoint,
             report.seconds,
             report.bytes_before,
@@ -232,16 +232,16 @@ class MaintenanceRecord:
     def record_trouble(
         self, kind: Work, number: int, known: KnownLog, failure: Exception, interval_ms: int
     ) -> None:
-        """Records that work on a log failed and when it is tried again, and logs it."""
+        """Records that work on a log failed and when it will be tried again, and logs it."""
         before, now = known.troubles.get(kind), time.monotonic()
         times = before.times + 1 if before is not None else 1
         seconds = min(interval_ms / 1000 * 2**times, RETRY_SECONDS_MAX)
         known.troubles[kind] = Trouble(failure, times, now, now + seconds)
         self.count(failed=1)
         if self.is_new((number, type(failure), str(failure))):
-            # An exception that is not one of ours is a fault of ours: with its traceback.
+            # Any other exception is a bug of ours, and is logged with its traceback.
             LOGGER.warning(
-                "%s: maintenance failed, and is tried again in %.0f s: %s: %s",
+                "%s: maintenance failed and will be tried again in %.0f s: %s: %s",
                 log_name(number),
                 seconds,
                 type(failure).__name__,
@@ -251,12 +251,12 @@ class MaintenanceRecord:
             )
 
     def record_expiry(self, number: int, counted: dict[str, int]) -> None:
-        """Records what an expiry check of a log deleted, and logs it."""
+        """Records the deletions of an expiry check of a log, and logs them."""
         self.count(positions_expired=counted["positions_expired"])
         self.count(groups_removed=counted["groups_removed"])
         if counted["positions_expired"] or counted["groups_removed"]:
             LOGGER.info(
-                "%s: %d positions expired, %d groups are gone",
+                "%s: %d positions expired, %d groups were removed",
                 log_name(number),
                 counted["positions_expired"],
                 counted["groups_removed"],
@@ -264,23 +264,23 @@ class MaintenanceRecord:
             )
 
     def record_refused_expiry(self, failure: Exception) -> None:
-        """Records that nothing expires, and logs why."""
+        """Records that no position expires, and logs why."""
         self.count(expiry_checks_failed=1)
         self.expiry_refused = failure
         if self.is_new((type(failure), "expire")):
-            LOGGER.warning("nothing expires: %s", failure)
+            LOGGER.warning("expiry is suspended: %s", failure)
 
     def record_failed_round(self, failure: Exception) -> None:
         """Records that a round as a whole failed, and logs it."""
         self.count(failed=1)
         if self.is_new((type(failure), str(failure))):
-            LOGGER.warning("maintenance failed, and goes on: %r", failure, exc_info=failure)
+            LOGGER.warning("a round of maintenance failed; the next one follows: %r", failure, exc_info=failure)
 
     def report_damage(self, number: int, segment: QuarantinedSegment) -> None:
-        """Logs a segment that a cleaning left alone."""
+        """Logs a segment that a cleaning left unchanged."""
         if self.is_new((number, segment.base_offset, segment.position)):
             LOGGER.warning(
-                "%s: a segment is damaged and was left as it is: %s (%s, byte %d, log offset %d)",
+                "%s: a segment is damaged and was left unchanged: %s (%s, byte %d, log offset %d)",
                 log_name(number),
                 segment.reason,
                 segment.path,
@@ -294,8 +294,8 @@ class MaintenanceRecord:
             self.count(stuck_told=1)
             LOGGER.warning(
                 "%s: the transaction of producer %d (epoch %d) has been open for %d s, "
-                "since log offset %d; it keeps %d bytes from being cleaned. "
-                "Its groups: %s. abort_transaction(%d) ends it, if its producer is gone",
+                "since log offset %d; because of it %d bytes cannot be cleaned. "
+                "Its groups: %s. If its producer is gone, end it with abort_transaction(%d)",
                 log_name(found.log_partition),
                 found.producer_id,
                 found.producer_epoch,

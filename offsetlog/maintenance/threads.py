@@ -1,4 +1,4 @@
-"""Threads that work for a store by themselves."""
+"""Threads of a store's maintenance."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 
 class MaintenanceThread(threading.Thread):
-    """A thread of the maintenance of a store.
+    """A thread of a store's maintenance.
 
-    It may be the one on which a store ends that nobody uses any more: where it held the last
-    reference, or where the garbage is collected.  It must not wait for itself then, nor for others
-    that wait for it.
+    It may be the thread on which an unused store is closed: because it held the last reference, or
+    because garbage is collected there.  It must not wait for itself then, nor for threads that wait
+    for it.
 
     Args:
-        work: its work.
-        name: of the thread.
+        work: the function to run.
+        name: the name of the thread.
     """
 
     def __init__(self, work: Callable[[], object], name: str) -> None:
@@ -23,5 +23,5 @@ class MaintenanceThread(threading.Thread):
 
 
 def on_maintenance_thread() -> bool:
-    """Tells whether the current thread is one of them, of whichever store."""
+    """Returns whether the current thread is a maintenance thread of any store."""
     return isinstance(threading.current_thread(), MaintenanceThread)

@@ -1,4 +1,4 @@
-"""Turns: work that is done on few logs at a time, once on each, and can be stopped."""
+"""Turns: work that runs on a few logs at a time, on each once at a time, and can be stopped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from offsetlog.cancellation import Control
 from offsetlog.errors import ClosedError
 
-#: How often who waits for a turn looks whether it was stopped, in seconds.
+#: How often a caller that waits for a turn checks whether it was stopped, in seconds.
 STOP_SECONDS = 0.1
-#: How often `stop` looks whether all have ended, in seconds.
+#: How often `stop` checks whether all runs have ended, in seconds.
 STOPPED_CHECK_SECONDS = 0.002
 
 
 class Turns:
-    """Runs of one kind of work, few at a time over all logs of a store.  Safe from any thread.
+    """Runs of one kind of work, a few at a time over all logs of a store.  Safe from any thread.
 
     Args:
         at_once: how many at most; never two on one log.
@@ -31,24 +31,24 @@ class Turns:
 
     @property
     def current(self) -> tuple[int, Control] | None:
-        """The log of the run that began first of those under way, and what stops it; None between two runs."""
+        """The log of the oldest run in progress, and its control; None if no run is in progress."""
         return next(iter(self._under_way.copy().items()), None)
 
     @property
     def is_taken(self) -> bool:
-        """Whether a run is under way."""
+        """Whether a run is in progress."""
         return bool(self._under_way)
 
     @contextmanager
     def of(self, number: int, control: Control) -> Iterator[None]:
-        """Waits for others, and keeps others waiting.
+        """Waits for a turn, and holds it inside the `with`.
 
         Args:
-            number: of the log partition.
-            control: of the caller, who may stop it, also while it waits.
+            number: the number of the log partition.
+            control: lets the caller stop the run, even while it waits.
 
         Raises:
-            ClosedError: it was stopped before it began.
+            ClosedError: the run was stopped before it began.
         """
         with self._changed:
             while number in self._under_way or len(self._under_way) >= self._at_once:
@@ -56,7 +56,7 @@ class Turns:
                 control.check()
             self._under_way[number] = control
         try:
-            # After it has its place, so that `stop` either stops this run or keeps it from beginning.
+            # Checked once the turn is taken: either `stop` finds this run, or this check sees `_stopped`.
             if self._stopped:
                 raise ClosedError("the store is closed")
             control.check()
@@ -67,19 +67,19 @@ class Turns:
                 self._changed.notify_all()
 
     def is_at(self, number: int) -> bool:
-        """Whether a run is under way on one log."""
+        """Whether a run on one log is in progress."""
         return number in self._under_way
 
     def interrupt(self, number: int) -> None:
-        """Stops the run under way on one log, soon; others may follow."""
+        """Asks the run in progress on one log to stop; later runs are not affected."""
         control = self._under_way.get(number)
         if control is not None:
             control.stop()
 
     def stop(self) -> None:
-        """Stops the runs under way and waits for their end; no other begins."""
+        """Stops the runs in progress and waits for their end; later ones are refused."""
         self._stopped = True
-        # It takes no lock: an interrupt of the caller could leave that held for ever.
+        # It takes no lock: an interrupt of the caller could leave the lock held for ever.
         while under_way := self._under_way.copy():
             for control in under_way.values():
                 control.stop()

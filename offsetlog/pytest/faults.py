@@ -1,4 +1,4 @@
-"""The menu of faults: moments that no real broker gives on demand."""
+"""The faults that a test can choose: situations that a real broker does not produce on demand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OF_COORDINATOR = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    # Which requests a fault is for; None: any.
+    # The requests that a fault affects; None for all.
     apis: frozenset[int] | None
     group: str | None
     client_id: str | None
@@ -57,9 +57,9 @@ class _Target:
 
 
 class Fault:
-    """One fault, from the call that makes it until it is used up or released.
+    """One fault, in force from the call that makes it until it is used up or released.
 
-    As a context manager it is released at the end of the block.  Safe to use from any thread.
+    As a context manager, it is released at the end of the block.  Any thread may use it.
 
     Attributes:
         description: its effect, in words.
@@ -73,7 +73,7 @@ class Fault:
         replace: Callable[[Handler], Handler],
     ) -> None:
         if times is not None and times < 1:
-            raise InvalidArgumentError(f"times={times}: a fault is for at least one request")
+            raise InvalidArgumentError(f"times must be at least 1, not {times}")
         self.description = description
         self._target = target
         self._left = times
@@ -84,43 +84,43 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests have met it."""
+        """How many requests it has affected."""
         return self._hits
 
     @property
     def is_active(self) -> bool:
-        """Whether the next request that fits meets it."""
+        """Whether it affects the next matching request."""
         return not self._is_released and self._left != 0
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
-        """Waits until so many requests have met it.
+        """Waits until it has affected `hits` requests.
 
         Args:
-            hits: since the fault was made.
+            hits: counted from when the fault was made.
             timeout: in seconds.
 
         Raises:
-            TimeoutError: fewer have within that time.
+            TimeoutError: it has affected fewer within that time.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._hits >= hits, timeout):
                 raise TimeoutError(
-                    f"{self!r}: fewer than {hits} hits within {timeout} s; does a client send such requests?"
+                    f"{self!r}: fewer than {hits} matching requests within {timeout} s; does the client send them?"
                 )
 
     def release(self) -> None:
-        """Ends it; the log says how often it was met."""
+        """Ends the fault, and logs how many requests it affected."""
         with self._changed:
             if self._is_released:
                 return
             self._is_released = True
         if self._hits:
-            _log.info("%r is released", self)
+            _log.info("released: %r", self)
         else:
-            _log.warning("%r is released, and no request met it", self)
+            _log.warning("released, but it affected no request: %r", self)
 
     def take(self, handler: Handler, exchange: Exchange) -> Handler | None:
-        """Returns the handler in place of `handler`; None: this fault is not for it."""
+        """Returns the handler to use in place of `handler`; None if the fault does not affect the request."""
         with self._changed:
             if not self.is_active or not self._target.fits(exchange):
                 return None
@@ -141,14 +141,14 @@ class Fault:
 
 
 class FaultMenu:
-    """The faults of one server.  Safe to use from any thread.
+    """The faults of one server.  Any thread may use it.
 
-    A fault is in force from the call that makes it on.  If several fit a request, the one that was
-    made first decides.  `group`, `client_id` and `api` say which requests a fault is for, None
-    for any; an API has its name in Kafka's protocol, "OffsetCommit".
+    A fault is in force from the call that makes it.  If several match a request, the one that was
+    made first applies.  `group`, `client_id` and `api` limit a fault to matching requests, None
+    matches all; an API is named as in Kafka's protocol: "OffsetCommit".
 
     Args:
-        clock: by which slow requests are handled.
+        clock: the clock that delays slow requests.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -156,14 +156,14 @@ class FaultMenu:
         self._lock = threading.Lock()
         self._faults: tuple[Fault, ...] = ()
 
-    # ---------------------------------------------------------------------------------------- the menu
+    # -------------------------------------------------------------------------------------- the faults
 
     def loading(self, group: str, *, times: int | None = None) -> Fault:
-        """The group's coordinator loads: COORDINATOR_LOAD_IN_PROGRESS (14), but heartbeats succeed.
+        """The group's coordinator is loading: COORDINATOR_LOAD_IN_PROGRESS (14); heartbeats succeed.
 
         Args:
-            group: its id.
-            times: for so many requests; None until it is released.
+            group: the group's id.
+            times: the number of requests affected; None for all until it is released.
         """
         code = COORDINATOR_LOAD_IN_PROGRESS.code
 
@@ -175,19 +175,19 @@ class FaultMenu:
             return load
 
         return self._add(
-            f"the coordinator of {group!r} loads", OF_COORDINATOR, group, None, times, replace
+            f"the coordinator of {group!r} is loading", OF_COORDINATOR, group, None, times, replace
         )
 
     def coordinator_moved(
         self, group: str, *, find_coordinator: bool = False, times: int | None = None
     ) -> Fault:
-        """Another node coordinates the group: NOT_COORDINATOR (16) to all that only it answers.
+        """Another node coordinates the group: NOT_COORDINATOR (16) for all requests to the coordinator.
 
         Args:
-            group: its id.
-            find_coordinator: whether FindCoordinator is answered COORDINATOR_NOT_AVAILABLE (15),
-                so that the client finds none; else it finds this server again.
-            times: for so many requests; None until it is released.
+            group: the group's id.
+            find_coordinator: whether FindCoordinator fails too, with COORDINATOR_NOT_AVAILABLE (15);
+                otherwise the client finds this server again.
+            times: the number of requests affected; None for all until it is released.
         """
 
         def replace(handler: Handler) -> Handler:
@@ -212,17 +212,17 @@ class FaultMenu:
         client_id: str | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """A request is answered with an error and has no effect.
+        """A request fails with an error and has no effect.
 
         Args:
-            code: the error's number in Kafka's protocol, or its name, "ILLEGAL_GENERATION".
-            api: the request.
-            group: the group that it is about.
-            client_id: the client that sends it.
-            times: for so many requests; None until it is released.
+            code: the error's number, or its name in Kafka's protocol, "ILLEGAL_GENERATION".
+            api: the API of the request.
+            group: the group that the request is about; None for any.
+            client_id: the client that sends it; None for any.
+            times: the number of requests affected; None for all until it is released.
 
         Raises:
-            InvalidArgumentError: no such error, or no such API, or one that cannot be refused.
+            InvalidArgumentError: the error or the API does not exist, or the API cannot fail so.
         """
         checked_api(api)
         if api not in REFUSED:
@@ -248,31 +248,30 @@ class FaultMenu:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """A request is handled late, also where its client has given up by then.
+        """A request is handled late, even if its client has given up by then.
 
-        The next requests of its connection wait, as a broker handles those of one connection in
-        their order.
+        Later requests on the same connection wait, because a broker handles them in order.
 
         Args:
-            seconds: of the server's clock: `advance` makes them pass.
-            api: the request; None for any.
-            group: the group that it is about.
-            client_id: the client that sends it.
-            times: for so many requests; None until it is released.
+            seconds: the delay on the server's clock, which `advance` moves.
+            api: the API of the request; None for any.
+            group: the group that the request is about; None for any.
+            client_id: the client that sends it; None for any.
+            times: the number of requests affected; None for all until it is released.
 
         Raises:
-            InvalidArgumentError: no such API, or the time is not above 0.
+            InvalidArgumentError: the API does not exist, or the delay is not above 0.
         """
         if not seconds > 0:
             raise InvalidArgumentError(
-                f"seconds={seconds}: a request is late by more than 0 seconds"
+                f"seconds must be above 0, not {seconds}"
             )
 
         def replace(handler: Handler) -> Handler:
             def handle_later(node: NodeState, exchange: Exchange) -> None:
                 self._clock.call_later(seconds, lambda: _handle(handler, node, exchange))
                 exchange.wait()
-                # If the connection ends meanwhile, nobody takes the answer.
+                # If the connection ends meanwhile, the answer is dropped.
                 exchange.on_abandoned(lambda: exchange.divert(lambda message: None))
 
             return handle_later
@@ -289,20 +288,20 @@ class FaultMenu:
         client_id: str | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """A request gets no answer: its connection ends.
+        """A request gets no answer: its connection is closed.
 
         Args:
-            api: the request; None for any.
+            api: the API of the request; None for any.
             after_handling: whether the request takes effect first, so that only its answer is lost.
-            group: the group that it is about.
-            client_id: the client that sends it.
-            times: for so many requests; None until it is released.
+            group: the group that the request is about; None for any.
+            client_id: the client that sends it; None for any.
+            times: the number of requests affected; None for all until it is released.
 
         Raises:
-            InvalidArgumentError: no such API.
+            InvalidArgumentError: the API does not exist.
         """
         when = "in place of its answer" if after_handling else "before it is handled"
-        reason = f"a fault: {api or 'any request'} ends its connection {when}"
+        reason = f"a fault: {api or 'any request'} closes its connection {when}"
 
         def replace(handler: Handler) -> Handler:
             def end(node: NodeState, exchange: Exchange) -> None:
@@ -318,7 +317,7 @@ class FaultMenu:
             reason.removeprefix("a fault: "), _named(api), group, client_id, times, replace
         )
 
-    # -------------------------------------------------------------------------------------------- port
+    # ------------------------------------------------------------------------------- used by the server
 
     def around(self, handler: Handler, exchange: Exchange) -> Handler:
         """See offsetlog.server.faults.Faults."""
@@ -352,7 +351,7 @@ class FaultMenu:
 
 
 def _handle(handler: Handler, node: NodeState, exchange: Exchange) -> None:
-    # As in a connection, which has gone on to other requests.
+    # As in a real connection, which has gone on to other requests.
     try:
         handler(node, exchange)
     except Exception:

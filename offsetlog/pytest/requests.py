@@ -1,4 +1,4 @@
-"""Facts about requests that faults need: their APIs, their groups, and answers that refuse them."""
+"""Properties of requests that faults need: their APIs, their groups, and the answers that refuse them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CODE_MIN, CODE_MAX = -1, 32767
 
 
 def checked_api(name: str | None) -> int | None:
-    """The key of an API that is named, None for any.
+    """Returns the key of a named API, None for None.
 
     Raises:
-        InvalidArgumentError: there is no such API.
+        InvalidArgumentError: the API does not exist.
     """
     if name is None:
         return None
@@ -34,10 +34,10 @@ def checked_api(name: str | None) -> int | None:
 
 
 def checked_code(code: int | str | ErrorCode) -> int:
-    """The number of an error, which is given so or by its name in Kafka's protocol.
+    """Returns the number of an error, given as a number or by its name in Kafka's protocol.
 
     Raises:
-        InvalidArgumentError: there is no such error, or it is none.
+        InvalidArgumentError: there is no such error, or it is NONE.
     """
     if isinstance(code, str):
         named = getattr(error_codes, code, None)
@@ -53,7 +53,7 @@ def checked_code(code: int | str | ErrorCode) -> int:
 
 
 def groups_of(exchange: Exchange) -> frozenset[str]:
-    """The groups that a request is about; none for one of topics, say."""
+    """Returns the groups that a request is about; empty for a request about topics, for example."""
     message = exchange.request.message
     name = APIS[exchange.request.api_key].name
     if name == "OffsetFetch" and exchange.version >= FETCH_OF_GROUPS:
@@ -69,7 +69,7 @@ def groups_of(exchange: Exchange) -> frozenset[str]:
     return frozenset() if group is None else frozenset([group])
 
 
-#: By their names, the APIs whose requests can be refused.
+#: The APIs whose requests can be refused, by name.
 REFUSED = frozenset(
     (
         "DeleteGroups", "DescribeGroups", "Fetch", "FindCoordinator", "Heartbeat", "InitProducerId",
@@ -80,11 +80,11 @@ REFUSED = frozenset(
 
 
 def refuse(exchange: Exchange, code: int) -> None:
-    """Answers a request with an error; its API has to be among REFUSED."""
+    """Answers a request with an error; its API must be in REFUSED."""
     name = APIS[exchange.request.api_key].name
     if name == "Produce" and exchange.request.message.acks == 0:
-        # Nobody reads an answer: a broker ends the connection so that the producer learns of it.
-        exchange.end(f"a fault: error {code} of a Produce that asks for no answer")
+        # The client waits for no answer: a broker closes the connection so that the producer notices.
+        exchange.end(f"a fault: error {code} of a Produce request that expects no answer")
         return
     if name == "JoinGroup":
         member_id = exchange.request.message.member_id

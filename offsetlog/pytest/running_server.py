@@ -1,4 +1,4 @@
-"""A server in this process, on a thread with an event loop of its own."""
+"""A server in this process, on a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _T = TypeVar("_T")
 
 #: How long a call from a test may take before it fails, in seconds.
 CALL_SECONDS = 30.0
-#: For how long a group without members keeps its positions, as in Kafka.
+#: How long a group without members keeps its positions, as in Kafka.
 RETENTION_SECONDS = 7 * 24 * 3600.0
-#: Between two checks for what has expired, in milliseconds, besides that at each end of `advance`:
-#: Kafka's ten minutes would be five million checks in a hundred years, in which nobody commits.
+#: The time between two checks for expired positions, in milliseconds, besides the check at each end of
+#: `advance`: Kafka's ten minutes would be five million checks in a hundred years without commits.
 EXPIRY_CHECK_MS = 24 * 3600 * 1000
-#: A first rebalance does not wait for more members, as it does in Kafka for three seconds.
+#: The first rebalance does not wait for more members; in Kafka it waits three seconds.
 NO_DELAY = CoordinatorConfig(initial_rebalance_delay=0)
-#: The time can be advanced so far in one call, in seconds; more is a mistake of units.
+#: How far one call can advance the time, in seconds; more is probably a wrong unit.
 ADVANCE_SECONDS_MAX = 100 * 366 * 24 * 3600.0
 
 
@@ -51,8 +51,8 @@ class Group(NamedTuple):
 
     Attributes:
         state: "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead".
-        protocol_type: "consumer" for consumers, "" where nobody has joined it.
-        members: the client id of each member, in no order.
+        protocol_type: "consumer" for consumers, "" if no member ever joined.
+        members: the client id of each member, in any order.
     """
 
     state: str
@@ -61,24 +61,24 @@ class Group(NamedTuple):
 
 
 class OffsetlogServer:
-    """A real server that listens on a free port of loopback until it is stopped.
+    """A real server that listens on a free loopback port until it is stopped.
 
-    It answers commits without waiting for the disk.  Safe to use from any thread; as a context
-    manager it is stopped at the end of the block.
+    It answers commits without waiting for the disk.  Any thread may use it; as a context manager it
+    is stopped at the end of the block.
 
     Args:
-        path: its log directory, new or of a server that was stopped.
-        log_partitions: of the topic of positions; None for those of the directory, a new one has 4.
-        topic_partitions: of a topic that is made without a number.
-        auto_create: whether a client that asks for a topic makes it.
-        retention_seconds: for how long a group without members keeps its positions; None for ever.
+        path: its log directory, new or from a server that was stopped.
+        log_partitions: the number of log partitions; None takes the directory's, 4 for a new one.
+        topic_partitions: the number of partitions of a topic created without a number.
+        auto_create: whether a topic is created when a client asks for it.
+        retention_seconds: how long a group without members keeps its positions; None for ever.
         coordinator: settings of groups.
 
     Attributes:
         path: its log directory.
-        host: where it listens.
-        port: likewise.
-        faults: make it answer otherwise.
+        host: the address on which it listens.
+        port: the port on which it listens.
+        faults: the faults that a test can put in force.
 
     Raises:
         StorageError, CorruptionError, LockedError, ConfigError: the directory cannot be used.
@@ -140,7 +140,7 @@ class OffsetlogServer:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find it, as their settings name it."""
+        """The address for clients, as their settings expect it."""
         return f"{self.host}:{self.port}"
 
     # ------------------------------------------------------------------------------- topics and groups
@@ -148,15 +148,15 @@ class OffsetlogServer:
     def create_topic(
         self, name: str, partitions: int | None = None, *, configs: dict[str, str] | None = None
     ) -> None:
-        """Makes a topic.
+        """Creates a topic.
 
         Args:
-            name: of the topic.
-            partitions: how many; None for those of the server.
+            name: the name of the topic.
+            partitions: the number of its partitions; None takes the server's.
             configs: its settings, by Kafka's names.
 
         Raises:
-            InvalidArgumentError: it is there already, or the name or a setting is wrong.
+            InvalidArgumentError: the topic exists, or the name or a setting is wrong.
             ClosedError: the server is stopped.
         """
         own = tuple(
@@ -167,10 +167,10 @@ class OffsetlogServer:
         (made,) = self._run(self._ask(CreateTopicsRequest((topic,)))).topics
         if made.error_code:
             reason = made.error_message or f"error {made.error_code}"
-            raise InvalidArgumentError(f"topic {name!r} was not made: {reason}")
+            raise InvalidArgumentError(f"topic {name!r} was not created: {reason}")
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions that a group has committed, whatever the faults.
+        """Returns the committed positions of a group; faults do not affect this call.
 
         Raises:
             ClosedError: the server is stopped.
@@ -179,7 +179,7 @@ class OffsetlogServer:
         return dict(self._manager.fetch(group))
 
     def groups(self) -> dict[str, Group]:
-        """All groups that have members or positions, by their ids.
+        """Returns all groups that have members or positions, by id.
 
         Raises:
             ClosedError: the server is stopped.
@@ -201,12 +201,12 @@ class OffsetlogServer:
     def fence(self, group: str, offsets: Mapping[Key, Committed] | None = None) -> int:
         """Ends a group's generation while it runs and, in the same batch, sets positions.
 
-        From then on its members' commits and heartbeats are refused; they join again, and read the
-        positions.  Faults do not count here.
+        From now on the commits and heartbeats of its members are refused; they join again and read
+        the positions.  Faults do not affect this call.
 
         Args:
-            group: its id; one that is not there begins.
-            offsets: the positions; None: those of the group stay.
+            group: the group's id; a group that does not exist is created.
+            offsets: the positions; None leaves those of the group.
 
         Returns:
             The new generation.
@@ -219,7 +219,7 @@ class OffsetlogServer:
         return self._manager.fence(group, offsets)
 
     async def _ask(self, message: Any) -> Any:
-        # As a client would, and past the faults.
+        # As if a client sent it, except that faults do not apply.
         api = next(each for each in APIS.values() if each.request is type(message))
         answer: asyncio.Future[Any] = self._loop.create_future()
         request = Request(api.key, api.last_version, 0, "offsetlog.pytest", message)
@@ -234,15 +234,15 @@ class OffsetlogServer:
     # ------------------------------------------------------------------------------------------- time
 
     def advance(self, seconds: float) -> None:
-        """Puts the server's clock ahead; returns when all that was due has happened.
+        """Moves the server's clock ahead; returns when everything due by then has happened.
 
-        On the way the sessions of members end that send no heartbeat in this call, which is every
-        member for a time longer than its session; rebalances end, slow requests are handled, and at
-        the end positions expire and topics delete old segments.  Groups without members that never had one
-        go once a day.  The clock runs on with real time before and after.
+        On the way, members lose their sessions if they send no heartbeat during the call, as every
+        member does if the time is longer than its session.  Rebalances end and slow requests are
+        handled; at the end, positions expire and topics delete old segments.  Groups that never had
+        members are removed once a day.  Before and after, the clock runs with real time.
 
         Args:
-            seconds: from 0 on.
+            seconds: at least 0.
 
         Raises:
             InvalidArgumentError: the time is negative, or more than a hundred years.
@@ -250,7 +250,7 @@ class OffsetlogServer:
         """
         if not 0 <= seconds <= ADVANCE_SECONDS_MAX:
             raise InvalidArgumentError(
-                f"seconds={seconds}: the clock can be advanced by 0 to {ADVANCE_SECONDS_MAX:.0f} seconds"
+                f"seconds must be from 0 to {ADVANCE_SECONDS_MAX:.0f}, not {seconds}"
             )
         self._run(self._advance(seconds))
 
@@ -259,10 +259,10 @@ class OffsetlogServer:
         await self._server.node.groups.expiry.expire(also_bare=False)
         await self._server.topic_sweep.run()
 
-    # -------------------------------------------------------------------------------------------- life
+    # ---------------------------------------------------------------------------------- start and stop
 
     def stop(self) -> None:
-        """Stops it; its directory stays, and another server may go on with it.  May be repeated."""
+        """Stops the server; its directory stays, and another server can go on with it.  May be repeated."""
         with self._lock:
             if self._is_stopped:
                 return
@@ -287,7 +287,7 @@ class OffsetlogServer:
 
     def _check_runs(self) -> None:
         if self._is_stopped:
-            raise ClosedError(f"the server of {self.path} is stopped; start another one on its path")
+            raise ClosedError(f"the server of {self.path} is stopped; start another one with its path")
 
     def _end_loop(self) -> None:
         ended = asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop)
@@ -307,10 +307,10 @@ class OffsetlogServer:
 
 
 class ServerFactory:
-    """Starts servers, and stops those that are left at its end.
+    """Starts servers, and stops those still running at its end.
 
     Args:
-        make_path: makes an empty directory.
+        make_path: creates an empty directory and returns its path.
     """
 
     def __init__(self, make_path: Callable[[], Path]) -> None:
@@ -322,7 +322,7 @@ class ServerFactory:
 
         Args:
             path: its log directory; None for a new one.
-            settings: see OffsetlogServer, which says what is raised, too.
+            settings: the other arguments of OffsetlogServer; raises as OffsetlogServer does.
         """
         server = OffsetlogServer(self._make_path() if path is None else path, **settings)
         self._servers.append(server)

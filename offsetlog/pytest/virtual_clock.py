@@ -1,4 +1,4 @@
-"""A clock that runs with real time, and that a test moves ahead."""
+"""A clock that runs with real time, and that a test can move ahead."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class _Deadline:
 class VirtualClock:
     """A clock for a server whose clients live in real time (see offsetlog.server.clock.Clock).
 
-    Clients send heartbeats by their own clocks, so this one runs on as they do; `advance` puts it
-    ahead of them.  Used on the event loop, but for `now_ms` and `offset`.
+    Clients send heartbeats by their own clocks, so this one runs at the same pace; `advance` moves
+    it ahead of them.  Use it on the event loop, except `now_ms` and `offset`.
 
     Args:
-        loop: the server's.
+        loop: the server's event loop.
 
     Attributes:
-        offset: by how many seconds it is ahead of real time.
-        store_clock: the time of day for the log directory, set whenever the time is asked for.
+        offset: how many seconds it is ahead of real time.
+        store_clock: the time of day for the log directory, set whenever the time is read.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -70,17 +70,17 @@ class VirtualClock:
         return deadline
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> clock.Timer:
-        """Has a function called so many seconds from now, or once the clock was advanced so far."""
+        """Calls a function that many seconds from now, or once the clock was advanced that far."""
         return self.call_at(self.time() + seconds, callback)
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
-        """Goes ahead, and calls what is due on the way, each at its own time and in order.
+        """Moves the clock ahead, and calls what is due on the way, each at its own time and in order.
 
-        With several calls at once, each goes on where the one before it has arrived.
+        If called concurrently, each call starts from where the one before it ended.
 
         Args:
             seconds: at least 0.
-            settle: waits until everything that a call has begun is done: it may order more.
+            settle: waits until all that a call started is done; that may schedule more calls.
         """
         async with self._turn:
             await self._advance(seconds, settle)
@@ -100,7 +100,7 @@ class VirtualClock:
             self._arm()
 
     def close(self) -> None:
-        """Drops what is ordered."""
+        """Drops all scheduled calls."""
         self._deadlines.clear()
         self._arm()
 
@@ -122,10 +122,10 @@ class VirtualClock:
         try:
             self._call_due()
         finally:
-            self._arm()    # whatever one of them has failed with, the others come
+            self._arm()    # if one of them fails, the others still come
 
     def _call_due(self) -> None:
-        # The event loop may be early by the resolution of its clock; what is due now is called.
+        # The event loop may call early by the resolution of its clock: what is due now is called.
         now = self.time()
         while (first := self._first()) is not None and first <= now:
             callback = heapq.heappop(self._deadlines)[2].callback
@@ -134,11 +134,11 @@ class VirtualClock:
 
 
 class VirtualExecutor:
-    """An executor whose time is ahead, too; its timers run by real time (see Executor).
+    """An executor whose time is ahead by the same amount; its timers run in real time (see Executor).
 
     Args:
         inner: runs the work.
-        clock: says by how much it is ahead.
+        clock: the clock that says how far ahead the time is.
     """
 
     def __init__(self, inner: Executor, clock: VirtualClock) -> None:

@@ -1,4 +1,4 @@
-"""Verification: reads everything again, compares every way to a state, and changes nothing."""
+"""Verification: reads everything again, compares all ways to a state, and changes nothing."""
 
 from offsetlog.verify.directory import Verification, verify
 

@@ -1,14 +1,14 @@
-"""Is everything in a log directory sound?  Reads all of it, changes nothing.
+"""Verifies a log directory: reads all of it, changes nothing.
 
-Checked are batches and records (sizes, CRC, order, whether a broker would load them), the three
+It checks batches and records (sizes, CRC, order, whether a broker would load them), the three
 indexes of each segment, producer snapshots, leader epochs, topic ids, the checkpoints of the
-directory, whether each group is in its partition, and that all ways to the state lead to the same
-digest (docs/verify.md): a plain replay of the files, the engine's own loading, a replay of what the
-cleaner would leave, and the snapshot with the log after it.
+directory, and whether each group is in its partition.  All ways to the state must lead to the same
+digest (docs/verify.md): a plain replay of the files, the engine's own load, a replay of what the
+cleaner would keep, and the snapshot with the log after it.
 
-The traces of a crash are no damage: an unfinished tail, indexes that recovery makes again and
-checkpoints that were not written are notes.  The directory of a running broker looks the same.
-A checkpoint that says more than its log has is a problem, whatever the log ends with.
+Traces of a crash are notes, not problems: an unfinished tail, indexes that recovery will rebuild,
+and checkpoints that were not written.  The directory of a running broker looks the same.
+A checkpoint above the end of its log is a problem, however the log ends.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Verification:
     """The result of a verification.
 
     Attributes:
-        findings: problems and notes in the order in which they were found.
-        partitions: partitions that were read.
-        batches: batches that were read.
-        records: records in them, those in wrapped messages too.
-        positions: committed positions that they lead to.
-        groups: groups that have one, by partition.
-        digest: of all partitions (docs/digest.md).
+        findings: problems and notes, in the order in which they were found.
+        partitions: the number of partitions that were read.
+        batches: the number of batches that were read.
+        records: the number of records in them, including those in wrapped messages.
+        positions: the number of committed positions that they lead to.
+        groups: the number of groups with a position, summed over the partitions.
+        digest: the digest of all partitions (docs/digest.md).
         digest_physical: the same with log offsets.
         ways: the ways to the state of each partition that were compared, with their digests.
     """
@@ -85,11 +85,11 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether there is no problem."""
+        """Whether there are no problems."""
         return not self.problems
 
     def add(self, replay: Replay) -> None:
-        """Counts a partition in."""
+        """Adds the counts of a partition."""
         self.partitions += 1
         self.batches += replay.batches
         self.records += replay.records
@@ -107,10 +107,10 @@ def _sum(one: Digest, other: tuple[int, int, int]) -> Digest:
 
 
 class DirectoryCheck:
-    """The verification of what lies beside the partitions, and of what concerns several of them.
+    """The verification of the files beside the partitions, and of relations between partitions.
 
-    Beside a writer at work it is made before the ends of the logs are read: the checkpoints are
-    those of that moment.
+    Beside a writer at work, create it before the ends of the logs are read: it reads the
+    checkpoints as of that moment.
     """
 
     def __init__(self, path: Path, fs: FileSystem, report: Report) -> None:
@@ -125,7 +125,7 @@ class DirectoryCheck:
     def _existing(self) -> frozenset[int] | None:
         try:
             properties = self.directory.read_properties()
-        except CorruptionError:  # which is reported where the number of partitions is needed
+        except CorruptionError:  # reported where the number of partitions is needed
             return None
         return None if properties is None else properties.existing
 
@@ -140,7 +140,7 @@ class DirectoryCheck:
             return {}
 
     def around(self, number: int | None) -> Around:
-        """Returns what the directory says about a partition."""
+        """Returns the directory's records about a partition."""
         if number is None:
             return Around(self.is_clean)
         recovery_point, cleaned_to = (
@@ -149,7 +149,7 @@ class DirectoryCheck:
         return Around(self.is_clean, recovery_point, cleaned_to, self.witnesses.of(number))
 
     def check_witnesses(self, numbers: list[int]) -> None:
-        """Reports directories of partitions, checkpoints and properties that are missing, and a damaged record."""
+        """Reports missing partition directories, checkpoints and properties, and a damaged record."""
         for number, loss in self.witnesses.missing(numbers).items():
             Place(self.report, number).missing(loss)
         for failure in self.witnesses.findings:
@@ -160,11 +160,11 @@ class DirectoryCheck:
                 self.place.problem(kind, failure.message, path)
 
     def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()) -> None:
-        """Compares the checkpoints with where the logs of partitions end: a log that lost its end is shorter.
+        """Compares the checkpoints with the ends of the logs: a log that lost its end is shorter.
 
         Args:
-            ends: by log partition.
-            missing: those whose end the recovery point shows to be missing.
+            ends: the ends by log partition.
+            missing: log partitions with another finding that their recovery point is above the end.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:
@@ -192,20 +192,20 @@ class DirectoryCheck:
                 )
 
     def partition_count(self, given: int | None, numbers: list[int]) -> int | None:
-        """Returns how many partitions the topic has, if that can be known; otherwise reports it."""
+        """Returns the number of partitions of the topic; if it cannot be known, reports that."""
         try:
             self.directory.read_properties()
         except CorruptionError as failure:
             self.place.problem("properties", failure.message, self.directory.path / PROPERTIES)
         try:
             properties = self.directory.known_properties()
-        except CorruptionError:  # no second copy either
+        except CorruptionError:  # there is no second copy either
             return given
         if properties is not None:
             if given is not None and given != properties.partitions:
                 self.place.problem(
                     "partitions",
-                    f"{given} was given, the directory says {properties.partitions}",
+                    f"partitions={given} was given, but the directory has {properties.partitions}",
                     self.directory.path,
                 )
             return properties.partitions
@@ -215,8 +215,8 @@ class DirectoryCheck:
             return len(numbers)
         self.place.note(
             "partitions",
-            "some partitions are elsewhere and nothing says how many there are, so the places of groups are not "
-            "checked; give their number",
+            "some partitions are missing here and the number of partitions is not recorded, so it was not checked "
+            "that each group is in its partition; give the number of partitions",
             self.directory.path,
         )
         return None
@@ -232,8 +232,8 @@ def verify(
     """Verifies a log directory, a partition directory or a segment file; changes nothing, takes no lock.
 
     Args:
-        path: the directory to verify; of a segment file only its contents are.
-        partitions: how many partitions the offsets topic has, where the directory does not say it.
+        path: what to verify; of a segment file only its contents are checked.
+        partitions: the number of partitions of the offsets topic, if the directory does not record it.
         report: called with each finding as it is made.
         progress: called with the bytes read since the last call.
         control: stops it soon.
@@ -243,9 +243,9 @@ def verify(
 
     Raises:
         ClosedError: it was stopped.
-        MissingFileError: there is nothing, or nothing of the offsets topic.
-        InvalidArgumentError, StorageError, CapacityError: it cannot be read.
-        CorruptionError: a single file was given that is no segment at all.
+        MissingFileError: nothing is at the path, or no partition of the offsets topic.
+        InvalidArgumentError, StorageError, CapacityError: the path cannot be read.
+        CorruptionError: the path is a single file, and it is not a log segment.
     """
     fs, path = FileSystem(), Path(path)
     found = Verification()

@@ -11,23 +11,23 @@ from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, Sto
 
 Severity = Literal["problem", "note"]
 
-#: The kinds of findings that name log offsets which are not there, or may not be.
+#: The kinds of findings that name log offsets which are or may be missing.
 MISSING_KINDS = ("missing", "in doubt")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyDifference:
-    """A key of which two ways to a state say different things.
+    """A key on which two ways to a state disagree.
 
     Attributes:
         kind: "position", "pending" (a position in an open transaction) or "group record".
-        producer_id: of what is pending, else None.
-        group: as text.
-        topic: None for a group record, as `partition`.
-        partition: its partition.
-        key: the bytes of a group record's key, else None.
+        producer_id: the producer of a pending position, otherwise None.
+        group: the group as text.
+        topic: the topic; None for a group record.
+        partition: the partition; None for a group record.
+        key: the bytes of a group record's key, otherwise None.
         ways: the names of the two ways.
-        sides: the values of each, field by field; None where it has no such key.
+        sides: the values in each, field by field; None if it lacks the key.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class KeyDifference:
         return " ".join(f"{name.replace('_', ' ')} {side[name]!r}" for name in named)
 
     def row(self) -> dict[str, Any]:
-        """Returns the key, and under the names of the ways what each says."""
+        """Returns the key as a row, with its values under the names of the two ways."""
         return {
             "kind": self.kind,
             "producer_id": self.producer_id,
@@ -78,28 +78,27 @@ class KeyDifference:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found.
+    """One finding.
 
     Attributes:
-        severity: "problem": something is not as it was written, or answers would be wrong; "note":
-            a leftover of a crash or of a writer at work, which the next writable open puts right; or a
-            transaction that is open.
+        severity: "problem": data are not as they were written, or answers would be wrong; "note": an open
+            transaction, or a leftover of a crash or of a writer at work, which the next writable open puts right.
         kind: its subject: "batch", "record", "segment", "unfinished tail", "offset index",
             "time index", "transaction index", "producer snapshot", "leader epochs", "checkpoint",
             "properties", "topic id", "history" (how far back the log has it), "wrong partition",
             "open transaction", "partitions", "partition" (the engine refuses to open it),
             "snapshot" (it would be discarded), "digest" (two ways lead to different states),
-            "missing" (acknowledged commits are), "in doubt" (nobody can prove that they are there),
-            "unreadable" (the disk does not give the bytes).
+            "missing" (acknowledged commits are), "in doubt" (records may be missing),
+            "unreadable" (the disk cannot read the bytes).
         reason: one sentence.
-        log_partition: of the offsets topic; None for what concerns the directory.
+        log_partition: the partition of the offsets topic; None if the finding is about the directory.
         path: the file or directory.
-        position: byte position in the file, or None.
-        log_offset: or None.
-        keys: of a "digest": the keys that differ, as far as they are named.
-        lost_from: of "missing" and "in doubt", and of a "batch" where it is known: the first log offset concerned.
-        lost_below: their end, None for unknown.
-        lost: the positions that a snapshot has of those, as (group, topic, partition).
+        position: the byte position in the file, or None.
+        log_offset: the log offset, or None.
+        keys: for a "digest": the keys that differ, up to a limit.
+        lost_from: the first log offset concerned, for "missing" and "in doubt", and for a "batch" if known.
+        lost_below: the end of these log offsets, None if unknown.
+        lost: the positions that a snapshot has at these log offsets, as (group, topic, partition).
     """
 
     severity: Severity
@@ -115,7 +114,7 @@ class Finding:
     lost: tuple[tuple[str, str, int], ...] = ()
 
     def row(self) -> dict[str, Any]:
-        """Returns the finding as a row, with every field; None and empty lists for what does not apply."""
+        """Returns the finding as a row with every field; None or an empty list if a field does not apply."""
         return {
             "severity": self.severity,
             "kind": self.kind,
@@ -131,12 +130,12 @@ class Finding:
         }
 
 
-#: Takes findings as they are made.
+#: Receives findings as they are made.
 Report = Callable[[Finding], None]
 
 
 class Place:
-    """The partition, or the directory, that findings are about; makes them and hands them on."""
+    """The partition or directory that findings are about; makes them and passes them on."""
 
     def __init__(self, report: Report, log_partition: int | None) -> None:
         self._report = report
@@ -152,7 +151,7 @@ class Place:
         keys: tuple[KeyDifference, ...] = (),
         lost: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Reports a problem; `lost` are the log offsets that it concerns, as in Finding."""
+        """Reports a problem; `lost` are the log offsets concerned, as in Finding."""
         self._report(
             Finding(
                 "problem",
@@ -168,7 +167,7 @@ class Place:
         )
 
     def failure(self, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]) -> None:
-        """Reports a failure as a problem, of its own kind if the disk could not read; `path` where it names none."""
+        """Reports a failure as a problem, or as "unreadable" if the disk could not read; `path` if it names none."""
         if isinstance(failure, StorageError):
             kind = "unreadable"
         lost = getattr(failure, "lost_from", None), getattr(failure, "lost_below", None)
@@ -190,7 +189,7 @@ class Place:
         )
 
     def missing(self, loss: CorruptionError) -> None:
-        """Reports commits that are missing, or of which nobody can prove that they are there."""
+        """Reports commits that are or may be missing."""
         self._report(
             Finding(
                 "problem",
@@ -207,7 +206,7 @@ class Place:
     def stale(
         self, is_rebuilt: bool, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]
     ) -> None:
-        """Reports a damaged file beside the log: a note if recovery makes it again in any case."""
+        """Reports a damaged file beside the log: a note if recovery will rebuild it anyway."""
         report = self.note if is_rebuilt else self.problem
-        ending = "; recovery writes it again" if is_rebuilt else ""
+        ending = "; recovery will rebuild it" if is_rebuilt else ""
         report(kind, f"{failure.message}{ending}", path, failure.position, failure.log_offset)

@@ -1,4 +1,4 @@
-"""Is one partition of a log directory sound?  Reads all of it, changes nothing."""
+"""Verifies one partition of a log directory: reads all of it, changes nothing."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ from offsetlog.verify.side_files import (
 
 Progress = Callable[[int], None]
 
-#: How often a partition is read that somebody cleans meanwhile.
+#: How often a partition is read if it is cleaned meanwhile.
 CHECK_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The facts about a partition in the directory above it."""
+    """A log directory's records about one of its partitions."""
 
     is_clean: bool = False
     recovery_point: int = -1
@@ -70,14 +70,14 @@ class Around:
 def report_corruption(
     place: Place, partition: Partition, reported: Collection[tuple[str | None, int | None]]
 ) -> None:
-    """Reports the corruption that an open found, unless something was reported at its (path, position).
+    """Reports the corruption that an open found, unless a finding has its (path, position) already.
 
-    A replay, which knows no flushed bound, may take it for an unfinished tail.
+    A replay does not know the flushed bound, so it may take the corruption for an unfinished tail.
     """
     found = partition.recovery["corruption"]
     if found is None or (found.path, found.position) in reported:
         return
-    # The problem at the same place knows the log offsets as well.
+    # The partition's problem at the same place also has the log offsets.
     same = (each for each in partition.problems() if (each.path, each.position) == (found.path, found.position))
     place.failure("batch", next(same, found), partition.path)
 
@@ -120,7 +120,7 @@ class PartitionCheck:
 
     @property
     def end(self) -> int:
-        """The end of the log, as far as it can be read."""
+        """The end of the log, as far as the log can be read."""
         empty = self.segments[-1].base_offset if self.segments else 0
         return max(self.replay.next_offset, empty)
 
@@ -137,7 +137,7 @@ class PartitionCheck:
         self._report_transactions()
         if self.files.directory is not None:
             self._check_directory(self.files.directory)
-        # After the engine, which knows what was flushed and may say that this is no tail.
+        # After the engine's open, which knows what was flushed and may report this as damage, not as a tail.
         if self.tail is not None and (str(self.tail.path), self.tail.position) not in self.reported:
             self._report_tail(self.tail)
 
@@ -154,7 +154,7 @@ class PartitionCheck:
             self._check_ways(directory)
 
     def _could_read(self, check: Callable[[], None]) -> bool:
-        """Makes a check; what the disk cannot read for it is reported, and the next check goes on."""
+        """Makes a check; if the disk cannot read something for it, reports that, and the next check goes on."""
         try:
             check()
         except StorageError as failure:
@@ -175,7 +175,7 @@ class PartitionCheck:
         )
 
     def _bound_from(self, directory: Path) -> int:
-        """Where the manifest begins to bind: above what another program may have cleaned."""
+        """Returns the log offset from which the manifest is binding: above what another program may have cleaned."""
         partition = self._open(directory)
         try:
             is_others = partition.recovery["others_worked"]
@@ -188,7 +188,7 @@ class PartitionCheck:
         self.topic_id = read_topic_id(self.place, self.fs, directory)
 
     def run_unchanged(self) -> bool:
-        """The same; returns whether the ways could be compared, because nobody cleaned the log meanwhile."""
+        """As `run`; returns whether the ways could be compared because the log was not cleaned meanwhile."""
         try:
             self.run()
         except LogChangedError:
@@ -203,7 +203,7 @@ class PartitionCheck:
         if base < self.replay.next_offset:
             self.place.problem(
                 "segment",
-                f"the one before it ends below {self.replay.next_offset}, after this one begins",
+                f"the segment before it ends below {self.replay.next_offset}, after the start of this one",
                 path,
                 None,
                 base,
@@ -233,10 +233,10 @@ class PartitionCheck:
         if len(batches) and batches["base_offset"][0] < base:
             first = int(batches["base_offset"][0])
             self.place.problem(
-                "segment", f"its first batch has the offset {first}, below its name", path, 0, first
+                "segment", f"its first batch has offset {first}, below the one in its name", path, 0, first
             )
         next_offset = max(self.replay.next_offset, base)
-        # Bytes after the whole batches do not keep us from judging what stands before them.
+        # Bytes after the whole batches do not prevent checking the batches before them.
         is_readable = is_whole or (
             self.tail is not None and self.tail.path == path and damaged == 0
         )
@@ -263,23 +263,23 @@ class PartitionCheck:
         size: int = found["size"]
         if position == 0 and base_offset_of(path) is None:
             raise CorruptionError(
-                f"this is no segment of a log: {damage.message}", path=path, position=0
+                f"not a log segment: {damage.message}", path=path, position=0
             )
         if self.tried != (path, position):
-            # A writer at work may have filled the place since it was read.
+            # A writer at work may have written here since it was read.
             self.tried = (path, position)
             return position
         following = self.replay.skip(path, position, unreadable=True)
         zeros = following is None and self.replay.used(path, position) == position
         if not zeros and self.followed != (path, position):
-            # These bytes, or later ones, may have come since; and a place is filled before what
-            # follows it.
+            # These bytes, or later ones, may have been written meanwhile; a writer fills a place
+            # before the places after it.
             self.followed = (path, position)
             return position
         if zeros and not self.around.is_clean and is_rolled_space(self.replay.next_offset, after):
             self.place.note(
                 "unfinished tail",
-                f"{size - position} zeros after the last batch: a roll that was under way leaves them",
+                f"{size - position} zeros after the last batch: space that an unfinished roll has not given back",
                 path,
                 position,
                 self.replay.next_offset,
@@ -294,7 +294,7 @@ class PartitionCheck:
         return following
 
     def _was_being_cut(self) -> bool:
-        # Then the batches after this place are those that the cut was to remove
+        # Then the batches from here on are those that the truncation was to remove
         # (csrc/log/truncate.c).
         directory = self.files.directory
         return directory is not None and any(
@@ -309,7 +309,7 @@ class PartitionCheck:
             ):
                 self.place.problem(
                     "segment",
-                    f"its last batch ends with {segment.batches['last_offset'][-1]}, the next segment begins at "
+                    f"its last batch ends at {segment.batches['last_offset'][-1]}, but the next segment begins at "
                     f"{later.base_offset}",
                     segment.path,
                 )
@@ -318,12 +318,12 @@ class PartitionCheck:
         what = (
             f"{tail.size} zeros"
             if tail.zeros
-            else f"{tail.size} bytes that are no whole batch ({tail.damage.message})"
+            else f"{tail.size} bytes that are not a whole batch ({tail.damage.message})"
         )
         if self.around.is_clean:
             self.place.problem(
                 "unfinished tail",
-                f"{what} after the last batch, beside {CLEAN_MARKER}: a broker would append after them",
+                f"{what} after the last batch, although {CLEAN_MARKER} exists: a broker would append after them",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -331,7 +331,7 @@ class PartitionCheck:
         elif tail.log_offset < self.around.recovery_point:
             self.place.problem(
                 "batch",
-                f"{what}, below the recovery point {self.around.recovery_point}: the bytes there were on disk",
+                f"{what}, below the recovery point {self.around.recovery_point}: these bytes were on disk",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -339,14 +339,14 @@ class PartitionCheck:
         elif not tail.zeros:
             self.place.note(
                 "unfinished tail",
-                f"{what}; a crash leaves this, and the next writable open cuts it off",
+                f"{what}, as a crash leaves; the next open for writing cuts them off",
                 tail.path,
                 tail.position,
                 tail.log_offset,
             )
 
     def _report_transactions(self) -> None:
-        # They are in order, but one that nobody will end keeps everything after it from being
+        # They are not faults, but one that is never ended keeps every record after it from being
         # cleaned.
         path = self.files.directory or self.files.segments[0]
         for row in transaction_rows([PartitionState(self.files, self.replay)]):
@@ -371,7 +371,7 @@ class PartitionCheck:
             if content is None:
                 continue
             if offset > self.end:
-                failure = CorruptionError(f"it holds up to {offset}, the log ends at {self.end}")
+                failure = CorruptionError(f"its offset is {offset}, but the log ends at {self.end}")
                 self.place.stale(is_rebuilt, "producer snapshot", failure, path)
                 continue
             producers = self.producers.get(offset)
@@ -396,8 +396,8 @@ class PartitionCheck:
 
     def _check_ways(self, directory: Path) -> None:
         self.ways.went("replay", self.replay.digest(physical=True), self.end)
-        # The engine opens the directory itself, as a read-only store does, and must come to the
-        # same state.
+        # The engine opens the directory itself, as a read-only store does, and must reach the same
+        # state.
         try:
             partition = self._open(directory)
         except (CorruptionError, StorageError) as failure:
@@ -446,7 +446,7 @@ class PartitionCheck:
         self.ways.went(way, sums, end)
         if sums == self.replay.digest(physical=True):
             return
-        # If a log grew meanwhile, the files are replayed up to where loading came.
+        # If the log grew meanwhile, the files are replayed up to the end of the load.
         replay = self._replay_again(end)
         if sums == replay.digest(physical=True):
             return
@@ -469,7 +469,7 @@ class PartitionCheck:
         self.ways.went("cleaned", cleaned.digest(physical=True), end)
         if cleaned.digest(physical=True) == self.replay.digest(physical=True):
             return
-        # If a log grew meanwhile, the files are replayed up to where the clean came.
+        # If the log grew meanwhile, the files are replayed up to the end of the clean.
         replay = self._replay_again(end)
         if cleaned.digest(physical=True) == replay.digest(physical=True):
             return
@@ -489,12 +489,12 @@ class PartitionCheck:
             partition.abandon()
 
     def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
-        """Loads the partition from its snapshot; returns why it cannot, reported if there is one."""
+        """Loads the partition from its snapshot; returns why it cannot, and reports that if there is one."""
         try:
             found = snapshot.open_file(self.fs, path)
             reason = found.check(partition, self.around.cleaned_to) or found.load(partition)
         except MissingFileError:
-            return "there is none"
+            return "there is no snapshot"
         except CorruptionError as failure:
             reason = failure.message
         except StorageError as failure:
@@ -503,12 +503,12 @@ class PartitionCheck:
             self._report_unreadable(failure)
             reason = failure.message
         if reason is not None:
-            self.place.note("snapshot", f"it would be discarded: {reason}", path)
+            self.place.note("snapshot", f"the next open will not use it: {reason}", path)
         return reason
 
     def as_of_two_times(self, finding: Finding) -> Finding:
-        """Returns a finding of a log that changed meanwhile: a problem stays one where its file was not replaced."""
-        # A difference of two ways is reported only if the log was found unchanged after both.
+        """Returns a finding of a log that changed meanwhile: it remains a problem only if its file was not replaced."""
+        # A difference between two ways is reported only if the log was found unchanged after both.
         if (
             finding.severity != "problem"
             or finding.kind == "digest"
@@ -522,9 +522,9 @@ class PartitionCheck:
         )
 
     def is_changed(self, *, rolled: bool = False) -> bool:
-        """Tells whether somebody cleaned or cut the log since it was begun to be read.
+        """Returns whether the log was cleaned or cut since it was first read.
 
-        With `rolled` also whether new segments were begun: they may have been cleaned as well.
+        With `rolled`, also whether new segments were begun: they may have been cleaned too.
         """
         if self.files.directory is None:
             return False
@@ -532,7 +532,7 @@ class PartitionCheck:
         return not self.identity.is_of(now) or (rolled and len(now) > len(self.files.segments))
 
     def refuse_changed(self) -> None:
-        """Raises LogChangedError where the log was cleaned or cut, or may have been."""
+        """Raises LogChangedError if the log was cleaned or cut, or may have been."""
         if self.is_changed(rolled=True):
             raise LogChangedError
 
@@ -541,11 +541,11 @@ class PartitionCheck:
 
 
 class LogChangedError(Exception):
-    """Somebody cleaned the log, or cut it, while it was read: the records read belong to no one state of it."""
+    """The log was cleaned or cut while it was read: the records read do not belong to one state of it."""
 
 
 class FilesIdentity:
-    """Which files a log consisted of; the last one may grow, and others may follow it."""
+    """The files that made up a log; the last one may grow, and others may follow it."""
 
     def __init__(self, segments: tuple[Path, ...]) -> None:
         self._known = [self._of(path) for path in segments]
@@ -557,22 +557,22 @@ class FilesIdentity:
             found = path.stat()
         except OSError:
             return path.name, -1, -1, -1
-        # A number may be given again to the file that takes its place; what was renamed has another
+        # An inode number may be used again for the file that replaces this one; a renamed file has a new
         # time of change.
         return path.name, found.st_ino, found.st_size, found.st_ctime_ns
 
     def is_of(self, segments: tuple[Path, ...]) -> bool:
-        """Tells whether these are the same files still."""
+        """Returns whether these are still the same files."""
         now = [self._of(path) for path in segments[: len(self._known)]]
         if len(now) < len(self._known):
             return False
         if now[:-1] != self._known[:-1]:
             return False
-        # In the last segment, bytes after the whole batches may come and go.
+        # In the last segment, bytes after the whole batches may change.
         return not now or now[-1][:2] == self._known[-1][:2]
 
     def has_still(self, path: Path) -> bool:
-        """Tells whether the segment that a file belongs to is the same still; False for what belongs to none."""
+        """Returns whether a file's segment is still the same; False if the file belongs to no segment."""
         known = {each[0][:20]: (number, *each) for number, each in enumerate(self._known)}
         base = path.name[:20]
         if self._directory is None or path.parent != self._directory or base not in known:
@@ -591,16 +591,16 @@ def check_partition(
     progress: Progress,
     control: Control,
 ) -> PartitionCheck:
-    """Checks one partition, and once more where a running broker's cleaner took segments away under the reader.
+    """Checks one partition; checks it again if a running broker's cleaner removed segments meanwhile.
 
-    If it never rests, findings about a file that was replaced meanwhile are reported as notes at
-    last.
+    If the cleaner never pauses, problems in files that were replaced meanwhile are finally reported
+    as notes.
 
     Raises:
         ClosedError: the control was stopped.
-        MissingFileError, StorageError: files go faster than they can be read.
-        CorruptionError: a single file was given that is no segment at all.
-        CapacityError: there is no memory.
+        MissingFileError, StorageError: files disappear faster than they can be read.
+        CorruptionError: the path is a single file, and it is not a log segment.
+        CapacityError: memory ran out.
     """
     for left in reversed(range(CHECK_TRIES)):
         kept: list[Finding] = []
@@ -608,7 +608,7 @@ def check_partition(
         is_whole = is_two = False
         try:
             is_whole = check.run_unchanged()
-            # A finding may mix two logs, the one before and the one after a swap of segments.
+            # A finding may mix the log before and after a swap of segments.
             is_two = any(each.severity == "problem" for each in kept) and check.is_changed(
                 rolled=left > 0
             )
@@ -631,13 +631,13 @@ def check_partition(
 
 
 def check_places(place: Place, replay: Replay, number: int, count: int, path: Path) -> None:
-    """Reports the groups of a partition that belong into another one; a broker does not serve them here."""
+    """Reports groups that belong in another partition; a broker does not serve them here."""
     for name in sorted({*replay.groups(), *replay.pending_groups()}):
         right = partition_for(name, count)
         if right != number:
             place.problem(
                 "wrong partition",
-                f"the group {decode_text(name)!r} belongs into {TOPIC}-{right} of {count} partitions",
+                f"group {decode_text(name)!r} belongs in {TOPIC}-{right} of {count} partitions",
                 path,
                 None,
                 min((position[-1] for position in replay.positions(name)), default=None),

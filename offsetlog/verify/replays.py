@@ -1,7 +1,7 @@
-"""The ways to the state of a partition, and the keys that two of them do not agree on.
+"""The ways to the state of a partition, and the keys on which two of them disagree.
 
-Live commits, loading, a replay of the files, of what the cleaner would leave of them, and a
-snapshot with the log after it all end in one apply, so that they must lead to one state
+Live commits, a load, a replay of the files, a replay of what the cleaner would keep, and a snapshot
+with the log after it all use the same apply, so they must lead to the same state
 (docs/digest.md).
 """
 
@@ -24,15 +24,15 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.types import Digest, Way
 from offsetlog.verify.findings import KeyDifference, Place
 
-#: How many of the keys that differ are named.
+#: How many of the differing keys are named.
 KEYS_NAMED = 20
 
-#: Memory for the keys of a cleaning: more than enough for what is there, and some for what was
-#: deleted.
+#: Memory for the keys of a cleaning: more than enough for the live ones, and some for deleted
+#: ones.
 CLEANER_MAP_BYTES = 64 << 20
 BYTES_PER_KEY = 48
 
-#: A way, as a problem names it.
+#: The ways, as a problem names them.
 WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
@@ -54,14 +54,14 @@ _RECORD = ("bytes", "xxh3_128", "log_offset", "timestamp")
 
 Sums = tuple[int, int, int]
 Row = tuple[Any, ...]
-#: Replays a log up to an offset; of the view where there is one, else of the files as they are.
+#: Replays a log up to an offset: of a view, or with None of the files as they are.
 ReplayTo = Callable[[int, LogView | None], Replay]
 
 
 def replay_files(
     replay: Replay, paths: Iterable[str | Path], *, since: int = 0, until: int = 2**63 - 1
 ) -> list[OffsetLogError]:
-    """Applies what the files of a log hold of [since, until); passes over what cannot be read, and returns it.
+    """Applies the records of a log in [since, until); skips what cannot be read, and returns the errors.
 
     Raises:
         MissingFileError, StorageError, CapacityError: a file could not be opened.
@@ -84,17 +84,17 @@ def replay_files(
 def replay_cleaned_log(
     partition: Partition, replay: Replay, paths: Iterable[str | Path], end: int, control: Control
 ) -> str:
-    """Replays what the cleaner would leave of a log, if it ran now, and the rest of the log up to `end`.
+    """Replays what the cleaner would keep of a log if it ran now, and the rest of the log up to `end`.
 
     Args:
-        partition: loaded, open for writing or not; nothing of it is changed.
-        replay: an empty one.
+        partition: loaded, open for writing or not; it is not changed.
+        replay: an empty replay.
         paths: the files of the log, or those of the replay's view.
         end: a log offset up to which the partition has applied its log.
-        control: stops it soon, where the replay has its flag, too.
+        control: stops it soon, if the replay has its flag too.
 
     Returns:
-        Why that could not be done; "" when it was.
+        Why it could not be done; "" if it was.
 
     Raises:
         ClosedError: it was stopped.
@@ -111,7 +111,7 @@ def replay_cleaned_log(
     )
     control.check()
     if found["quarantined"]:
-        return f"the cleaner leaves damaged segments alone: {found['quarantine'][0][1].message}"
+        return f"the cleaner leaves damaged segments unchanged: {found['quarantine'][0][1].message}"
     if found["truncated"]:
         return "the log was cut meanwhile"
     replay_files(replay, paths, since=found["told_end"], until=end)
@@ -119,10 +119,10 @@ def replay_cleaned_log(
 
 
 class WaysCheck:
-    """The ways to the state of one partition, compared as they are gone.
+    """The ways to the state of one partition, compared one after another.
 
     Attributes:
-        ways: those that were gone, and those that were not.
+        ways: the ways that were taken, and those that could not be.
     """
 
     def __init__(self, place: Place, path: str | Path) -> None:
@@ -131,23 +131,23 @@ class WaysCheck:
         self.ways: list[Way] = []
 
     def went(self, name: str, sums: Sums, end: int) -> None:
-        """Records a way that was gone up to the log offset `end`, with its physical digest."""
+        """Records a way that was taken up to the log offset `end`, with its physical digest."""
         self.ways.append(Way(self._place.log_partition, name, end, Digest(*sums)))
 
     def left_out(self, name: str, why: str) -> None:
-        """Records a way that could not be gone."""
+        """Records a way that could not be taken."""
         self.ways.append(Way(self._place.log_partition, name, -1, None, why))
 
     def differ(
         self, left: str, right: str, rows: list[Row], count: int, *, at_least: bool = False
     ) -> None:
-        """Reports two ways that lead to different states, with the keys that differ."""
+        """Reports that two ways lead to different states, with the keys that differ."""
         keys = tuple(_key(row, left, right) for row in rows[:KEYS_NAMED])
         many = f"{'at least ' if at_least else ''}{count} key{'' if count == 1 else 's'}"
         differing = (
             f"{many} differ{'s' if count == 1 else ''}"
             if count
-            else "the keys that differ were written to since"
+            else "the keys that differ have been committed again meanwhile"
         )
         self._place.problem(
             "digest",
@@ -159,15 +159,15 @@ class WaysCheck:
     def differ_live(
         self, left: str, right: str, partition: Partition, replay: Replay, cut: int, again: ReplayTo
     ) -> None:
-        """The same for the state of an open partition, which goes on: the keys are exact.
+        """As `differ`, for the state of an open partition, which goes on changing: the keys are exact.
 
         Args:
-            left: the way by which the partition came to its state.
+            left: the way by which the partition reached its state.
             right: the way of `replay`.
             partition: the open partition.
             replay: the state that differs, of the records below `cut`.
             cut: the log offset of both states when they differed.
-            again: goes the way of `replay` once more.
+            again: repeats the way of `replay`.
         """
         found = LiveComparison(partition, replay, cut)
         if found.count > 0:
@@ -180,7 +180,7 @@ class WaysCheck:
         self.differ(left, right, found.rows(KEYS_NAMED), found.count, at_least=found.left_out > 0)
 
     def differ_replayed(self, left: str, right: str, one: Replay | Snapshot, other: Replay) -> None:
-        """The same for two states that stay as they are."""
+        """As `differ`, for two states that do not change."""
         if isinstance(one, Snapshot):
             rows, left_out = compare_snapshot(one, other, limit=KEYS_NAMED)
         else:

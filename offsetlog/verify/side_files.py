@@ -23,12 +23,12 @@ from offsetlog.directory.log_directory import MANIFEST, PARTITION_METADATA, pars
 from offsetlog.errors import CorruptionError, MissingFileError
 from offsetlog.verify.findings import Place
 
-#: A batch that was read.
+#: The fields of a batch that was read.
 BATCHES = np.dtype(BATCH_FIELDS)
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
-#: A truncation that is under way, or was when the power went (csrc/log/truncate.c).
+#: A truncation in progress, or interrupted by a power loss (csrc/log/truncate.c).
 CUT = re.compile(r"offsetlog\.cut-(\d{1,19})")
 EPOCHS = "leader-epoch-checkpoint"
 
@@ -37,17 +37,17 @@ Producer = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment as it was read.
+    """A segment that was read.
 
     Attributes:
         path: the .log file, or one that is to be swapped in.
-        base_offset: as its name says.
-        next_offset: after its last batch; the base offset when it has none.
-        size: bytes of whole batches.
+        base_offset: the base offset, from its name.
+        next_offset: the log offset after its last batch; the base offset if it has none.
+        size: the bytes of its whole batches.
         batches: an array of BATCHES.
         aborted: (producer id, first offset, marker's offset, last stable offset) of each
             transaction aborted here.
-        is_rebuilt: whether the next writable open makes the indexes again: after a crash, from the
+        is_rebuilt: whether the next open for writing rebuilds the indexes: after a crash, from the
             recovery point on.
         is_whole: whether all of it could be read.
     """
@@ -63,7 +63,7 @@ class Segment:
 
 
 def read_optional(fs: FileSystem, path: Path) -> bytes | None:
-    """Returns a file's bytes, None where there is none."""
+    """Returns a file's bytes, None if it does not exist."""
     try:
         return fs.read_file(path)
     except MissingFileError:
@@ -81,15 +81,15 @@ def check_manifest(
     content: bytes | None,
     bound_from: Callable[[], int],
 ) -> None:
-    """Compares segments of the size that the manifest gives with its checksums; the engine's own open judges sizes.
+    """Compares segments with the manifest's checksums if their size matches; the engine's open checks sizes.
 
     Args:
         place: where findings are reported.
         fs: the file system.
-        directory: of the log partition.
-        segments: as they were read.
-        content: the manifest, as it was before they were read.
-        bound_from: gives the log offset from which on the manifest binds, which another program's cleaner moves.
+        directory: the log partition's directory.
+        segments: the segments that were read.
+        content: the manifest, read before them.
+        bound_from: returns the log offset from which the manifest is binding, which another program's cleaner moves.
     """
     try:
         listed = None if content is None else parse_manifest(content)
@@ -102,15 +102,15 @@ def check_manifest(
             continue
         try:
             found = fs.segment_checksum(segment.path, segment.size)
-        except (CorruptionError, MissingFileError):  # it was whole when it was read: another one has its name now
+        except (CorruptionError, MissingFileError):  # it was readable before: another file has its name now
             found = None
         if found == checksum:
             continue
         if segment.base_offset < bound_from():
             continue
-        if read_optional(fs, directory / MANIFEST) == content:  # else it was cleaned meanwhile
+        if read_optional(fs, directory / MANIFEST) == content:  # otherwise the log was cleaned meanwhile
             place.problem(
-                "segment", "its batches are not those that were written", segment.path, 0, segment.base_offset
+                "segment", "its batches are not the ones that were written", segment.path, 0, segment.base_offset
             )
 
 
@@ -120,13 +120,13 @@ def check_manifest(
 def check_indexes(
     place: Place, fs: FileSystem, segment: Segment, names: Mapping[str, str]
 ) -> None:
-    """Checks the three indexes of a segment; one that is missing costs time, and nothing else.
+    """Checks the three indexes of a segment; a missing one only costs time.
 
     Args:
         place: where findings are reported.
         fs: the file system.
-        segment: the one that they belong to.
-        names: maps each name in the directory after a swap in it to the present name.
+        segment: the segment of the indexes.
+        names: maps each name in the directory after a swap to the present name.
     """
     if not segment.is_whole:
         return
@@ -136,7 +136,7 @@ def check_indexes(
         ("transaction index", ".txnindex", _check_transaction_index),
     ):
         name = f"{segment.base_offset:020}{suffix}"
-        present = names.get(name)  # None also where the swap takes the old one away
+        present = names.get(name)  # None also if the swap removes the old one
         path = segment.path.with_name(present or name)
         content = None if present is None else read_optional(fs, path)
         try:
@@ -161,7 +161,7 @@ def _check_offset_index(segment: Segment, content: bytes | None) -> None:
     offsets = entries["offset"].astype(np.int64) + segment.base_offset
     at = np.searchsorted(batches["position"], positions)
     found = np.isin(positions, batches["position"])
-    _refuse_first(~found, entries, OFFSET_ENTRY, "points to byte {position}, where no batch begins")
+    _refuse_first(~found, entries, OFFSET_ENTRY, "points to byte {position}, which is not the start of a batch")
     before = np.where(
         at > 0, batches["last_offset"][np.maximum(at, 1) - 1], segment.base_offset - 1
     )
@@ -169,7 +169,7 @@ def _check_offset_index(segment: Segment, content: bytes | None) -> None:
         before >= offsets,
         entries,
         OFFSET_ENTRY,
-        "names an offset that lies before the batch at byte {position}",
+        "has an offset that is before the batch at byte {position}",
     )
 
 
@@ -188,21 +188,20 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
     if not len(segment.batches):
         return
     highest = np.maximum.accumulate(segment.batches["max_timestamp"])
-    # A search for a later time starts at the entry: nothing up to it may be later than it says.
+    # A search for a later time starts at the entry: no batch up to it may have a later time.
     at = np.searchsorted(segment.batches["last_offset"], offsets, side="right")
     known = np.where(at > 0, highest[np.maximum(at, 1) - 1], -1)
     _refuse_first(
         known > entries["timestamp"].astype(np.int64),
         entries,
         TIME_ENTRY,
-        "lies below the times of the log up to it",
+        "has an earlier time than the log up to its offset",
     )
 
 
 def _entries(content: bytes, kind: np.dtype[np.void]) -> np.ndarray[Any, np.dtype[np.void]]:
     entries = np.frombuffer(content[: len(content) // kind.itemsize * kind.itemsize], kind)
-    # Space that was sized ahead is zeros; a first entry of zeros can be true only if there is no
-    # other.
+    # Preallocated space is zeros; a first entry of zeros can be true only if it is the only one.
     used = np.flatnonzero(
         np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1).any(axis=1)
     )
@@ -230,7 +229,7 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
     for number, (_, _, last, _) in enumerate(entries):
         if last >= segment.next_offset:
             raise CorruptionError(
-                f"entry {number} names the marker {last}, the segment ends below {segment.next_offset}",
+                f"entry {number} has a marker at {last}, but the segment ends below {segment.next_offset}",
                 position=34 * number,
             )
     known = {(producer, last): first for producer, first, last, _ in entries}
@@ -238,12 +237,12 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
         begun = known.get((producer, last))
         if begun is None:
             raise CorruptionError(
-                f"the transaction of producer {producer} that was aborted at {last} is missing",
+                f"the transaction of producer {producer} aborted at {last} is missing",
                 log_offset=last,
             )
         if begun > first:
             raise CorruptionError(
-                f"the transaction of producer {producer} that was aborted at {last} begins at {first}, not {begun}",
+                f"the transaction of producer {producer} aborted at {last} begins at {first}, not at {begun}",
                 log_offset=last,
             )
 
@@ -252,7 +251,7 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
 
 
 def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
-    """Returns the producer snapshots of a partition directory, by the offset up to which they hold."""
+    """Returns the producer snapshots of a partition directory, by their offset."""
     return {
         int(found[1]): directory / name
         for name in fs.list(directory)
@@ -261,7 +260,7 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
 
 
 def cut_offsets(fs: FileSystem, directory: Path) -> list[int]:
-    """Returns where the truncations of a partition directory were to cut that are not finished."""
+    """Returns the offsets at which unfinished truncations were to cut the log of a partition directory."""
     return [int(found[1]) for name in fs.list(directory) if (found := CUT.fullmatch(name))]
 
 
@@ -274,14 +273,14 @@ def check_snapshot(
     is_rebuilt: bool,
     may_be_torn: bool,
 ) -> None:
-    """Checks a producer snapshot against what the log says up to its offset.
+    """Checks a producer snapshot against the log up to its offset.
 
-    The log may know less: not the compacted records, which may be all that a transaction wrote; the
-    snapshot leaves out producers that expired.  The log cannot know more of a producer that the
-    snapshot has, and a transaction that is open in it is open in both.
+    The log may show less than the snapshot, since compacted records may be all that a transaction
+    wrote; the snapshot may lack producers that expired.  But the log must not show more about a
+    producer in the snapshot, and a transaction open in the snapshot must be open in the log.
 
-    With `may_be_torn` its bytes may not have been flushed when the power went: those of the newest
-    one are by a close, and an open that cannot read one takes the one before it.
+    With `may_be_torn` the snapshot may not have been flushed at a power loss.  A clean close
+    flushes the newest one, and an open that cannot read one uses the one before it.
     """
     try:
         found = {producer[0]: producer for producer in parse_producer_snapshot(content)}
@@ -294,17 +293,17 @@ def check_snapshot(
             if kept is None:
                 if first_open >= 0:
                     raise CorruptionError(
-                        f"producer {producer} has a transaction open since {first_open}, and is missing"
+                        f"producer {producer} is missing, although it has a transaction open since {first_open}"
                     )
                 continue
             if kept[1] < epoch or kept[2] < last:
                 raise CorruptionError(
-                    f"producer {producer} is at epoch {kept[1]}, offset {kept[2]}; "
-                    f"the log has epoch {epoch}, offset {last}"
+                    f"producer {producer} has epoch {kept[1]} and offset {kept[2]}; "
+                    f"in the log it has epoch {epoch} and offset {last}"
                 )
             if first_open >= 0 and not 0 <= kept[3] <= first_open:
                 raise CorruptionError(
-                    f"producer {producer}: {_open_text(kept[3])}; by the log it has {_open_text(first_open)}"
+                    f"producer {producer} has {_open_text(kept[3])}; in the log it has {_open_text(first_open)}"
                 )
     except CorruptionError as failure:
         place.stale(is_rebuilt, "producer snapshot", failure, path)
@@ -314,7 +313,7 @@ def _open_text(first_offset: int) -> str:
     return "no transaction open" if first_offset < 0 else f"a transaction open since {first_offset}"
 
 
-# ----------------------------------------------------------------------- epochs, the partition's id
+# ------------------------------------------------------------------- leader epochs, floor, topic id
 
 
 def parse_epochs(content: bytes) -> list[tuple[int, int]]:
@@ -327,11 +326,11 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
         if lines == [""] or lines == ["0", ""]:
             return []
         if lines[0].strip() != "0":
-            raise CorruptionError(f"version {lines[0]!r} is not known")
+            raise CorruptionError(f"unknown version {lines[0]!r}")
         entries = [line.split() for line in lines[2:] if line.strip()]
         if int(lines[1]) != len(entries) or any(len(entry) != 2 for entry in entries):
             raise CorruptionError(
-                f"{lines[1]} entries are announced, {len(entries)} lines are there"
+                f"the file announces {lines[1]} entries, but has {len(entries)}"
             )
         epochs = [(int(epoch), int(start)) for epoch, start in entries]
     except (ValueError, IndexError) as failure:
@@ -339,7 +338,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
     for (epoch, start), (later_epoch, later_start) in itertools.pairwise(epochs):
         if later_epoch <= epoch or later_start < start:
             raise CorruptionError(
-                f"epoch {later_epoch} from {later_start} stands after epoch {epoch} from {start}"
+                f"epoch {later_epoch} from {later_start} must not come after epoch {epoch} from {start}"
             )
     return epochs
 
@@ -353,7 +352,7 @@ def check_epochs(
         end = max((segment.next_offset for segment in segments), default=0)
         for epoch, start in epochs:
             if start > end:
-                raise CorruptionError(f"epoch {epoch} starts at {start}, the log ends at {end}")
+                raise CorruptionError(f"epoch {epoch} starts at {start}, but the log ends at {end}")
         batches = (
             np.concatenate([segment.batches for segment in segments])
             if segments
@@ -383,15 +382,15 @@ def _check_epochs_of(
     for index in np.flatnonzero(is_wrong & ~is_dropped)[:1]:
         batch = batches[index]
         raise CorruptionError(
-            f"the batch at offset {batch['base_offset']} is of epoch {batch['leader_epoch']}, "
-            f"by the checkpoint it would be of {stated[index]}",
+            f"the batch at offset {batch['base_offset']} has epoch {batch['leader_epoch']}, "
+            f"but the checkpoint gives it {stated[index]}",
             log_offset=int(batch["base_offset"]),
         )
     for batch in batches[is_wrong][:1]:
         place.note(
             "leader epochs",
             f"epoch {batch['leader_epoch']} of the batch at offset {batch['base_offset']} is not in "
-            "the checkpoint; a broker drops such entries when it leads with an older epoch",
+            "the checkpoint; a broker drops such entries if it leads with an older epoch",
             path,
             log_offset=int(batch["base_offset"]),
         )
@@ -402,14 +401,14 @@ def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
     if read_floor(fs, directory).is_unknown:
         place.problem(
             "history",
-            "the file cannot be understood: history is refused until the log is cleaned again, and then covers only "
-            "later commits",
+            "the file cannot be read: queries of the past are refused until the log is cleaned again, after which "
+            "they reach back only to that cleaning",
             directory / FLOOR_FILE,
         )
 
 
 def read_topic_id(place: Place, fs: FileSystem, directory: Path) -> bytes | None:
-    """Returns the topic id of partition.metadata, None where there is no such file or no such id in it."""
+    """Returns the topic id in partition.metadata; None if the file does not exist, or has no id."""
     path = directory / PARTITION_METADATA
     content = read_optional(fs, path)
     if content is None:

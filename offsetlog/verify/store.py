@@ -1,8 +1,7 @@
-"""Is an open store what its logs say?  Reads them again while commits and cleaning go on; `OffsetStore.verify`.
+"""Verifies an open store against its logs, while commits and cleaning go on; see `OffsetStore.verify`.
 
-Each partition is compared as of one log offset, with the segments that its log had at that moment:
-later commits, rolls and cleans change nothing of the records read, and are left to the
-next time.
+Each partition is compared as of one log offset, with the segments that its log had at that moment.
+Later commits, rolls and cleans do not change the records read; the next verification covers them.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from offsetlog.verify.replays import Sums, WaysCheck, replay_cleaned_log, replay
 
 
 class StoreVerification(list[OffsetLogError]):
-    """The problems, as exceptions that were not raised; empty when all is sound.
+    """The problems, as exceptions that were not raised; empty if all is sound.
 
     Attributes:
-        findings: the same with all that is known of each, the keys that differ one by one.
+        findings: the same problems with all details, including each key that differs.
         ways: the ways to the state of each log partition that were compared, with their digests.
     """
 
@@ -49,7 +48,7 @@ class StoreVerification(list[OffsetLogError]):
         self.ways: list[Way] = []
 
     def add(self, finding: Finding) -> None:
-        """Takes a problem."""
+        """Adds a problem."""
         self.findings.append(finding)
         keys = "".join(f"; {key}" for key in finding.keys)
         if finding.kind in MISSING_KINDS:
@@ -84,17 +83,17 @@ def verify_store(
 ) -> StoreVerification:
     """Verifies the open partitions of a store that has `count` of them; commits and cleaning go on.
 
-    Each is compared by a replay of its log, by one of what the cleaner would leave of it, and by
-    the snapshot with the log after it, as of one log offset (docs/verify.md).  Nothing is written.
-    It takes up to three times the memory of the state of the largest partition.  The control stops
-    it soon.  `missing` are the partitions whose directories are gone.
+    Each state is compared with a replay of the log, with a replay of what the cleaner would keep,
+    and with the snapshot and the log after it, all as of one log offset (docs/verify.md).  Nothing
+    is written.  It takes up to three times the memory of the largest partition's state.  The
+    control stops it soon.  `missing` are the errors of partitions whose directories are gone.
 
-    A partition that the disk cannot read is a finding, and the others are verified all the same.
+    If the disk cannot read a partition, that is a finding, and the others are still verified.
 
     Raises:
         StateError: a partition has failed, or is loading.
-        StorageError, CapacityError: its files could not be opened, or there was no memory.
-        ClosedError: the store was closed meanwhile, or it was stopped.
+        StorageError, CapacityError: files could not be opened, or memory ran out.
+        ClosedError: the store was closed meanwhile, or the control was stopped.
     """
     found = StoreVerification()
     for loss in missing:
@@ -138,7 +137,7 @@ class _OpenPartitionCheck:
         self.replay: Replay | None = None
 
     def run(self) -> None:
-        """Compares the state in memory with what the log leads to."""
+        """Compares the state in memory with the state that the log leads to."""
         for left in reversed(range(CHECK_TRIES)):
             self.control.check()
             sums, end, view = cut(self.partition)
@@ -173,7 +172,7 @@ class _OpenPartitionCheck:
         replay = self._new_replay(view)
         try:
             damages = replay_files(replay, view.segments(), until=end)
-        except MissingFileError:  # more was replaced than a view keeps
+        except MissingFileError:  # more files were replaced than a view keeps
             if view.is_current:
                 raise
             if not is_last:
@@ -181,7 +180,7 @@ class _OpenPartitionCheck:
             self.ways.left_out("replay", "the log was cleaned faster than it could be read")
             return
         self.replay = replay
-        # These two read the log as it is by now: once something was cleaned it may not lead to this
+        # These two read the log as it is now: if it was cleaned meanwhile, it may not lead to this
         # cut any more.
         cleaned = self._replay_cleaned(end, view)
         snapshot = self._advance_snapshot(end)
@@ -202,14 +201,14 @@ class _OpenPartitionCheck:
                 self.ways.differ_replayed(way, "replay", state, replay)
 
     def _replay_cleaned(self, end: int, view: LogView) -> Replay | str:
-        """Returns what a cleaning now would lead to, or why that is unknown."""
+        """Returns the state after a cleaning now, or why that is unknown."""
         replay = self._new_replay(view)
         try:
             return (
                 replay_cleaned_log(self.partition, replay, view.segments(), end, self.control)
                 or replay
             )
-        except MissingFileError:  # replaced while it was read, which the view knows
+        except MissingFileError:  # a file was replaced while it was read
             if view.is_current:
                 raise
             return "the log was cleaned meanwhile"
@@ -219,7 +218,7 @@ class _OpenPartitionCheck:
             return failure.message
 
     def _advance_snapshot(self, end: int) -> Snapshot | str:
-        """Returns the snapshot and what follows it in the log, or why that cannot be used."""
+        """Returns the snapshot advanced by the log after it, or why it cannot be used."""
         directory = LogDirectory(self.directory.parent, self.fs)
         try:
             cleaned_to = directory.read_checkpoint(CLEANER_POINTS).get(
@@ -230,7 +229,7 @@ class _OpenPartitionCheck:
             if reason is None and not found.advance(self.partition, end, self.control.flag):
                 reason = "the log was cleaned meanwhile"
         except MissingFileError:
-            return "there is none"
+            return "there is no snapshot"
         except CorruptionError as failure:
             reason = failure.message
         except StorageError as failure:
@@ -238,7 +237,7 @@ class _OpenPartitionCheck:
                 raise
             reason = failure.message
         if reason is None and found.facts()["offset"] != end:
-            reason = "it was written meanwhile, and is of a later offset"
+            reason = "it was written meanwhile, and has a later offset"
         return found if reason is None else reason
 
     def _compare_replay(self, sums: Sums, end: int, replay: Replay) -> Sums:
@@ -251,8 +250,8 @@ class _OpenPartitionCheck:
     # ----------------------------------------------------------------------------- read-only stores
 
     def _check_files(self, sums: Sums, end: int) -> None:
-        # Their owner may clean these files: then they do not show any more what was in them at the
-        # opening.
+        # Their owner may clean these files: then they no longer show what they held when they were
+        # opened.
         replay = self._new_replay(None)
         try:
             failures = replay_files(replay, segments_of(self.directory), until=end)

@@ -134,7 +134,7 @@ def test_what_was_cleaned_is_said(cleaned, capsys):
     ):
         code, out, err = call(capsys, *arguments)
         assert (code, out) == (1, "")
-        assert "commits before log offset 502 of log partition 0 were cleaned since; the oldest time" in err
+        assert "commits before log offset 502 of log partition 0 were cleaned since then; the oldest time" in err
     assert rows(capsys, "fetch", cleaned, "billing", "--at", "offset:502")[0]["offset"] == 499
     code, out, err = call(capsys, "undelete", cleaned, "billing", "--yes")
     assert (code, out) == (1, "nothing came back\n")
@@ -303,7 +303,7 @@ LOOKING_BACK = [
 def test_where_the_number_of_partitions_is_unknown_nothing_is_said(part, capsys, arguments):
     code, out, err = call(capsys, arguments[0], part, *arguments[1:])
     assert (code, out) == (2, "")
-    assert "this directory does not show how many partitions" in err
+    assert "cannot tell how many partitions" in err
     assert "--partitions" in err
     code, out, err = call(capsys, arguments[0], part, *arguments[1:], "--partitions=7")
     assert (code, out) == (2, "")
@@ -315,7 +315,7 @@ def test_where_the_number_of_partitions_is_unknown_nothing_is_said(part, capsys,
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_number_is_guessed_only_where_it_can_be(part, tmp_path, wait):
-    with pytest.raises(PartitionCountError, match="does not show how many partitions"):
+    with pytest.raises(PartitionCountError, match="cannot tell how many partitions"):
         offsetlog.open(part, read_only=True, wait=wait)
     with pytest.raises(PartitionCountError, match="the group"):
         offsetlog.open(part, 9, read_only=True, wait=wait)
@@ -344,7 +344,7 @@ def test_one_partition_of_a_default_number_is_not_taken_for_all(tmp_path, wait, 
         store.commit_one(group_of_the_first(count, but_not_of=other), "t", 0, 1)
     for name in ("offsetlog.properties", "offsetlog.checkpoints"):
         (path / name).unlink()
-    with pytest.raises(PartitionCountError, match=f"fit 1 and {count}"):
+    with pytest.raises(PartitionCountError, match=f"fit both 1 and {count}"):
         offsetlog.open(path, read_only=True, wait=wait)
 
 
@@ -364,7 +364,7 @@ def test_the_default_of_offsetlog_is_not_looked_for_in_a_broker_s_directory(tmp_
 def test_a_moment_before_the_calendar_is_refused(data, capsys, moment):
     code, out, err = call(capsys, "diff", data, moment)
     assert (code, out) == (2, "")
-    assert "calendar" in err or "no time" in err
+    assert "before the year 1" in err or "not a duration" in err
 
 
 @pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])

@@ -331,7 +331,7 @@ def test_a_record_that_cannot_be_decoded_is_shown_and_counted(tmp_path, capsys):
     [
         (lambda path: path / "none", "no such file or directory"),
         (lambda path: path, "no partition of __consumer_offsets"),
-        (lambda path: Path(__file__), "no segment of a log"),
+        (lambda path: Path(__file__), "not a log segment"),
     ],
 )
 @pytest.mark.parametrize("command", ["offsets", "groups", "dump", "verify"])

@@ -124,8 +124,8 @@ def test_what_is_no_log_directory(built: Path, tmp_path: Path, capsys):
     file.write_bytes(b"x")
     for path, message in (
         (file, "this is a file, not a log directory"),
-        (tmp_path / "none", "there is no such directory"),
-        (built / f"{TOPIC}-0", "this is a partition directory; the log directory is the one that holds it"),
+        (tmp_path / "none", "the directory does not exist"),
+        (built / f"{TOPIC}-0", "this is a partition directory; name the log directory that contains it"),
     ):
         code, out, err = call(capsys, "repair", path)
         assert (code, out, err) == (2, "", f"offsetlog: {message} ({path})\n")

@@ -99,7 +99,7 @@ def test_a_snapshot_that_is_discarded_is_reported_as_all_else(data, capsys):
         file.write_bytes(b"of no use")
     code, _, err = call(capsys, "history", data, "billing", "orders", "0")
     assert code == 0
-    assert "the snapshot was discarded" in err
+    assert "the snapshot was not used" in err
     assert all(line.startswith("offsetlog: ") for line in err.splitlines())
 
 

@@ -143,7 +143,7 @@ ENTRY = struct.Struct(">ii")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (ENTRY.pack(10, 5), "no batch begins"),
+        (ENTRY.pack(10, 5), "not the start of a batch"),
         (ENTRY.pack(3, 70000000), ""),
         (ENTRY.pack(20, 300) + ENTRY.pack(10, 400), ""),
         (b"\x01" * 7, ""),
@@ -294,7 +294,7 @@ def test_the_ways_to_the_state_are_reported(log, capsys):
     assert {row["way"] for row in summary["ways"]} == WAYS
     assert {row["log_partition"] for row in summary["ways"]} == set(range(8))
     assert all((row["digest"] is None) == (row["way"] == "snapshot") == (row["end"] < 0) for row in summary["ways"])
-    assert {row["note"] for row in summary["ways"] if row["way"] == "snapshot"} == {"there is none"}
+    assert {row["note"] for row in summary["ways"] if row["way"] == "snapshot"} == {"there is no snapshot"}
     _, out, _ = call(capsys, "verify", log)
     assert "ways compared                replay = loaded = cleaned in 8 partitions" in out.splitlines()
     _, out, _ = call(capsys, "verify", log, "--ways")

@@ -141,11 +141,11 @@ def test_a_partition_directory_is_no_log_directory(data, capsys, name, partition
     for command in (["commit", path, "g", "t:0=1"], ["delete", path, "g"]):
         code, out, err = call(capsys, *command, *partitions)
         assert (code, out) == (2, "")
-        assert "the log directory is the one that holds it" in err
+        assert "name the log directory that contains it" in err
     if path.exists():
         code, out, err = call(capsys, "fetch", path, "g")
         assert (code, out) == (2, "")
-        assert "the log directory is the one that holds it" in err
+        assert "name the log directory that contains it" in err
     with pytest.raises(InvalidArgumentError, match="partition directory"):
         offsetlog.open(path, 5)
     assert sorted(data.rglob("*")) == before
@@ -174,7 +174,7 @@ def test_a_file_is_no_log_directory(tmp_path, capsys):
 def test_another_number_of_partitions_is_refused(data, capsys):
     code, _, err = call(capsys, "commit", data, "billing", "orders:0=1", "--partitions", 5)
     assert code == 2
-    assert "the directory has 4" in err
+    assert "partitions=5 was given, but the directory has 4" in err
 
 
 def test_a_directory_of_kafka_must_be_given_its_partitions(tmp_path, capsys):

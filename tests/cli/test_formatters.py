@@ -168,7 +168,7 @@ def test_a_topic_that_is_not_there(tmp_path, capsys):
     folder = write_log(tmp_path / "__consumer_offsets-0", [])
     code, out, err = call(capsys, "dump", tmp_path, "--formatter", "transactions")
     assert (code, out) == (2, "")
-    assert "there is no partition of __transaction_state in it" in err
+    assert "the directory holds no partition of __transaction_state" in err
     assert "not of __transaction_state" in call(capsys, "dump", folder, "--formatter", "transactions")[2]
 
 

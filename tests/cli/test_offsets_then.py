@@ -98,7 +98,7 @@ def test_what_cannot_be_asked(data, capsys):
     assert "is not a moment" in call(capsys, "offsets", path, "--at", "soon")[2]
     assert "lies in the future" in call(capsys, "offsets", path, "--at", "2162-01-01")[2]
     (partition,) = [each for each in path.iterdir() if each.name.endswith("-1")]
-    assert "the log directory is the one that holds it" in call(capsys, "offsets", partition, "--at", "-1h")[2]
+    assert "name the log directory that contains it" in call(capsys, "offsets", partition, "--at", "-1h")[2]
 
 
 def test_a_directory_of_a_broker_needs_no_number_of_partitions(capsys):
@@ -130,7 +130,7 @@ def test_the_table_is_that_of_now_where_nothing_changed(data):
                 if row["group"] == group
             }
             assert mine == {key: value.offset for key, value in store.fetch(group, at=then).items()}
-        with pytest.raises(InvalidArgumentError, match="at=5 is a log offset, and each log partition has its own"):
+        with pytest.raises(InvalidArgumentError, match="at=5 is a log offset, but each log partition has its own"):
             store.to_arrow(at=5)
 
 

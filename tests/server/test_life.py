@@ -141,7 +141,7 @@ def test_metadata_that_were_changed_are_refused(tmp_path):
     with pytest.raises(CorruptionError, match="checksum"):
         RunningServer(tmp_path / "data")
     file.write_text(text.replace('"format":2', '"format":3'))
-    with pytest.raises(UnsupportedVersionError, match="its format is 3"):
+    with pytest.raises(UnsupportedVersionError, match="the file has format 3"):
         RunningServer(tmp_path / "data")
     file.write_text(text)
     with RunningServer(tmp_path / "data") as server, Client(server.address) as client:

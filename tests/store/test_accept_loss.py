@@ -116,7 +116,7 @@ def test_no_snapshot_takes_the_place_of_one_that_knows_what_is_lost(built: Path)
     segments(built, number)[0].unlink()
     snapshot = built / f"__consumer_offsets-{number}" / "offsetlog-snapshot.arrow"
     before = snapshot.read_bytes()
-    with opened(built) as store, pytest.raises(errors.CorruptionError, match="a snapshot would hide it"):
+    with opened(built) as store, pytest.raises(errors.CorruptionError, match="which a new snapshot would hide"):
         store.snapshot([number])
     assert snapshot.read_bytes() == before
 
@@ -231,7 +231,7 @@ def test_more_than_was_shown_is_not_accepted(built: Path):
     shown = find_losses(built, SMALL)
     segments(built, number)[1].unlink()
     before = {path: path.read_bytes() for path in built.rglob("*") if path.is_file()}
-    with pytest.raises(errors.InvalidArgumentError, match="more is lost than was shown"):
+    with pytest.raises(errors.InvalidArgumentError, match="more losses than were shown"):
         offsetlog.accept_loss(built, SMALL, shown=shown)
     assert {path: path.read_bytes() for path in built.rglob("*") if path.is_file()} == before
     assert len(offsetlog.accept_loss(built, SMALL, shown=find_losses(built, SMALL)).losses) == len(shown) + 1

@@ -70,7 +70,7 @@ def test_nobody_answers_where_nobody_holds_the_lock(lock_file, answering):
 
 
 def test_one_process_listens_for_a_lock(lock_file, answering):
-    with pytest.raises(errors.StorageError, match="no socket") as refused:
+    with pytest.raises(errors.StorageError, match="cannot listen for requests") as refused:
         LockHolder(lock_file)
     assert refused.value.path == str(lock_file)
     answering.end()

@@ -56,7 +56,7 @@ def test_a_cleaning_that_fails_keeps_nothing_from_expiring(path, monkeypatch):
     with opened(path, **EXPIRING) as store:
         feed(store)
         until(lambda: store.maintenance.status().counters.get("failed", 0) >= 3)
-        until(lambda: "it is tried again later" in store.maintenance.status().plans[0].reason)
+        until(lambda: "it will be tried again later" in store.maintenance.status().plans[0].reason)
         store.commit("old", {("t", 0): offsetlog.OffsetAndMetadata(1, commit_timestamp=1)})
         until(lambda: store.maintenance.status().counters.get("positions_expired", 0) == 1)
         assert isinstance(store.maintenance.status().failures[0], errors.TooLargeError)

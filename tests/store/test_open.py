@@ -173,9 +173,10 @@ def test_who_holds_the_lock_is_reported_where_the_system_tells(path):
         sys.stdin.read()
     """
     call = [sys.executable, "-c", textwrap.dedent(code), str(path / ".lock")]
+    advice = "to read it nevertheless, open it with read_only=True"
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout.readline() == "locked\n"
-        with pytest.raises(errors.LockedError, match=rf"by process {broker.pid}; read_only=True"):
+        with pytest.raises(errors.LockedError, match=rf"by process {broker.pid}; {advice}"):
             offsetlog.open(path)
     with (
         offsetlog.open(path),

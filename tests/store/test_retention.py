@@ -542,7 +542,7 @@ def test_damage_elsewhere_keeps_nothing(tmp_path: Path) -> None:
         with pytest.raises(errors.ReadOnlyError) as caught:
             store.expire(retention_ms=0)
         assert store.groups() == [groups[2]]
-    assert caught.value.__notes__ == ["6 positions have expired in 3 other log partitions"]
+    assert caught.value.__notes__ == ["6 positions expired in 3 other log partitions"]
 
 
 # ------------------------------------------------------------------------------------------------------------ the clock

@@ -348,7 +348,7 @@ def test_a_damaged_log_has_none(filled):
         assert store.problems()
         with pytest.raises(errors.CorruptionError) as raised:
             store.snapshot()
-        assert "of 1 other log partitions" in raised.value.__notes__[0]
+        assert "1 other log partitions have a snapshot" in raised.value.__notes__[0]
 
 
 def test_what_an_interrupted_write_left_is_of_no_account(filled):

@@ -48,7 +48,7 @@ def test_reports_and_counters_say_which_snapshots_were_copied(path, caplog):
         (partition,) = store._core.attached()
         (report,) = store.snapshot()
         assert (report.written, report.copied, report.since) == (True, False, None)
-        assert "made from the whole log: " in caplog.messages[-1]
+        assert "from the whole log: " in caplog.messages[-1]
         feed(store, 500)
         (report,) = store.snapshot()
         assert (report.copied, report.since) == (False, snapshot_offset(store) - 500)

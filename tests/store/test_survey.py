@@ -38,5 +38,5 @@ def test_a_survey_whose_keys_do_not_fit_says_so(path, monkeypatch):
     monkeypatch.setattr(surveying, "GROWTH_MAX", 2)
     with offsetlog.open(path, read_only=True, maintenance=SMALL_MAP) as store:
         (plan,) = store.maintenance.plans()
-        with pytest.raises(errors.CapacityError, match="keys of the log do not fit 8192 bytes"):
+        with pytest.raises(errors.CapacityError, match="keys of the log do not fit in 8192 bytes"):
             store.maintenance.survey(plan)

@@ -169,7 +169,7 @@ def test_a_transaction_in_a_damaged_partition_too_is_aborted_where_it_can_be(lef
     store = left_open_beside_damage
     with pytest.raises(errors.ReadOnlyError) as caught:
         store.abort_transaction(8)
-    assert "aborted in the other log partitions" in caught.value.__notes__[0]
+    assert "aborted in the log partitions that did not fail" in caught.value.__notes__[0]
     assert {(known.producer_id, known.log_partition) for known in store.transactions()} == {(7, 1), (8, 0)}
 
 

@@ -590,7 +590,7 @@ def test_a_damaged_segment_cannot_be_cleaned(small, path):
     assert {each.kind for each in found.findings} >= {"batch"}
     (cleaned,) = [way for way in found.ways if way.name == "cleaned"]
     assert cleaned.digest is None
-    assert cleaned.note.startswith("the cleaner leaves damaged segments alone")
+    assert cleaned.note.startswith("the cleaner leaves damaged segments unchanged")
 
 
 # ---------------------------------------------------------------------------------------------------------- snapshots
@@ -645,7 +645,7 @@ def test_a_snapshot_that_is_discarded_is_a_note(small, path):
     offline = verify(path)
     assert offline.sound
     (finding,) = [each for each in offline.findings if each.kind == "snapshot"]
-    assert finding.reason == f"it would be discarded: {note}"
+    assert finding.reason == f"the next open will not use it: {note}"
     assert finding.path == str(file)
     file.write_bytes(b"")
     assert [each.kind for each in verify(path).findings] == ["snapshot"]
