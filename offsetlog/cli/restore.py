@@ -1,4 +1,4 @@
-"""`offsetlog restore`: makes a group's positions again what they were."""
+"""`offsetlog restore`: restores a group's positions as of a moment."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from offsetlog.types import Change, TopicPartition
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-It is one new commit, all or nothing. It changes nothing in the log, so that another restore can undo it. Positions that
-were not committed then are deleted. {ASKS} Stop the
+The restore is one new commit, all or nothing. The records before it stay in the log, so that another restore can undo
+it. Positions that had no committed offset at that moment are deleted. {ASKS} Stop the
 group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force.
 
 {MOMENTS}
 
-Exit codes: 0 done, or nothing to do; 1 the state of that moment was cleaned away, refused, or there is
-no such group or topic; 2 could not be read.
+Exit codes: 0 done, or nothing to do; 1 the state of that moment was cleaned away, the command was refused, or
+there is no such group or topic; 2 could not be read.
 
 \b
 Examples:
@@ -42,20 +42,20 @@ Examples:
 def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
     when = aged_moment_text(moment)
     if all(each.after is None for each in changes):
-        when += ", when nothing of that was committed"
+        when += ", when none of these offsets was committed"
     return f"restore group {name_text(group)} to {when}: {what_text(changes)}"
 
 
 def _line(group: str, changes: list[Change], moment: datetime | int) -> str:
     if not changes:
         return f"nothing to do: the offsets of group {name_text(group)} are already those of {moment_text(moment)}"
-    return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
+    return f"restored group {name_text(group)} to {moment_text(moment)}: {what_text(changes)}"
 
 
 def _unknown(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> int:
-    # Nothing to do is no answer to a name that was mistyped.
+    # A mistyped name is an error; "nothing to do" would hide it.
     known = {*store.fetch(group), *store.fetch(group, at=moment)}
     if not known and not is_known(store, group):
         return complain_unknown(group, store.path)
@@ -74,9 +74,12 @@ def _unknown(
 def command(
     path: StorePath,
     group: GroupName,
-    at: Annotated[str, typer.Option("--at", metavar="MOMENT", help="When they were right.", show_default=False)],
+    at: Annotated[
+        str, typer.Option("--at", metavar="MOMENT", help="Restore the positions of this moment.", show_default=False)
+    ],
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -86,7 +89,7 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Restores; returns the exit code."""
+    """Restores the positions; returns the exit code."""
     output = Output(form)
     moment = parse_past_moment(at)
     selection = {parse_selection(text) for text in topics or []}

@@ -265,14 +265,14 @@ def test_a_topic_id_is_printed_from_4_1_on(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--formatter", "old", "--kafka", "0.9"], "--formatter old is the form of Kafka 0.8.2"),
-        (["--formatter", "groups", "--kafka", "0.8.2"], "0.8.2 has no formatter of groups: the first is that of 0.9"),
-        (["--formatter", "transactions", "--kafka", "0.10"], "no formatter of transactions: the first is that of 0.11"),
-        (["--formatter", "offsets", "--kafka", "0.7"], "no formatter of offsets: the first is that of 0.8.2"),
-        (["--formatter", "offsets", "--kafka", "new"], "'new' is no version of Kafka; one is written 0.10"),
-        (["--formatter", "offsets", "--format", "json"], "leave --format and --wide out"),
-        (["--formatter", "offsets", "--wide"], "leave --format and --wide out"),
-        (["--kafka", "2.8"], "--kafka goes with --formatter"),
+        (["--formatter", "old", "--kafka", "0.9"], "--formatter old always prints the form of Kafka 0.8.2"),
+        (["--formatter", "groups", "--kafka", "0.8.2"], "0.8.2 has no formatter for groups; the first version with one is 0.9"),
+        (["--formatter", "transactions", "--kafka", "0.10"], "no formatter for transactions; the first version with one is 0.11"),
+        (["--formatter", "offsets", "--kafka", "0.7"], "no formatter for offsets; the first version with one is 0.8.2"),
+        (["--formatter", "offsets", "--kafka", "new"], "'new' is not a Kafka version; write it as 0.10"),
+        (["--formatter", "offsets", "--format", "json"], "omit --format and --wide"),
+        (["--formatter", "offsets", "--wide"], "omit --format and --wide"),
+        (["--kafka", "2.8"], "--kafka needs --formatter"),
     ],
 )
 def test_what_goes_together(tmp_path, capsys, arguments, says):

@@ -15,16 +15,16 @@ from offsetlog.spark.jobs.places import log_directory
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
-Both are of the same records, also while somebody writes. PATH is only read. A log that ends before the offset in a
-checkpoint beside it is reported: its tail is missing. So is everything else that its witnesses list and that is not
-there; with --permissive the exit code is about the digests alone.
+Both digests cover the same records, even while the log is written to. PATH is only read. A log that ends before the
+offset in a checkpoint beside it has lost its tail, which is reported; so is everything else that its witnesses list and
+that is missing. With --permissive, only the digests decide the exit code.
 
-Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
+Exit codes: 0 the digests are equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 
 \b
 Examples:
   offsetlog spark verify /var/kafka-logs
-  offsetlog spark verify data --logical        comparable with another cluster's
+  offsetlog spark verify data --logical        to compare with another cluster's digests
 """
 
 COLUMNS = shown_as(columns("spark verify"), "equal", show=lambda equal: "yes" if equal else "NO")
@@ -32,7 +32,9 @@ COLUMNS = shown_as(columns("spark verify"), "equal", show=lambda equal: "yes" if
 
 def command(
     path: DirectoryPath,
-    logical: Annotated[bool, typer.Option("--logical", help="Leave out where records stand.")] = False,
+    logical: Annotated[
+        bool, typer.Option("--logical", help="Ignore log offsets, to compare with another cluster.")
+    ] = False,
     permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
