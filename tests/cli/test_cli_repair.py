@@ -156,4 +156,6 @@ def test_lost_properties_are_not_taken_for_a_kafka_directory(built: Path, capsys
     (built / checkpoint_record.NAME).write_bytes(b"damaged")
     code, _, err = call(capsys, "commit", built, "g", "t:0=5")
     assert code == 2
-    assert err.startswith("offsetlog: offsetlog.properties, which holds the number of partitions of the offsets topic, is ")
+    assert err.startswith(
+        "offsetlog: offsetlog.properties, which holds the number of partitions of the offsets topic, is "
+    )

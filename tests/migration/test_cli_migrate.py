@@ -170,7 +170,11 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     assert questions == [f"Commit to {data}: 2 positions added?"] * 2
     # Nothing to write: nobody is asked, also where there is nobody.
     code, out, err = call(capsys, *arguments)
-    assert (code, len(questions), out.splitlines()[-2:]) == (0, 2, ["2 positions already in the target", "nothing was written"])
+    assert (code, len(questions), out.splitlines()[-2:]) == (
+        0,
+        2,
+        ["2 positions already in the target", "nothing was written"],
+    )
 
 
 def test_the_question_says_how_much_is_left_out(hosts, tmp_path, capsys):

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 
 def release_unused() -> None:
-    """Gives the memory that nothing uses any more back to the system.  Safe from any thread.
+    """Returns unused memory to the system.  Safe from any thread.
 
-    A worker of Spark reads one share of the keys of a log after another.  The C library keeps the pages between the
-    allocations of each, so that the worker would grow with every share: by 20 to 80 MiB for a million records.
+    A Spark worker reads the shares of a log's keys one after another.  The C library keeps the freed pages between
+    remaining allocations, so the worker would grow with every share: by 20 to 80 MiB for a million records.
     """
     pa.default_memory_pool().release_unused()
-    # glibc has it; musl gives memory back by itself.
+    # glibc has malloc_trim; musl returns memory by itself.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
