@@ -1,1 +1,1 @@
-"""The command line: one file a command, `output` for what they print, `app` for how they are found and fail."""
+"""The command line: one file per command, `output` for printing, `app` for finding commands and reporting failures."""

@@ -22,11 +22,11 @@ from offsetlog.directory.reading import PartitionState
 from offsetlog.errors import TransactionError
 from offsetlog.types import OpenTransaction
 
-HELP = f"""Abort an open transaction: its pending offsets are dropped, and what is committed stays.
+HELP = f"""Abort an open transaction: drop its pending offsets. Committed offsets stay.
 
-This is for a transaction that a program left open when it ended. If a broker's coordinator will end it, let it do so.
-{ASKS} If a group of
-the transaction has members, one of them may be writing it: that needs --force.
+Use it for a transaction that a program left open when it ended. If a broker's coordinator is going to end the
+transaction, let the coordinator do it. {ASKS}
+If a group in the transaction has members, one of them may still be writing it; --force is needed then.
 
 Exit codes: 0 done; 1 refused, or there is no such transaction; 2 could not be done.
 
@@ -85,7 +85,12 @@ def _effect(store: offsetlog.OffsetStore, producer_id: int, pending: list[OpenTr
 
 def command(
     path: StorePath,
-    producer_id: Annotated[int, typer.Argument(metavar="PRODUCER_ID", min=0, help="Whose.", show_default=False)],
+    producer_id: Annotated[
+        int,
+        typer.Argument(
+            metavar="PRODUCER_ID", min=0, help="The producer whose transaction to abort.", show_default=False
+        ),
+    ],
     dry_run: DryRun = False,
     yes: Yes = False,
     force: Force = False,
@@ -94,13 +99,13 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Aborts; returns the exit code."""
+    """Aborts the transaction; returns the exit code."""
     output = Output(form)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     with consent.open(path, partitions, lock_timeout, by_partition=True) as store:
         pending = [known for known in store.transactions() if known.producer_id == producer_id]
         if not pending:
-            raise TransactionError(f"there is no open transaction of producer {producer_id}")
+            raise TransactionError(f"producer {producer_id} has no open transaction")
         effect = _effect(store, producer_id, pending)
         if dry_run:
             numbers = {known.log_partition for known in pending}

@@ -21,7 +21,7 @@ def parse_address(text: str) -> Address:
     """Reads HOST:PORT.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: the text is not HOST:PORT.
     """
     host, _, port = text.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port) <= 65535

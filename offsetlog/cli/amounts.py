@@ -1,4 +1,4 @@
-"""Times of groups and sizes as they are typed: 7d, g=7d; 500K, 64MiB."""
+"""Parses sizes (500K, 64MiB) and times for all groups (7d) or for some (g=7d)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(?:ib|b)?", re.IGNOREC
 
 
 def parse_times(texts: list[str], what: str, parse: Callable[[str], Time]) -> tuple[Time | None, dict[str, Time]]:
-    """Returns the time for all groups, None where none is given, and those by group, of arguments as 7d, g=7d, g-*=7d.
+    """Parses arguments such as 7d, g=7d, g-*=7d; returns the time for all groups, or None, and the times by group.
 
     Args:
-        texts: as they are typed, each `[GROUP=]TIME`.
-        what: they are, in the plural.
-        parse: makes a value of a time.
+        texts: the arguments, each `[GROUP=]TIME`.
+        what: the name of the arguments in errors, in the plural.
+        parse: turns the text of a time into a value.
 
     Raises:
-        InvalidArgumentError: one is none, or two are about the same.
+        InvalidArgumentError: an argument is not a time, or two are for the same groups.
     """
     everybodys: list[Time] = []
     groups: dict[str, Time] = {}
@@ -33,11 +33,11 @@ def parse_times(texts: list[str], what: str, parse: Callable[[str], Time]) -> tu
         if not equals:
             everybodys.append(value)
         elif group in groups:
-            raise InvalidArgumentError(f"two {what} for {group!r}")
+            raise InvalidArgumentError(f"{group!r} has two {what}; give one")
         else:
             groups[group] = value
     if len(everybodys) > 1:
-        raise InvalidArgumentError(f"two {what} for all groups")
+        raise InvalidArgumentError(f"there are two {what} for all groups; give one")
     return everybodys[0] if everybodys else None, groups
 
 
@@ -45,9 +45,9 @@ def parse_size(text: str) -> int:
     """Returns a size such as 500K, 64MiB, 1.5G or 4096 in bytes; the units are powers of 1024.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: the text is not a size.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise InvalidArgumentError(f"{text!r} is no size; one is written 4096, 500K, 64MiB or 1.5G")
+        raise InvalidArgumentError(f"{text!r} is not a size; write it as 4096, 500K, 64MiB or 1.5G")
     return round(float(match[1]) * _BYTES[match[2].lower()])

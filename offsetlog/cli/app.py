@@ -1,7 +1,7 @@
-"""The command `offsetlog`: which commands there are, and how each of them ends.
+"""The command `offsetlog`: its commands, their exit codes and their error lines.
 
 Exit codes: 0 done, or sound; 1 problems found, or refused; 2 could not be read, or wrong usage; 130 interrupted.  A
-failure is one line on the standard error, never a traceback.
+failure is reported in one line on the standard error, never as a traceback.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ DESCRIPTION = """The committed positions of consumer groups, in Kafka's own file
 
 \b
 Examples:
-  offsetlog offsets /var/kafka-logs                      what is committed there
+  offsetlog offsets /var/kafka-logs                      the committed offsets
   offsetlog offsets /var/kafka-logs --group billing
-  offsetlog groups /var/kafka-logs --format json         one object a line
+  offsetlog groups /var/kafka-logs --format json         one object per line
   offsetlog verify /var/kafka-logs                       is everything sound?
   offsetlog commit data billing orders:0=42 orders:1=7
   offsetlog fetch data billing
   offsetlog diff data '2h ago'                           what changed since
   offsetlog serve data                                   a server for Kafka clients
-  offsetlog demo                                         see it work, in half a minute
+  offsetlog demo                                         offsetlog at work, in half a minute
 
 Exit codes: 0 done; 1 problems found, refused, or there is no such group; 2 could not be read or wrong usage.
 
-Where the output is no terminal, rows are lines of every field, separated by tabs, with plain numbers and times in UTC,
-as with --format tsv; commands that destroy ask nothing, and need --yes.
+If the output is not a terminal, rows are printed as with --format tsv: every field, separated by tabs, with plain
+numbers and times in UTC. Without a terminal, commands that destroy data do not ask and need --yes.
 """
 
-#: In the order in which they are listed; each is a module of this package, imported when it is asked for.
+#: The commands, in the order of the help; each is a module of this package, imported when it is used.
 COMMANDS = (
     "offsets",
     "groups",
@@ -75,11 +75,11 @@ SPARK = "spark"
 
 
 class PipeClosedError(Exception):
-    """Nobody reads the standard output any more."""
+    """The reader of the standard output has closed it."""
 
 
 def _guarded(command: Callable[..., int]) -> Callable[..., int]:
-    # The parser of arguments has its own idea of what a closed pipe is: exit code 1, which here means problems.
+    # The argument parser turns a closed pipe into exit code 1, which here means that problems were found.
     @functools.wraps(command)
     def guarded(*arguments: Any, **options: Any) -> int:
         try:
@@ -133,7 +133,7 @@ def _options(
 
 @functools.cache
 def application(only: str | None = None) -> typer.Typer:
-    """Returns the command line with one command, which starts fast, or with all of them."""
+    """Returns the command line with all commands, or with only one, which starts faster."""
     made = typer.Typer(
         name="offsetlog",
         cls=Group,
@@ -150,18 +150,18 @@ def application(only: str | None = None) -> typer.Typer:
 
 
 def application_for(arguments: list[str]) -> typer.Typer:
-    """Returns the command line with all that these arguments need."""
-    # Help, options in front of the command and misspelled commands need all of them.
+    """Returns the command line with the commands that these arguments need."""
+    # Help, options before the command and misspelled commands need all commands.
     first = arguments[0] if arguments else None
     return application(first if first == SPARK or first in COMMANDS else None)
 
 
 def exit_code_of(failure: BaseException) -> int:
-    """Returns 1 for what was refused as things stand, 2 for everything that could not be done at all."""
+    """Returns 1 if the present state of the log or group forbids the command, 2 for every other failure."""
     return PROBLEMS if isinstance(failure, errors.StateError) else FAILED
 
 
-#: The words of typer about wrong usage, and those that a user reads instead.
+#: Patterns in typer's usage errors, and the text that replaces each.
 _WORDS = [
     (re.compile(r"\S+ is not a valid int(eger)?( range)?\b"), "it must be a whole number"),
     (re.compile(r"\S+ is not a valid float( range)?\b"), "it must be a number"),
@@ -169,7 +169,7 @@ _WORDS = [
     (re.compile(r"\S+ is not in the range x<=(\S+)"), r"it must be at most \1"),
     (re.compile(r"\S+ is not in the range (\S+)<=x<=(\S+)"), r"it must be from \1 to \2"),
 ]
-#: System calls, as failures of the C floor begin with them.
+#: System calls with which errors of the C code begin, and the text that replaces each.
 _CALLS = {
     "opendir": "it cannot be listed",
     "open": "it cannot be opened",
@@ -177,12 +177,12 @@ _CALLS = {
     "pread": "it cannot be read",
     "pwrite": "it cannot be written",
     "write": "it cannot be written",
-    "mkdir": "it cannot be made",
+    "mkdir": "it cannot be created",
     "unlink": "it cannot be removed",
     "rename": "it cannot be renamed",
-    "fstat": "it cannot be looked at",
-    "stat": "it cannot be looked at",
-    "lstat": "it cannot be looked at",
+    "fstat": "its status cannot be read",
+    "stat": "its status cannot be read",
+    "lstat": "its status cannot be read",
 }
 
 
@@ -207,11 +207,11 @@ def _message_of(failure: BaseException) -> str:
         return f"{failure.strerror or failure}{place}"
     if isinstance(failure, MemoryError):
         return "there is not enough memory"
-    return f"this is a fault of offsetlog itself, please report it: {type(failure).__name__}: {failure}"
+    return f"this is a bug in offsetlog; please report it: {type(failure).__name__}: {failure}"
 
 
 def _forget_output() -> None:
-    # Nobody reads the standard output any more; what is still buffered must not fail at exit.
+    # The reader has closed the standard output: flushing the buffer at exit must not fail.
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
 
@@ -225,18 +225,18 @@ def _call(arguments: list[str]) -> int:
 
 
 class _Complaints(logging.Handler):
-    """Prints the warnings of the library in the form of the commands' errors."""
+    """Prints the library's warnings in the form of the commands' errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code; whatever happens becomes a line and a code."""
+    """Runs one command and returns its exit code; every failure becomes a line and an exit code."""
     prepare(sys.stdout)
     prepare(sys.stderr)
     if shell := os.environ.get(completion.VARIABLE):
-        with contextlib.suppress(Exception):  # a fault within a key press proposes nothing
+        with contextlib.suppress(Exception):  # a failed completion proposes nothing
             return completion.complete(shell, arguments, [*COMMANDS, SPARK])
         return FAILED
     complaints, library = _Complaints(logging.WARNING), logging.getLogger("offsetlog")
@@ -249,16 +249,16 @@ def run(arguments: list[str]) -> int:
         _forget_output()
         return PIPE_CLOSED
     except SystemExit as ended:
-        # The parser of arguments ends the process itself where nobody reads its help.
+        # The argument parser exits by itself if the reader of its help has closed the pipe.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
         _forget_output()
         return PIPE_CLOSED
     except Exception as failure:
-        # Wrong usage, reported by the parser of arguments, whichever library that belongs to.
+        # A usage error of the argument parser; its class belongs to click or to typer's copy of click.
         tell = getattr(failure, "format_message", None)
         if type(failure).__name__ == "NoArgsIsHelpError":
-            # A group without a command is answered as `offsetlog` alone is.
+            # A group without a command prints its help, as `offsetlog` alone does.
             print(failure.ctx.get_help())  # type: ignore[attr-defined]
             return FAILED
         if tell is not None:

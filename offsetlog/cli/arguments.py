@@ -20,11 +20,11 @@ StorePath = Annotated[Path, typer.Argument(metavar="PATH", help="A log directory
 
 
 def propose_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Returns the groups of the log at the argument `path` that begin so, for the completion of a shell."""
+    """Returns the groups of the log at the argument `path` that begin with `incomplete`, for shell completion."""
     path = ctx.params.get("path")
     if path is None:
         return []
-    # The shell hands the words over as they are typed; a name with a dash in front would be an option.
+    # The shell inserts a name as it is; one that begins with a dash would be read as an option.
     names = group_names(Path(path).expanduser())
     return [name for name in names if name.startswith(incomplete) and name and not name.startswith("-")]
 
@@ -42,14 +42,14 @@ OnlyGroup = Annotated[
     ),
 ]
 Wide = Annotated[
-    bool, typer.Option("--wide", help="On a terminal: every field, in one line for each row, however long.")
+    bool, typer.Option("--wide", help="On a terminal, print every field, one line per row, however long.")
 ]
 LogPartitions = Annotated[
     str | None,
     typer.Option(
         "--log-partition",
         metavar="N,...",
-        help="Only these partitions of the offsets topic, as 0,3-5.",
+        help="Only these partitions of the offsets topic, e.g. 0,3-5.",
         show_default=False,
     ),
 ]
@@ -57,7 +57,7 @@ OutputFormat = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="How to print rows: text (a table; TSV where the output is no terminal), or for programs tsv, csv "
-        "(with a heading; times in UTC) or json (an object a line; times in ms). Only the table leaves fields out.",
+        help="How to print rows: text (a table; TSV if the output is not a terminal), or for programs tsv, csv "
+        "(with a heading; times in UTC) or json (one object per line; times in ms). Only the table omits fields.",
     ),
 ]

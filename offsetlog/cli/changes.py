@@ -1,4 +1,4 @@
-"""Changes between two states: how they are printed, picked and described."""
+"""Changes between two states: how they are printed, selected and described."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _fields(value: OffsetAndMetadata | None, when: str) -> dict[str, Any]:
 
 
 def change_rows(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
-    """Yields changes as rows of COLUMNS; what is not there has None in every field."""
+    """Yields changes as rows of COLUMNS; the fields of a missing value are None."""
     for group, topic, partition, before, after in changes:
         step = None if before is None or after is None else after.offset - before.offset
         yield {
@@ -50,17 +50,17 @@ def change_rows(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
 
 
 def selected(changes: Iterable[Change], selection: set[str | TopicPartition]) -> list[Change]:
-    """Returns the changes of what was named; without names all."""
+    """Returns the changes of the selected topics and partitions; all changes if the selection is empty."""
     return [each for each in changes if is_selected(TopicPartition(each.topic, each.partition), selection)]
 
 
 def keys_of(changes: Iterable[Change]) -> list[TopicPartition]:
-    """Returns where the changes are."""
+    """Returns the topic partitions that change."""
     return [TopicPartition(each.topic, each.partition) for each in changes]
 
 
 def what_text(changes: list[Change]) -> str:
-    """Returns what they do, as "commit 3 offsets and delete 1 offset"."""
+    """Returns a summary such as "commit 3 offsets and delete 1 offset"."""
     back = sum(each.after is not None for each in changes)
     parts = [f"commit {count_text(back, 'offset')}"] if back else []
     if len(changes) > back:
@@ -73,7 +73,7 @@ def _offset_text(offset: int | None) -> str:
 
 
 def name_change(row: dict[str, Any]) -> str:
-    """Returns a row of `change_rows` for a sentence, as "orders:0 42 -> none"."""
+    """Returns a row of `change_rows` as text for a sentence, such as "orders:0 42 -> none"."""
     place = f"{name_text(row['topic'])}:{row['partition']}"
     before, after = row["offset_before"], row["offset_after"]
     if before == after:
@@ -93,6 +93,6 @@ def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: s
 
 
 def show(output: Output, changes: list[Change], *, wide: bool) -> None:
-    """Prints changes; of none the heading alone, in TSV and CSV."""
+    """Prints changes; if there are none, only the heading, in TSV and CSV."""
     if changes or not output.is_text:
         output.rows(COLUMNS, change_rows(changes), "", wide=wide)

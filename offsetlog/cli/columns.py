@@ -1,8 +1,8 @@
 """Columns of the tables in `fields`: how a value of each type is written on a terminal, and in TSV and CSV.
 
-JSON has the value itself.  TSV and CSV have the same numbers, a time as UTC with a Z, true and false, JSON for lists
-and objects, and nothing where there is no value.  A text stands in CSV as it is, quoted; in TSV, which has no quotes,
-backslashes and control characters are escaped, so that it can be read back.
+JSON has the value itself.  TSV and CSV have the same numbers, times in UTC with a Z, true and false, JSON for lists
+and objects, and an empty cell for no value.  CSV quotes a text; TSV, which has no quotes, escapes backslashes and
+control characters, so that the text can be read back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NUMBERS = (Kind.INTEGER, Kind.BYTES, Kind.RATIO, Kind.DURATION)
 
 
 def utc_text(timestamp_ms: int | None) -> str:
-    """Returns a time in ms since 1970 as a field: in UTC, with a Z where a calendar has it; "-" for none."""
+    """Returns a time in ms since 1970 as UTC with a Z; as the number if no calendar date exists; "-" for none."""
     text = time_text(timestamp_ms)
     return f"{text}Z" if ":" in text else text
 
@@ -35,7 +35,7 @@ def _csv_cell(value: Any) -> str:
 
 def _tsv_cell(value: Any) -> str:
     text = _csv_cell(value)
-    # JSON has escaped the control characters of everything else.
+    # In values of other types JSON has escaped the control characters.
     return escape(text.replace("\\", "\\\\")) if isinstance(value, str) else text
 
 
@@ -84,17 +84,17 @@ def _column_of(name: str, rank: int) -> Column:
         _time_cell if field.kind is Kind.TIME else _csv_cell,
         right=field.kind in NUMBERS or field.kind is Kind.LIST,
         rank=rank,
-        # A sentence may end a line between two words; a name may not.
+        # A sentence may be wrapped between words; a name may not.
         parts=_words(show) if name in ("reason", "note") else None,
     )
 
 
 @functools.cache
 def columns(table: str) -> tuple[Column, ...]:
-    """Returns the columns of a table of `fields.TABLES`; raises KeyError."""
+    """Returns the columns of a table of `fields.TABLES`; raises KeyError if there is no such table."""
     return tuple(_column_of(*use) for use in TABLES[table])
 
 
 def shown_as(made: tuple[Column, ...], name: str, **changes: Any) -> tuple[Column, ...]:
-    """Returns columns of which one is shown otherwise on a terminal; see `Column` for the changes."""
+    """Returns the columns, with attributes of the one called `name` changed; see `Column`."""
     return tuple(replace(each, **changes) if each.name == name else each for each in made)

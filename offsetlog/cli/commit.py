@@ -11,23 +11,23 @@ from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
-from offsetlog.cli.stores import LockTimeout, PartitionCount, open_writable
+from offsetlog.cli.stores import LockTimeout, NewPartitionCount, open_writable
 from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
 
 HELP = """Commit offsets of a group: all of them, or none.
 
-PATH must not be open in a broker or another program: its lock is taken. A topic ends at the last colon.
+PATH must not be open in a broker or another program, since the command takes its lock. The last colon ends the topic.
 
 Exit codes: 0 done, 1 refused by --expected or --monotonic, or because the log is damaged, 2 could not be done.
 
 \b
 Examples:
-  offsetlog commit data billing orders:0=42 orders:1=7                     makes data, if need be
+  offsetlog commit data billing orders:0=42 orders:1=7                     creates data if it does not exist
   offsetlog commit data billing orders:0=43 --expected orders:0=42         only if 42 is committed now
-  offsetlog commit data billing orders:2=0 --expected orders:2=none        only if nothing is
+  offsetlog commit data billing orders:2=0 --expected orders:2=none        only if nothing is committed
   offsetlog commit data billing orders:0=44 --metadata "by hand"
-  offsetlog commit data -- -group orders:0=1                               a name with a dash in front
+  offsetlog commit data -- -group orders:0=1                               a name that begins with a dash
 """
 
 
@@ -45,33 +45,37 @@ def command(
         list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET", help="The offsets to commit.", show_default=False)
     ],
     metadata: Annotated[
-        str, typer.Option("--metadata", metavar="TEXT", help="Free text beside each offset.", show_default=False)
+        str, typer.Option("--metadata", metavar="TEXT", help="Free text stored with each offset.", show_default=False)
     ] = "",
     leader_epoch: Annotated[
-        int, typer.Option("--leader-epoch", metavar="N", min=-1, help="Epoch of the last record read; -1 for unknown.")
+        int,
+        typer.Option("--leader-epoch", metavar="N", min=-1, help="Leader epoch of the last record read; -1: unknown."),
     ] = -1,
     expected: Annotated[
         list[str] | None,
         typer.Option(
             "--expected",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Commit only if this offset, or `none`, is committed now; may be given several times.",
+            help="Commit only if this offset is committed now; `none`: no offset is. Can be given several times.",
         ),
     ] = None,
-    monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse to go back.")] = False,
-    partitions: PartitionCount = None,
+    monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse if any offset would move back.")] = False,
+    partitions: NewPartitionCount = None,
     lock_timeout: LockTimeout = 0.0,
     durability: Annotated[
-        Durability, typer.Option(help="The loss that the commit survives: of power, or of the process.")
+        Durability,
+        typer.Option(help="The commit survives a loss of power (disk), or the end of the process (process)."),
     ] = Durability.DISK,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Commits; returns the exit code."""
+    """Commits the offsets; returns the exit code."""
     values = parse_offsets(offsets, metadata, leader_epoch)
     conditions = parse_expected(expected or [])
     for key in conditions:
         if key not in values:
-            raise InvalidArgumentError(f"--expected names {key.topic}:{key.partition}, which is not committed here")
+            raise InvalidArgumentError(
+                f"--expected names {key.topic}:{key.partition}, which this command does not commit"
+            )
     output = Output(form)
     kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
     with open_writable(path, partitions, kind, create=True, lock_timeout=lock_timeout) as store:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 HELP = """Drop superseded records from a log: only the last record of each key stays.
 
-PATH may be the directory of a stopped broker; its lock is taken. Offsets, groups and open transactions stay as they
-are; a tombstone stays for --delete-retention after the first pass that found nothing else of its key. A damaged
-segment is left as it is, and reported. The command can be interrupted at any time; the next one goes on from there.
+PATH may be the directory of a stopped broker; the command takes its lock. Offsets, groups and open transactions do
+not change; a tombstone stays for --delete-retention after the first pass that found no other record of its key. A
+damaged segment is reported and left as it is. The command can be interrupted at any time; the next one continues.
 
-The history goes with the superseded records, as in every open store, unless --min-history keeps it. If an earlier
-cleaning kept the history of some groups, it is dropped only after a question, or with --yes, unless --min-history
-names these groups, too, or all groups with a time as long. GROUP=0 drops it without a question.
+Superseded records are the history, and are dropped, as in every open store, unless --min-history keeps them. Before it
+drops history that an earlier cleaning kept for some groups, the command asks first, or needs --yes; not so if
+--min-history names these groups, too (GROUP=0 drops their history), or gives all groups a time as long.
 
 \b
 Examples:
@@ -48,17 +48,17 @@ Examples:
   offsetlog compact data --min-history 7d --min-history billing=90d --min-history 'audit-*=365d'
   offsetlog compact data --ratio 0.5                          only logs that are at least half dirty
 
-Exit codes: 0 done, 1 something is damaged or failed, or it was refused, 2 could not be done.
+Exit codes: 0 done, 1 a log is damaged or could not be cleaned, or the command was refused, 2 could not be done.
 """
 
 
-#: How often a dry run reads a log whose files a writer replaces.
+#: How often a dry run tries to read a log whose files a writer keeps replacing.
 TRIES = 5
-#: A warning names at most so many groups, else it gives their number.
+#: The groups that a warning names; it only counts the others.
 NAMED_MAX = 5
 
 
-#: The counts of a survey of records that go.
+#: The fields of a survey that count records to be dropped.
 GOES = ("superseded", "aborted", "expired_tombstones", "expired_markers", "keyless")
 ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean", "again": "clean once more"}
 
@@ -68,7 +68,7 @@ def _plan_row(plan: Plan, survey: CleanSurvey | None) -> dict[str, Any]:
     share = None if survey is None else survey.share
     goes = {name: None if share is None else getattr(share, name) for name in GOES}
     damaged = () if survey is None else survey.quarantine
-    left = f"; {count_text(len(damaged), 'damaged segment')} would be left as it is" if damaged else ""
+    left = f"; {count_text(len(damaged), 'damaged segment')} would be left unchanged" if damaged else ""
     return {
         "log_partition": plan.number,
         "action": ACTIONS[plan.action],
@@ -123,7 +123,7 @@ class Compaction:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Cleans one log after the other; gives a row of each."""
+        """Cleans one log after another; yields a row for each."""
         total = sum(plan.size for plan in self.plans if plan.action != "none")
         with progress("compacting", total) as advance:
             for plan in self.plans:
@@ -149,7 +149,7 @@ class Compaction:
         return report
 
     def summary(self) -> dict[str, Any]:
-        """Returns sums over everything that was cleaned."""
+        """Returns totals over all cleaned logs."""
         names = ("bytes_before", "bytes_after", "segments_before", "segments_after", "records_read", "records_kept")
         sums = {name: sum(getattr(report, name) for report in self.reports) for name in names}
         return {
@@ -168,7 +168,7 @@ class Compaction:
 
 
 class Meter:
-    """Turns what one cleaning says of its progress into steps of a bar."""
+    """Turns the progress reports of one cleaning into steps of a progress bar."""
 
     def __init__(self, advance: Any, size: int) -> None:
         self._advance = advance
@@ -176,12 +176,12 @@ class Meter:
         self._done = 0
 
     def __call__(self, number: int, bytes_read: int, bytes_total: int) -> None:
-        """Takes what was read of what will be."""
+        """Takes a progress report: the bytes read so far, and the bytes to read in all."""
         if bytes_total > 0:
             self._go_to(self._size * min(bytes_read, bytes_total) // bytes_total)
 
     def finish(self) -> None:
-        """Fills the rest."""
+        """Fills the rest of the bar."""
         self._go_to(self._size)
 
     def _go_to(self, done: int) -> None:
@@ -191,7 +191,7 @@ class Meter:
 
 
 def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTransaction]) -> None:
-    """Prints what all of it came to."""
+    """Prints the totals, and the transactions that block cleaning."""
     output.summary(columns("compact summary"), summary)
     before, after = summary["bytes_before"], summary["bytes_after"]
     output.title(f"{count_text(summary['cleaned_partitions'], 'log partition')} of {summary['log_partitions']} cleaned")
@@ -200,7 +200,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
         ("records", f"{summary['records_kept']:,} of {summary['records_read']:,} kept"),
         ("segments", f"{summary['segments_before']:,} before, {summary['segments_after']:,} now"),
         ("damaged", count_text(summary["quarantined"], "segment")),
-        ("stuck", count_text(len(stuck), "transaction")),
+        ("transactions that block cleaning", f"{len(stuck):,}"),
     ]
     output.facts(facts)
     for found in stuck:
@@ -211,16 +211,16 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Reports which past an earlier cleaning kept and this one would drop; returns that as an effect, None for none."""
+    """Reports history that an earlier cleaning kept and this one would drop; returns it as an effect, or None."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
     named = ", ".join(groups[:NAMED_MAX]) + (f" and {len(groups) - NAMED_MAX} more" * (len(groups) > NAMED_MAX))
     complain(
-        f"the past of {named} was kept by an earlier cleaning, and is not by this one: to keep it, add "
+        f"an earlier cleaning kept the history of {named}, and this one would drop it; to keep it, add "
         f"--min-history '{groups[0]}=TIME'"
     )
-    return Effect(f"drop the past of {named}, so that nothing before can be brought back", [], [], str)
+    return Effect(f"drop the history of {named}, so that earlier positions cannot be restored", [], [], str)
 
 
 def _states_in(path: Path) -> dict[Path, list[FileState]]:
@@ -232,12 +232,10 @@ def _planned(path: Path, partitions: int | None, numbers: list[int] | None, sett
     """Returns the rows of a dry run.
 
     Raises:
-        ChangedFileError, MissingFileError: a writer replaced files meanwhile; what was found is of no use.
+        ChangedFileError, MissingFileError: a writer replaced files meanwhile; nothing that was read is valid.
     """
     before = _states_in(path)
-    with opening.open_with(
-        path, partitions, read_only=True, maintenance=settings, by_partition=True
-    ) as store:
+    with opening.open_with(path, partitions, read_only=True, maintenance=settings, by_partition=True) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
         surveys = [None if plan.action == "none" else store.maintenance.survey(plan) for plan in plans]
         is_damaged = store.problems() or any(survey is not None and survey.quarantine for survey in surveys)
@@ -268,30 +266,36 @@ def command(
     ratio: Annotated[
         float,
         typer.Option(
-            "--ratio", metavar="R", min=0.0, max=1.0, help="Only logs of which a larger part was written since."
+            "--ratio",
+            metavar="R",
+            min=0.0,
+            max=1.0,
+            help="Only logs whose dirty part (written since the last clean) is a larger share than this.",
         ),
     ] = 0.0,
     again: Annotated[
-        bool, typer.Option("--again", help="Also what was cleaned before: drops deletions that are past their time.")
+        bool,
+        typer.Option("--again", help="Clean what is already clean, too, to drop deletions past --delete-retention."),
     ] = False,
     delete_retention: Annotated[
-        str, typer.Option("--delete-retention", metavar="TIME", help="How long deletions stay: 90s, 15m, 24h, 7d.")
+        str, typer.Option("--delete-retention", metavar="TIME", help="How long deletions stay, e.g. 90s, 15m, 24h, 7d.")
     ] = "24h",
     min_history: Annotated[
         list[str] | None,
         typer.Option(
             "--min-history",
             metavar="[GROUP=]TIME",
-            help="Leave what is younger, to be able to ask for it: of all groups, of one, or of 'PREFIX*'; the longest "
-            "counts. Can be given several times.",
+            help="Keep the history of at least this long, so that it can still be queried: for all groups, for one, "
+            "or for 'PREFIX*'; the longest counts. Can be given several times.",
             show_default=False,
         ),
     ] = None,
     rate_limit: Annotated[
-        str, typer.Option("--rate-limit", metavar="SIZE", help="Bytes a second, read and written; 0 for no limit.")
+        str, typer.Option("--rate-limit", metavar="SIZE", help="Bytes per second, read and written; 0 for no limit.")
     ] = "0",
     memory: Annotated[
-        str, typer.Option("--memory", metavar="SIZE", help="For keys; where they do not fit, the log is read again.")
+        str,
+        typer.Option("--memory", metavar="SIZE", help="Memory for keys; if they do not fit, the log is read again."),
     ] = "64M",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done; takes no lock.")] = False,
     yes: Yes = False,
@@ -300,7 +304,7 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Compacts; returns the exit code."""
+    """Compacts the log; returns the exit code."""
     output = Output(form)
     numbers = parse_log_partitions(log_partitions)
     history_ms, histories = parse_times(min_history or [], "minimum histories", parse_duration)

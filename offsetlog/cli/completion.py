@@ -1,8 +1,9 @@
 """`offsetlog completion`: completion of commands, options, paths and groups in a shell.
 
-The script of a shell calls `offsetlog` with the words up to the cursor, the last of them unfinished, and with the
-variable VARIABLE, and reads one proposal a line: "plain", a tab, the text, a tab, a description.  "file" alone asks for
-the shell's own completion of paths.  Only the command that is completed is loaded; for its name nothing is.
+The shell's script sets VARIABLE in the environment and calls `offsetlog` with the words up to the cursor, the last of
+them unfinished.  It reads one proposal per line: "plain", a tab, the text, a tab, a description; the line "file" asks
+for the shell's own completion of paths.  Completing arguments loads only their command; completing a command's name
+loads none.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ Exit codes: 0 done, 2 there is no script for that shell.
 
 \b
 Examples:
-  source <(offsetlog completion bash)                          in this shell; a line of ~/.bashrc for all
+  source <(offsetlog completion bash)                          in this shell; add it to ~/.bashrc for every shell
   offsetlog completion bash > /etc/bash_completion.d/offsetlog
   offsetlog completion zsh > ~/.zfunc/_offsetlog               a folder of $fpath, before compinit
   offsetlog completion fish > ~/.config/fish/completions/offsetlog.fish
 
-Groups are completed where PATH is known and its log is at most 32 MiB. Nothing is written.
+Groups are completed if PATH is known and its log is at most 32 MiB. Completion writes nothing.
 """
 
 #: Set by the scripts to the name of the shell.
@@ -90,14 +91,14 @@ SCRIPTS: dict[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 class Shell(enum.StrEnum):
-    """The shells that there is a script for."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
 
 
-#: A log of more bytes is not read for the names of its groups: a key was pressed, and somebody waits.
+#: A log of more bytes is not read for the names of its groups, because the user waits for the key press.
 BYTES_MAX = 32 << 20
 GROUPS_MAX = 1000
 
@@ -111,7 +112,7 @@ def command(
 
 
 def group_names(path: Path) -> list[str]:
-    """Returns the groups of a log, sorted; none of one that is large, or cannot be read."""
+    """Returns the groups of a log, sorted; none if the log is too large or cannot be read."""
     from offsetlog.directory.listing import decode_text
     from offsetlog.directory.reading import find_partitions, read_state, whole_size
 
@@ -129,7 +130,7 @@ def group_names(path: Path) -> list[str]:
 
 
 def _joined(words: list[str]) -> list[str]:
-    # bash cuts words at colons and equals signs: --group=a:b comes as five.
+    # bash cuts words at colons and equals signs: --group=a:b arrives as five words.
     joined: list[str] = []
     goes_on = False
     for word in words:
@@ -150,7 +151,7 @@ def _unquoted(word: str) -> str:
 
 
 def _as_bash_takes_it(value: str, before: str) -> str:
-    # Only the part after the last cut is replaced.
+    # bash replaces only the part after the last cut.
     kept = re.match(r".*[:=]", before)
     left = value[len(kept[0]) :] if kept is not None and value.startswith(kept[0]) else value
     return re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", left)
@@ -168,7 +169,7 @@ def _proposals(words: list[str], incomplete: str, names: Iterable[str]) -> Itera
     option, equals, _ = incomplete.partition("=")
     prefix = option + equals if incomplete.startswith("--") and equals else ""
     if words[-1:] and words[-1].startswith("--") and "=" not in words[-1] and not incomplete.startswith("-"):
-        # An option without its value ends the reading of the words, and the path would not be known.
+        # The parser stops at an option without its value, and the path would stay unknown.
         *words, incomplete = [*words[:-1], f"{words[-1]}={incomplete}"]
     found = BashComplete(command, {}, "offsetlog", VARIABLE).get_completions(words, incomplete)
     for item in found:
@@ -179,7 +180,7 @@ def _proposals(words: list[str], incomplete: str, names: Iterable[str]) -> Itera
 
 
 def complete(shell: str, arguments: list[str], names: Iterable[str]) -> int:
-    """Prints what can stand in place of the last argument; returns the exit code.
+    """Prints the proposals for the last argument; returns the exit code.
 
     Args:
         shell: one of SCRIPTS.

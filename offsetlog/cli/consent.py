@@ -1,7 +1,7 @@
-"""Commands that destroy ask first: on a terminal with a question, elsewhere they refuse without --yes.
+"""Consent to commands that destroy data: on a terminal they ask first, elsewhere they refuse without --yes.
 
-The question and the refusal state the whole effect, on the standard error, so that the standard output holds only what
-was done.  Where nothing may be written, PATH is only read and its lock is not taken.
+The question and the refusal state the whole effect on the standard error; the standard output holds only what was
+done.  If the command may not write, PATH is only read and its lock is not taken.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from offsetlog.cli.refusals import damage_of
 from offsetlog.cli.stores import look_into, open_readable, open_writable
 from offsetlog.errors import StateError
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; off a terminal nothing is done without it.")]
-Force = Annotated[bool, typer.Option("--force", help="Even if the group has members.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; required without a terminal.")]
+Force = Annotated[bool, typer.Option("--force", help="Proceed even if the group has members.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; PATH is only read.")]
 
 #: For the help of the commands that ask.
-ASKS = """On a terminal it acts only after a question that states the whole effect; elsewhere only with --yes."""
+ASKS = """On a terminal the command states the whole effect and asks first; elsewhere it needs --yes."""
 
-#: The cells of a terminal that typer's " [y/N]: " and the answer take.
+#: The room in a line, in cells of a terminal, for typer's " [y/N]: " and the answer.
 ANSWER = 10
 #: Changes that a refusal names.
 NAMED_MAX = 5
 
 
 class RefusedError(StateError):
-    """A command that destroys was not allowed to; nothing was changed."""
+    """A command that destroys data did not get consent; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """All that a command is about to do.
+    """Everything that a command is about to do.
 
     Attributes:
-        deed: in the infinitive, as "delete 2 offsets of group billing".
-        columns: of the rows.
-        rows: one for each change, or for the first of very many.
+        deed: the work in the infinitive, such as "delete 2 offsets of group billing".
+        columns: the columns of the rows.
+        rows: one per change; only the first ones if there are very many.
         name: returns a row as text for a sentence.
-        count: of all changes; None: `rows` are all.
-        in_use: why it takes --force, as sentences.
+        count: the number of all changes; None if `rows` holds them all.
+        in_use: the reasons why --force is needed, as sentences.
     """
 
     deed: str
@@ -61,13 +61,13 @@ class Effect:
 
     @property
     def sentence(self) -> str:
-        """The deed with the first changes."""
+        """The deed, followed by the first changes."""
         named = [self.name(row) for row in self.rows[:NAMED_MAX]]
         named += self._rest(len(named))
         return f"{self.deed} ({', '.join(named)})" if named else self.deed
 
     def show(self, output: Output, *, wide: bool) -> None:
-        """Prints each row; of none the heading alone, in TSV and CSV."""
+        """Prints the rows; if there are none, only the heading, in TSV and CSV."""
         if self.rows or not output.is_text:
             output.rows(self.columns, self.rows, "", wide=wide)
             for rest in self._rest(len(self.rows)):
@@ -79,19 +79,19 @@ class Effect:
 
 
 def _is_terminal() -> bool:
-    # The question stands on the standard error. A stream that was closed before the start is None.
+    # The question is printed to the standard error. A stream that was closed before the start is None.
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """The agreement of a command's user: given by options, or asked for.
+    """The user's consent to a command: given by options, or asked for.
 
     Attributes:
-        yes: whether everything was agreed to, so that nobody is asked.
+        yes: whether the user agreed in advance, so that no question is asked.
         force: whether a group that has members may be changed.
-        dry_run: whether nothing is to be done; None for a command without this option.
+        dry_run: whether nothing may be changed; None for a command without this option.
         wide: whether the question shows every field of a change.
     """
 
@@ -102,7 +102,7 @@ class Consent:
 
     @property
     def may_write(self) -> bool:
-        """Whether the command can come to write anything."""
+        """Whether the command may write."""
         return not self.dry_run and (self.yes or _is_terminal())
 
     def open(
@@ -159,10 +159,10 @@ class Consent:
             reasons.append("there is no terminal to ask on")
             options.insert(0, "--yes")
         if reasons:
-            or_shown = "" if self.dry_run is None else ", with --dry-run only shown"
+            or_show = "" if self.dry_run is None else ", or --dry-run to only show it"
             raise RefusedError(
-                f"nothing was done: {'; '.join(reasons)}; this would {effect.sentence}; with "
-                f"{' and '.join(options)} it is done{or_shown}"
+                f"nothing was done: {'; '.join(reasons)}; this would {effect.sentence}; add "
+                f"{' and '.join(options)} to do it{or_show}"
             )
 
     def ask(self, effect: Effect) -> None:

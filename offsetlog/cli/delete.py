@@ -19,9 +19,9 @@ from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, OffsetAndMetadata
 
-HELP = f"""Delete offsets of a group; without topics the whole group, with its own records.
+HELP = f"""Delete offsets of a group; without topics, delete the whole group with its own records.
 
-{ASKS} A group that has members needs --force; a broker would
+{ASKS} If the group has members, --force is needed; a broker would
 refuse. A deletion writes tombstones; the offsets disappear from the log when it is compacted, and until then
 `offsetlog undelete` brings them back.
 
@@ -31,13 +31,13 @@ Exit codes: 0 done, or nothing to do; 1 refused, or there is no such group; 2 co
 Examples:
   offsetlog delete data billing orders:0        one offset
   offsetlog delete data billing orders          every offset of a topic
-  offsetlog delete data billing --dry-run       what the whole group is
+  offsetlog delete data billing --dry-run       what deleting the whole group would delete
   offsetlog delete data billing --yes           the whole group, without a question
 """
 
 
 def _counted(facts: GroupFacts) -> list[str]:
-    # Beside its committed offsets, a whole group loses these.
+    # Deleting the whole group deletes these, too, besides its committed offsets.
     parts = [count_text(facts.records, "record") + " of the group itself"] if facts.records else []
     if facts.pending:
         parts.append(f"{count_text(facts.pending, 'pending offset')} of open transactions")
@@ -58,7 +58,8 @@ def command(
     path: StorePath,
     group: GroupName,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -68,7 +69,7 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Deletes; returns the exit code."""
+    """Deletes the offsets or the group; returns the exit code."""
     selection = {parse_selection(text) for text in topics or []}
     output = Output(form)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)

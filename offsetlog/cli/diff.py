@@ -20,12 +20,12 @@ from offsetlog.moments import parse_moment
 
 HELP = f"""Print what changed between two moments, by group, topic and partition.
 
-PATH is only read. B is now, unless it is given. A position that was only committed again, with the same offset, leader
+PATH is only read. B defaults to now. A position that was only committed again, with the same offset, leader
 epoch and metadata, has not changed.
 
 {MOMENTS} Log offsets need --group.
 
-Exit codes: 0 done, 1 there is no such group, the state of that moment was cleaned away, or damage was
+Exit codes: 0 done, 1 there is no such group, the state of a moment was cleaned away, or damage was
 found, 2 could not be read.
 
 \b
@@ -47,7 +47,7 @@ def _is_known(store: offsetlog.OffsetStore, group: str, *moments: datetime | int
 def command(
     path: StorePath,
     before: Annotated[str, typer.Argument(metavar="A", help="The first moment.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="B", help="The second one.")] = "now",
+    after: Annotated[str, typer.Argument(metavar="B", help="The second moment.")] = "now",
     group: OnlyGroup = None,
     partitions: PartitionCount = None,
     wide: Wide = False,

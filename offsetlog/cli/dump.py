@@ -20,14 +20,14 @@ from offsetlog.errors import CorruptionError, InvalidArgumentError
 
 HELP = """Print every record in the files, with keys and values decoded.
 
-The rows are in log order, partition by partition, with the fields of the batch; a batch without records is a row of
+The rows are in log order, partition by partition, with the fields of their batch; a batch without records is a row of
 kind "empty". Bytes that cannot be read are skipped, and reported on standard error.
 
-With --formatter the lines are those of Kafka's console consumer with its own formatters: "offsets" and "groups" of
-__consumer_offsets, "transactions" of __transaction_state, in the form of the Kafka that --kafka names; "old" is
-"offsets" as 0.8.2 printed it. From 3.9 on a line is one JSON object; 3.9 itself prints no line
-ends between them. Other records are skipped. On a terminal control
-characters are escaped, elsewhere they are printed as they are, as Kafka does.
+With --formatter, the lines are those of Kafka's console consumer with its own formatters: "offsets" and "groups" for
+__consumer_offsets, "transactions" for __transaction_state, as the version that --kafka names prints them; "old" is
+"offsets" as 0.8.2 printed it. From 3.9 on, each record is one JSON object; 3.9 itself prints no line ends between
+them. Records of other kinds are skipped. On a terminal, control characters are escaped; elsewhere they are printed as
+they are, as Kafka does.
 
 Exit codes: 0 done, 1 something is damaged or cannot be decoded, 2 could not be read.
 
@@ -109,8 +109,8 @@ def command(
         typer.Option(
             "--kafka",
             metavar="VERSION",
-            help="The version whose formatter is meant, from 0.8.2 on, as 0.10 (its last release) or 2.8; the newest "
-            "by default.",
+            help="Use the formatter of this Kafka version, 0.8.2 or later, e.g. 2.8 or 0.10 (its last release); the "
+            "newest by default.",
         ),
     ] = None,
 ) -> int:
@@ -119,10 +119,10 @@ def command(
     output = Output(form)
     if formatter is not None:
         if form is not Format.TEXT or wide:
-            raise InvalidArgumentError("--formatter prints Kafka's own lines: leave --format and --wide out")
+            raise InvalidArgumentError("--formatter prints Kafka's own lines; omit --format and --wide")
         _print_lines(path, reported, Lines(formatter, kafka), output)
     elif kafka is not None:
-        raise InvalidArgumentError("--kafka goes with --formatter")
+        raise InvalidArgumentError("--kafka needs --formatter")
     elif output.is_json:
         for batch, records in _batches(path, reported):
             output.objects(batch, records)

@@ -25,11 +25,11 @@ from offsetlog.types import ExpiryReport
 
 HELP = f"""Delete the offsets that have expired.
 
-An offset expires when its group has had no members for the time of the retention, counted from when the group became
-empty or, if that is not known, from the commit; or at the time in its own record. Nothing expires in a group that has
-members, nor a position for which an open transaction has a value. A group that has nothing left is deleted, too.
+An offset expires when its group has had no members for the retention time, counted from when the group became empty
+or, if that is unknown, from the commit; or at the time in its own record. Nothing expires in a group that has members,
+and no position expires while an open transaction has a value for it. A group that has nothing left is deleted, too.
 
---dry-run and --within only list what expires, when and why; PATH is then only read. {ASKS}
+With --dry-run or --within, the command only lists what expires, when and why, and PATH is only read. {ASKS}
 A deletion writes tombstones; the offsets disappear from the log when it is compacted.
 
 Exit codes: 0 done, or nothing to do; 1 refused, or damage was found; 2 could not be done.
@@ -43,23 +43,23 @@ Examples:
   offsetlog expire /var/kafka-logs --retention 7d               the directory of a stopped broker
 """
 
-#: As long as the calendar: a later time has no date.
+#: The longest --within, in ms: longer than the calendar, since a later time has no date.
 WITHIN_MS_MAX = parse_duration("400000w")
 
 COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_text)
 
 
 def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
-    """Returns the default retention and those by group, in milliseconds, of arguments as 7d, never, g=7d, g-*=never.
+    """Parses 7d, never, g=7d, g-*=never; returns the default retention and those by group, in milliseconds.
 
     Raises:
-        InvalidArgumentError: one is none, or two are about the same.
+        InvalidArgumentError: an argument is not a retention, two are for the same groups, or there is none.
     """
     default, groups = parse_times(
         texts, "retentions", lambda time: None if time.strip() == "never" else parse_duration(time)
     )
     if all(value is None for value in (default, *groups.values())):
-        raise InvalidArgumentError("nothing expires without a retention: give one, as --retention 7d")
+        raise InvalidArgumentError("nothing expires without a retention; give one, e.g. --retention 7d")
     return default, groups
 
 
@@ -96,11 +96,11 @@ def _what(report: ExpiryReport) -> str:
 
 
 def _refuse_clock(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> None:
-    # Nobody is asked for what would be refused then.
+    # Refuses before the question, since the deletion would be refused after it.
     refusal = store.maintenance.clock_refusal(default, groups)
     if refusal is not None:
         raise ClockError(
-            f"{refusal.message}; --trust-clock says that it is right", now=refusal.now, newest=refusal.newest
+            f"{refusal.message}; if the clock is right, add --trust-clock", now=refusal.now, newest=refusal.newest
         )
 
 
@@ -119,11 +119,11 @@ def _effect(store: offsetlog.OffsetStore, default: int | None, groups: dict[str,
         owners = count_text(len({row["group"] for row in offsets}), "group")
         parts.append(f"{count_text(len(offsets), 'expired offset')} of {owners}")
     if len(rows) > len(offsets):
-        parts.append(f"{count_text(len(rows) - len(offsets), 'group')} of which nothing is left")
+        parts.append(f"{count_text(len(rows) - len(offsets), 'group')} with nothing left")
     deed = f"delete {' and '.join(parts)}"
     if offsets:
         deed += f", the first expired {aged_text(offsets[0]['expires_at'])}"
-    return Effect(f"{deed}, by the clock, which says {time_text(wall_ms())} UTC", COLUMNS, rows, _name)
+    return Effect(f"{deed}, by this machine's clock ({time_text(wall_ms())} UTC)", COLUMNS, rows, _name)
 
 
 def command(
@@ -133,31 +133,35 @@ def command(
         typer.Option(
             "--retention",
             metavar="[GROUP=]TIME",
-            help="How long: 7d, 12h, 'never'; for all groups, for one, or for 'PREFIX*'. Can be given several times.",
+            help="How long unused offsets stay: 7d, 12h, 'never'; for all groups, for one, or for 'PREFIX*'. Can be "
+            "given several times.",
             show_default=False,
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what has expired.")] = False,
     within: Annotated[
         str | None,
-        typer.Option("--within", metavar="TIME", help="Only list what expires within this time from now, as 24h."),
+        typer.Option("--within", metavar="TIME", help="Only list what expires within this time from now, e.g. 24h."),
     ] = None,
     yes: Yes = False,
     trust_clock: Annotated[
-        bool, typer.Option("--trust-clock", help="The clock is right, though the log has records of the future.")
+        bool,
+        typer.Option(
+            "--trust-clock", help="Trust this machine's clock even though the log has records with later times."
+        ),
     ] = False,
     partitions: CheckedPartitionCount = None,
     lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Deletes, or lists; returns the exit code."""
+    """Deletes or lists the expired offsets; returns the exit code."""
     output = Output(form)
     default, groups = parse_retention(retention or [])
     if dry_run or within is not None:
         within_ms = parse_duration(within) if within is not None else 0
         if within_ms > WITHIN_MS_MAX:
-            raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
+            raise InvalidArgumentError(f"--within {within} is too long: it ends after the last date of the calendar")
         return _tell(output, path, partitions, within_ms, default, groups, wide, trust_clock)
     consent = Consent(yes, dry_run=False, wide=wide)
     with consent.open(path, partitions, lock_timeout, by_partition=True) as store:

@@ -20,14 +20,14 @@ from offsetlog.cli.text import name_text
 from offsetlog.moments import parse_moment
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-HELP = f"""Print the committed offsets of one group, as the store answers them.
+HELP = f"""Print the committed offsets of one group, as the store returns them.
 
 PATH is only read. Without topics all offsets of the group are printed.
 
 --at prints what was committed at a moment. {MOMENTS} `now` is a moment, too.
 
-Exit codes: 0 done, 1 there is no such group, something asked for is not committed, or
-damage was found, 2 could not be read.
+Exit codes: 0 done, 1 there is no such group, a requested topic or partition has no
+committed offset, or damage was found, 2 could not be read.
 
 \b
 Examples:
@@ -58,11 +58,12 @@ def command(
     path: StorePath,
     group: GroupName,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="MOMENT", help="Print the positions of that moment.",
-        show_default=False)
+        str | None,
+        typer.Option("--at", metavar="MOMENT", help="Print the positions of that moment.", show_default=False),
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,

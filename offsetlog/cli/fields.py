@@ -31,8 +31,8 @@ class Field(NamedTuple):
         kind: its type.
         unit: of a number; empty where there is none.
         meaning: in a few words.
-        unknown: the number that stands for "unknown" or "none", which a terminal shows as "-"; None where there is
-            no such number.
+        unknown: the number that means "unknown" or "none" and that a terminal shows as "-"; None if there is no such
+            number.
     """
 
     kind: Kind
@@ -46,7 +46,7 @@ class Use(NamedTuple):
 
     Attributes:
         name: its key in FIELDS.
-        rank: 0 where a terminal always shows it; where there is no room, rank 2 is left out first, then rank 1.
+        rank: 0 if a terminal always shows it; if there is no room, fields of rank 2 are omitted first, then rank 1.
     """
 
     name: str
@@ -133,14 +133,14 @@ FIELDS: dict[str, Field] = {
     "first_log_offset": _log_offset("the offset of the first record of the transaction"),
     "last_log_offset": _log_offset("the offset of the record with the last value"),
     "end": _log_offset("the offset below which records were read", -1),
-    "timestamp": _time("the time of the record; of a report, the time by which it was made"),
+    "timestamp": _time("the time of the record; in a report, the clock time that it is based on"),
     "kind": _text("the kind of record, finding or object"),
     "file": _text("the file or directory"),
     "position": _number("the place in the file", unit="bytes"),
     "reason": _text("why, in a sentence"),
     # ------------------------------------------------------------------------------------------------------- history
     "outcome": _text("the end of the record's transaction"),
-    "effective_at": _log_offset("the log offset from which on the record counts"),
+    "effective_at": _log_offset("the log offset at which the record takes effect"),
     "producer_id": _number("the id of the producer", -1),
     "producer_epoch": _number("the epoch of the producer", -1),
     "marker_offset": _log_offset("the offset of the marker that ended the transaction"),
@@ -148,7 +148,7 @@ FIELDS: dict[str, Field] = {
     # -------------------------------------------------------------------------------------------------------- groups
     "type": _text("classic, consumer, share or streams"),
     "state": _text("Stable (with members) or Empty"),
-    "protocol_type": _text("the type of protocol, as consumer"),
+    "protocol_type": _text("the type of protocol, e.g. consumer"),
     "protocol": _text("the assignment protocol of a classic group"),
     "generation": _number("the generation, or the epoch of a group of a newer type", -1),
     "members": _list("the members; a terminal shows how many"),
@@ -156,7 +156,7 @@ FIELDS: dict[str, Field] = {
     "group_names": _list("the groups of the transaction"),
     # -------------------------------------------------------------------------------------------------- transactions
     "begin_timestamp": _time("the time of the first pending offset"),
-    "age_ms": _duration("how long ago that was"),
+    "age_ms": _duration("the time since begin_timestamp"),
     "pending_offsets": _count("offsets", "how many are pending"),
     # ------------------------------------------------------------------------------------------------------ the dump
     "segment": _text("the file of the batch"),
@@ -179,7 +179,7 @@ FIELDS: dict[str, Field] = {
     "severity": _text("problem or note"),
     "keys": _list("the keys concerned, as far as they are known"),
     "lost_from": _log_offset("the first log offset that is missing"),
-    "lost_below": _log_offset("the end of what is missing"),
+    "lost_below": _log_offset("the log offset after the last missing one"),
     "lost": _list("the missing positions that a snapshot knows"),
     "way": _text("how the state was built"),
     "digest": _text("the digest of the state"),
@@ -205,19 +205,19 @@ FIELDS: dict[str, Field] = {
     "kept": _object("how many positions of the target stayed, by reason"),
     "dropped": _object("how many positions were committed without a field that the target does not keep, by field"),
     "refused": _count("positions", "how many were refused"),
-    "examples": _list("some of those, with the reason"),
+    "examples": _list("some of the refused positions, with the reason"),
     "consumers": _list("the groups that had live consumers"),
     "incomplete": _list("the parts that are missing or damaged"),
     # -------------------------------------------------------------------------------------------------------- expiry
-    "expires_at": _time("when it expires, or expired"),
+    "expires_at": _time("when the offset expires or expired"),
     "counted_from": _time("the time from which the retention counts"),
     "retention_ms": _duration("the retention"),
     "rule": _text("the pattern of the retention; none for the default"),
     "groups_never": _count("groups", "how many never expire"),
-    "groups_held": _count("groups", "how many have members or an unreadable record, so that nothing expires"),
-    "groups_removed": _count("groups", "how many have nothing left"),
+    "groups_held": _count("groups", "how many have members or an unreadable record, so that nothing in them expires"),
+    "groups_removed": _count("groups", "how many were deleted because nothing was left of them"),
     "positions_expired": _count("offsets", "how many expired"),
-    "positions_pending": _count("offsets", "how many would have, but for an open transaction"),
+    "positions_pending": _count("offsets", "how many would have expired but for an open transaction"),
     # ------------------------------------------------------------------------------------------------------- counts
     "partitions": _count("partitions", "how many partitions of the topic"),
     "log_partitions": _count("partitions", "how many partitions of the offsets topic"),
@@ -227,57 +227,57 @@ FIELDS: dict[str, Field] = {
     "groups": _count("groups", "how many groups"),
     # ------------------------------------------------------------------------------------------- cleaning, snapshots
     "bytes": _bytes("the size of the log or of the file"),
-    "clean_bytes": _bytes("the part that was cleaned before"),
-    "cleanable_bytes": _bytes("the part that can be cleaned"),
-    "ratio": Field(Kind.RATIO, "0 to 1", "the part that is dirty"),
-    "live_bytes": _bytes("the size of the records that count"),
-    "dead_bytes": _bytes("the size of the records that do not"),
+    "clean_bytes": _bytes("the size of the part that is already clean"),
+    "cleanable_bytes": _bytes("the size of the part that can be cleaned"),
+    "ratio": Field(Kind.RATIO, "0 to 1", "the share that is dirty"),
+    "live_bytes": _bytes("the size of the live records: those that make up the state"),
+    "dead_bytes": _bytes("the size of the dead records: all others"),
     "first_dirty": _log_offset("the first log offset that is not clean"),
     "uncleanable": _log_offset("the log offset from which on nothing is cleaned"),
-    "freed_records": _count("records", "how many go"),
-    "freed_bytes": _bytes("the size of those"),
+    "freed_records": _count("records", "how many are dropped"),
+    "freed_bytes": _bytes("the size of the dropped records"),
     "bytes_before": _bytes("the size before"),
     "bytes_after": _bytes("the size after"),
     "segments_before": _count("segments", "how many before"),
     "segments_after": _count("segments", "how many after"),
-    "bytes_read": _bytes("the size of what was read"),
-    "bytes_written": _bytes("the size of what was written"),
+    "bytes_read": _bytes("how much was read"),
+    "bytes_written": _bytes("how much was written"),
     "records_read": _count("records", "how many were read"),
     "records_kept": _count("records", "how many stayed"),
-    "superseded": _count("records", "how many go because a later one has their key"),
-    "aborted": _count("records", "how many go with an aborted transaction"),
+    "superseded": _count("records", "how many are dropped because a later record has their key"),
+    "aborted": _count("records", "how many are dropped because their transaction was aborted"),
     "tombstones": _count("records", "how many deletions stay"),
-    "expired_tombstones": _count("records", "how many deletions go"),
+    "expired_tombstones": _count("records", "how many deletions are dropped"),
     "markers": _count("records", "how many markers stay"),
-    "expired_markers": _count("records", "how many markers go"),
-    "keyless": _count("records", "how many go because they have no key"),
-    "tombstones_dropped": _count("records", "how many deletions went"),
-    "aborted_dropped": _count("records", "how many went with an aborted transaction"),
-    "markers_dropped": _count("records", "how many markers went"),
-    "keyless_dropped": _count("records", "how many went because they have no key"),
+    "expired_markers": _count("records", "how many markers are dropped"),
+    "keyless": _count("records", "how many are dropped because they have no key"),
+    "tombstones_dropped": _count("records", "how many deletions were dropped"),
+    "aborted_dropped": _count("records", "how many were dropped because their transaction was aborted"),
+    "markers_dropped": _count("records", "how many markers were dropped"),
+    "keyless_dropped": _count("records", "how many were dropped because they had no key"),
     "passes": _count("passes", "how often the log was read"),
     "quarantined": _count("segments", "how many damaged segments were left as they are"),
-    "damaged": _list("those segments"),
+    "damaged": _list("the damaged segments that were left as they are"),
     "cleaned": _yes_or_no("whether the log was cleaned"),
-    "complete": _yes_or_no("whether everything was cleaned that can be"),
-    "stopped": _yes_or_no("whether the cleaning was stopped on the way"),
+    "complete": _yes_or_no("whether everything that can be cleaned was cleaned"),
+    "stopped": _yes_or_no("whether the cleaning was stopped before its end"),
     "rolled": _yes_or_no("whether the active segment was closed"),
-    "checkpoint": _log_offset("the first log offset that is not clean afterwards", -1),
-    "floor": _log_offset("the log offset below which states are not known any more", -1),
+    "checkpoint": _log_offset("the first log offset that is not clean after the cleaning", -1),
+    "floor": _log_offset("the log offset where the history begins; earlier states are unknown", -1),
     "cleaned_partitions": _count("partitions", "how many logs were cleaned"),
     "failed_partitions": _count("partitions", "how many logs could not be cleaned"),
     "stuck_transactions": _list("the open transactions that keep a log from being cleaned"),
-    "live_records": _count("records", "how many count"),
-    "dead_records": _count("records", "how many do not"),
+    "live_records": _count("records", "how many are live"),
+    "dead_records": _count("records", "how many are dead"),
     "records_after": _count("records", "how many are left"),
     "log_end": _log_offset("the offset of the next record"),
     "segments": _count("segments", "how many files"),
-    "clean_end": _log_offset("the log offset below which a clean works"),
+    "clean_end": _log_offset("the log offset below which records are cleaned"),
     "read_from": _log_offset("the log offset from which on the log was read; none for all of it"),
     "written": _yes_or_no("whether a new file was written"),
     # ----------------------------------------------------------------------------------------------------------- lag
-    "lag": _count("records", "how many the group has not read"),
-    "most": _count("records", "the same of the partition with most"),
+    "lag": _count("records", "how many the group has not read yet"),
+    "most": _count("records", "the lag of the partition that lags most"),
     "beyond_end": _count("partitions", "how many have an offset above the end"),
     "lost_partitions": _count("partitions", "how many have an offset below the start"),
     "without_end": _count("partitions", "how many have no known end"),
@@ -285,33 +285,33 @@ FIELDS: dict[str, Field] = {
     "coverage": _object("how much of the past the log still holds"),
     "commits": _count("records", "how many commits"),
     "deletes": _count("records", "how many deletions"),
-    "without_effect": _count("records", "how many commits never counted"),
+    "without_effect": _count("records", "how many commits never took effect"),
     "aborted_records": _count("records", "how many belong to an aborted transaction"),
     "open_records": _count("records", "how many belong to an open transaction"),
-    "first_timestamp": _time("the time of the first"),
-    "last_timestamp": _time("the time of the last"),
+    "first_timestamp": _time("the time of the first record"),
+    "last_timestamp": _time("the time of the last record"),
     "findings": _object("how many findings, by table"),
     "target": _text("the directory or table that was written"),
     "partitions_before": _count("partitions", "how many partitions of the offsets topic before"),
     "partitions_after": _count("partitions", "how many afterwards"),
     "renamed": _count("transactions", "how many got another producer id"),
     "source": _text("the directory that was read"),
-    "at": _text("the moment that was asked for; none for now"),
+    "at": _text("the requested moment; none for now"),
     "taken_at": _text("when the table was made"),
     "format": _text("the format of the table"),
     "rows": _count("offsets", "how many rows the table has"),
     "digests": _object("the digest of each log partition"),
-    "doubts": _list("the log offsets that nobody can prove to be there"),
-    "unpacked_bytes": _bytes("the size of what is in it"),
-    "python": _text("the version of Python that it needs"),
-    "abi": _text("the ABI of Python that it needs"),
-    "libc": _text("the oldest glibc that it runs with"),
-    "packages": _object("the packages in it, with their versions"),
+    "doubts": _list("the log offsets that cannot be proved to be present"),
+    "unpacked_bytes": _bytes("the size of the unpacked archive"),
+    "python": _text("the version of Python that the archive needs"),
+    "abi": _text("the ABI of Python that the archive needs"),
+    "libc": _text("the oldest glibc that the archive runs with"),
+    "packages": _object("the packages in the archive, with their versions"),
 }
 
 
 def _uses(text: str) -> tuple[Use, ...]:
-    """Returns the fields of a table, written as names; `:1` and `:2` after a name are its rank."""
+    """Parses the names of a table's fields; `:1` or `:2` after a name is its rank."""
     return tuple(Use(name, int(rank or 0)) for name, _, rank in (each.partition(":") for each in text.split()))
 
 
@@ -327,7 +327,7 @@ _SURVEY = (
 )
 
 #: The fields that each command prints, in this order.  A command with two kinds of rows has two tables; a table whose
-#: name ends with "summary" is an object of JSON that follows the rows.
+#: name ends with "summary" is a JSON object that follows the rows.
 TABLES: dict[str, tuple[Use, ...]] = {
     name: _uses(text)
     for name, text in {

@@ -1,10 +1,10 @@
 """The lines that Kafka's console consumer prints with the formatters of its internal topics.
 
-Each formatter has had several forms.  A form begins with the version of Kafka that brought it; the lines equal those of
-0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0; where a form begins between these was read from
-the classes of the versions on both sides.  Where Kafka prints a Scala map or set, its
-elements stand in the order of that collection's hash table, so the tables are computed here: those of Scala 2.11 and
-2.12 up to Kafka 2.5, those of Scala 2.13 from Kafka 2.6 on.
+Each formatter has had several forms.  A form begins with the Kafka version that introduced it.  The lines equal those
+of 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0; if a form begins between two of these, its first
+version was found in the classes of the versions between.  Kafka prints the elements of a Scala map or set in the order
+of that collection's hash table, so the tables are computed here: those of Scala 2.11 and 2.12 up to Kafka 2.5, those of
+Scala 2.13 from Kafka 2.6 on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Formatter(enum.StrEnum):
     TRANSACTIONS = "transactions"
 
 
-#: The version of Kafka whose forms are printed where no other is named.
+#: The Kafka version whose forms are printed by default.
 NEWEST = "4.3"
 _OLD = (0, 8, 2)
 _SCALA_2_13 = (2, 6)
@@ -55,12 +55,12 @@ def _index_2_11(hashed: int, size: int, seed: int) -> int:
     return rotated >> 33 - size.bit_length() & size - 1
 
 
-#: The bits of a map's first size, 16, whatever it grows to; a set takes those of its present size.
+#: log2 of a map's first size, 16, which stays its seed when the map grows; a set's seed follows its present size.
 _MAP_SEED = 4
 
 
 def _map_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
-    # Chains grow at their head; the walk begins at the end of the table.  It grows when it holds more than 3/4.
+    # Chains grow at their head; the walk begins at the end of the table.  The table grows when it is over 3/4 full.
     size = 16
     table: list[list[str]] = [[] for _ in range(size)]
     for count, key in enumerate(dict.fromkeys(keys), 1):
@@ -75,8 +75,8 @@ def _map_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
 
 
 def _set_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
-    # Open addressing; the table grows when it holds 450 of 1000.  Kafka adds the partitions of a topic as a set, whose
-    # order decides between two that want one place; here it is that of the record.
+    # Open addressing; the table grows when it is 45 % full.  If two partitions want one place, the first added gets it.
+    # Kafka adds the partitions of a topic in the order of a set, this function in the order of the record.
     size = 32
     table: list[str | None] = [None] * size
 
@@ -193,7 +193,7 @@ def _offsets_2_1(key: Row, value: Row | None) -> str:
 
 
 def _groups_in_brackets(kafka: Version) -> Form:
-    # 0.9 knows no group without members.
+    # 0.9 has no groups without members.
     has_states = kafka >= (0, 10, 1)
 
     def form(key: Row, value: Row | None) -> str:
@@ -275,9 +275,9 @@ def _transactions_in_words(kafka: Version) -> Form:
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
-#: Fields that 4.0 does not know.
+#: Fields that 4.0 does not have.
 _SINCE_4_1 = {"topicId", "nextProducerEpoch"}
-#: Where a value of a transactional id has tagged fields, in the order in which Kafka prints all of them.
+#: The fields of a transactional id's value in the order in which Kafka prints them if the value has tagged fields.
 _TRANSACTION_FIELDS = (
     "producerId",
     "previousProducerId",
@@ -325,15 +325,15 @@ class Lines:
         """Chooses the form.
 
         Args:
-            formatter: which records are printed.
-            kafka: the version whose form is meant, as 0.10 (its last release) or 2.8.2; None for the newest, and for
-                `old` 0.8.2.
+            formatter: the formatter, which decides the records that are printed.
+            kafka: the Kafka version whose form to print, such as 2.8.2 or 0.10 (its last release); None for the
+                newest, or with `old` for 0.8.2.
 
         Raises:
-            InvalidArgumentError: it is no version, or that version has no such formatter.
+            InvalidArgumentError: `kafka` is not a version, or that version has no such formatter.
         """
         if formatter is Formatter.OLD and kafka is not None:
-            raise InvalidArgumentError("--formatter old is the form of Kafka 0.8.2; --kafka goes with the others")
+            raise InvalidArgumentError("--formatter old always prints the form of Kafka 0.8.2; omit --kafka")
         version = _OLD if formatter is Formatter.OLD else _parse_version(kafka or NEWEST)
         first: Version
         self._kafka = version
@@ -348,11 +348,12 @@ class Lines:
             self._form = _offsets_form(version)
         if version < first:
             raise InvalidArgumentError(
-                f"Kafka {kafka} has no formatter of {formatter}: the first is that of {'.'.join(map(str, first))}"
+                f"Kafka {kafka} has no formatter for {formatter}; the first version with one is "
+                f"{'.'.join(map(str, first))}"
             )
 
     def of(self, record: Row) -> str | None:
-        """Returns the text of a record of `dump_batches`, without a line end; None for one that is skipped.
+        """Returns the text of a record of `dump_batches`, without a line end; None if the formatter skips the record.
 
         Metadata can hold line feeds; Kafka prints them as they are.
         """
@@ -370,13 +371,13 @@ def _offsets_form(version: Version) -> Form:
     return _offsets_0_9 if version >= (0, 9) else _offsets_0_8_2
 
 
-#: Above every number in a version of Kafka.
+#: Greater than every number in a Kafka version.
 _LAST = 1000
 
 
 def _parse_version(text: str) -> Version:
     if not re.fullmatch(r"\d{1,3}(\.\d{1,3}){0,3}", text.strip()):
-        raise InvalidArgumentError(f"{text!r} is no version of Kafka; one is written 0.10, 2.8.2 or 4.3")
+        raise InvalidArgumentError(f"{text!r} is not a Kafka version; write it as 0.10, 2.8.2 or 4.3")
     parts = [int(part) for part in text.strip().split(".")]
-    # 0.10 is the last release of 0.10, and 2 the last of 2.
+    # 0.10 means the last release of 0.10, and 2 the last release of 2.
     return tuple(parts + [_LAST] * (3 - len(parts)))

@@ -1,6 +1,6 @@
-"""Facts about a group beside its committed offsets: members, records of its own, pending offsets.
+"""Facts about a group besides its committed offsets: members, records of its own, pending offsets.
 
-The store does not know what the records of a group say; the log of its partition does.
+The store does not decode a group's own records; the facts are read from the log of its partition.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class GroupFacts:
     """Facts about a group, from the log of its partition.
 
     Attributes:
-        group: its name.
-        members: how many its records name.
-        records: how many it has of its own.
-        is_readable: whether each of these can be decoded; otherwise nobody knows its members.
-        pending: how many offsets open transactions hold for it.
+        group: the group's name.
+        members: how many members its records name.
+        records: how many records of its own it has.
+        is_readable: whether all of these can be decoded; if not, its members are unknown.
+        pending: how many pending offsets it has in open transactions.
     """
 
     group: str
@@ -40,16 +40,16 @@ class GroupFacts:
 
     @property
     def in_use(self) -> str | None:
-        """Why it takes --force to change the group, as a sentence; None where it does not."""
+        """Why changing the group needs --force, as a sentence; None if it does not."""
         if self.members:
-            return f"group {name_text(self.group)} has {count_text(self.members, 'member')}, who may go on committing"
+            return f"group {name_text(self.group)} has {count_text(self.members, 'member')} that may go on committing"
         if not self.is_readable:
-            return f"group {name_text(self.group)} has a record that cannot be read, so that nobody knows its members"
+            return f"group {name_text(self.group)} has a record that cannot be read, so its members are unknown"
         return None
 
 
 def read_partition(path: Path, number: int) -> PartitionState | None:
-    """Returns what the files of a log partition say, None where there is none; raises as `read_state`."""
+    """Returns the state of a log partition, read from its files, None if there is none; raises as `read_state`."""
     for files in find_partitions(path):
         if files.number == number:
             return read_state(files)
@@ -57,7 +57,7 @@ def read_partition(path: Path, number: int) -> PartitionState | None:
 
 
 def facts_in(state: PartitionState, group: str) -> GroupFacts:
-    """Returns the facts about a group of a log partition."""
+    """Returns the facts about a group from the state of its log partition."""
     records, is_readable = 0, True
     for key, value, _ in state.replay.group_records():
         decoded = decode_key(key)

@@ -8,11 +8,11 @@ from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
 from offsetlog.directory.listing import group_rows
 
-HELP = """Print the groups that a log knows, sorted by name.
+HELP = """Print the groups in a log, sorted by name.
 
-As at a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
-transaction; `groups()` of the library leaves out groups with only the last. A group that only an aborted transaction
-named is not listed; a running broker lists it until it cleans up. The log holds no other state than Stable (with
+As on a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
+transaction; `groups()` of the library omits groups that have only the last. A group that appears only in an aborted
+transaction is not listed; a running broker lists it until it cleans up. The log shows only the states Stable (with
 members) and Empty.
 
 Exit codes: 0 done, 1 damage was found, 2 could not be read.

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 # The parser of arguments may be click or a copy of it within typer: its classes are taken from what typer exports.
 _Formatter: Any = typer.Context.formatter_class
 
-#: A hyphen at which the parser's text wrapper ends no line; it stands for "-" until the help is complete.
+#: A hyphen at which the parser's text wrapper does not break a line; it replaces "-" until the help is complete.
 _HYPHEN = "\u2011"
 #: How an example and its comment are separated.
 _COMMENT = re.compile(r"(?P<command>\s*\S.*?)\s{2,}(?P<comment>\S.*)")
@@ -20,7 +20,7 @@ _AS_IS = "\b\n"
 
 
 class HelpFormatter(_Formatter):  # type: ignore[misc]
-    """Wraps text between words only; of an example that is too long the comment moves below it."""
+    """Wraps text only between words; if an example is too long, its comment moves below it."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Writes the usage; see the parser's formatter."""
@@ -49,8 +49,8 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
 def example_lines(lines: list[str], width: int) -> list[str]:
     """Returns examples, each with its comment after it, in lines of at most `width`, if their words allow that.
 
-    Where one has no room, all comments come closer; where that does not help, they stand below.  A command that is too
-    long goes on after a backslash.
+    If one does not fit, all comments move closer; if that is not enough, they move below their commands.  A command
+    that is too long continues after a backslash.
     """
     if all(len(line) <= width for line in lines):
         return lines
@@ -67,15 +67,15 @@ def example_lines(lines: list[str], width: int) -> list[str]:
         if comment and closer:
             result.append(f"{command.ljust(room)}{comment}")
             continue
-        result += _wrapped(command.strip(), indent, f"{indent}  ", width, " \\")
+        # A quoted argument is one word.
+        words = re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+", command)
+        result += _wrapped(words, indent, f"{indent}  ", width, " \\")
         if comment:
-            result += _wrapped(comment, f"{indent}    ", f"{indent}    ", width, "")
+            result += _wrapped(comment.split(), f"{indent}    ", f"{indent}    ", width, "")
     return result
 
 
-def _wrapped(text: str, first: str, later: str, width: int, mark: str) -> list[str]:
-    # A quoted argument is one word.
-    words = re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+", text)
+def _wrapped(words: list[str], first: str, later: str, width: int, mark: str) -> list[str]:
     lines = [first + "".join(words[:1])]
     for word in words[1:]:
         if len(lines[-1]) + 1 + len(word) + len(mark) <= width:
@@ -99,20 +99,20 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A command that has others."""
+    """A command with subcommands."""
 
     context_class = Context
 
 
-#: How long ago, as an argument: it begins with a dash, and is no option.
+#: An argument such as -2h, for 2 hours ago: it begins with a dash and is not an option.
 _AGO = re.compile(r"-\d+(?:\.\d+)?\s*(?:ms|[smhdw])", re.IGNORECASE)
 
 
 class MomentsCommand(Command):
-    """A command that takes moments as arguments, so that -2h is one, and -h asks for help."""
+    """A command whose arguments are moments: -2h is a moment, and -h asks for help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the arguments; a moment that begins with a dash is taken for no option."""
+        """Parses the arguments; a moment that begins with a dash is not taken for an option."""
         valued = {name for each in self.params for name in each.opts if not getattr(each, "is_flag", True)}
         before = ["", *args]
         kept = [

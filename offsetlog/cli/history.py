@@ -21,9 +21,9 @@ from offsetlog.types import History, TopicPartition
 
 HELP = """Print every record of one position that the log still holds, oldest first.
 
-PATH is only read. Commits without effect are listed as well: those of a transaction that was aborted or is open, and
-those that a newer commit preceded. A deletion and an expiry leave the same record, a tombstone. Records that were
-cleaned away are gone; standard error says from which log offset on the history is complete.
+PATH is only read. Commits without effect are listed, too: those of an aborted or open transaction, and those of a
+transaction that ended after a newer commit. A deletion and an expiry leave the same record, a tombstone. Records that
+were cleaned away are gone; standard error says from which log offset the history is complete.
 
 Exit codes: 0 done, 1 there is no such group or no record of it, or damage was found, 2 could not be read.
 
@@ -62,7 +62,7 @@ def _place(topic: str, partition: int | None) -> TopicPartition:
     if partition is not None:
         return TopicPartition(topic, partition)
     if ":" not in topic:
-        raise InvalidArgumentError("the partition is missing: TOPIC PARTITION, or TOPIC:PARTITION")
+        raise InvalidArgumentError("the partition is missing; give TOPIC PARTITION or TOPIC:PARTITION")
     return parse_partition(topic)
 
 
@@ -71,7 +71,13 @@ def command(
     group: GroupName,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     partition: Annotated[
-        int | None, typer.Argument(metavar="PARTITION", min=0, help="Its partition.", show_default=False)
+        int | None,
+        typer.Argument(
+            metavar="PARTITION",
+            min=0,
+            help="The partition; omitted if TOPIC is TOPIC:PARTITION.",
+            show_default=False,
+        ),
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,
@@ -93,7 +99,10 @@ def command(
         complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
     if history.complete_from > 0:
         since = "" if history.complete_since is None else f", {history.complete_since.isoformat(' ', 'milliseconds')}"
-        complain(f"complete from log offset {history.complete_from}{since}; older records may have been cleaned away")
+        complain(
+            f"the history is complete from log offset {history.complete_from}{since}; older records may have been "
+            "cleaned away"
+        )
     if history.problems:
         complain(f"{count_text(history.problems, 'batch or record', 'batches and records')} could not be read")
     for problem in problems:

@@ -1,8 +1,8 @@
-"""How rows stand on a terminal: in columns as far as they have room, and never with a name broken in two.
+"""The layout of rows on a terminal: as many columns as fit, and no name broken in two.
 
-A row has one line with as many columns as fit, the most important first.  One long value takes no room from the others:
-where its column has none for it, it stands below its row, with its name.  Where not even the columns of rank 0 fit,
-these stand in several lines for each row.
+A row takes one line with as many columns as fit, the most important first.  A long value takes no room from the others:
+if it does not fit its column, it is printed below its row, after the column's name.  If not even the columns of rank 0
+fit, each row takes several lines.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Row = dict[str, Any]
 
 GAP = "  "
 INDENT = "    "
-#: A longer value, in cells, may stand below its row.
+#: A value of more cells may be printed below its row.
 LONG = 40
 
 
 def cell_len(text: str) -> int:
     """Returns how many cells of a terminal a text takes."""
-    # rich is imported where something is drawn on a terminal: output to a program must not wait for it.
+    # rich is imported only to draw on a terminal: output to a program must not wait for the import.
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -38,10 +38,10 @@ class Column:
         show: how a value becomes text on a terminal.
         tsv_cell: how it becomes text in TSV.
         csv_cell: how it becomes text in CSV.
-        right: whether numbers stand right, on a terminal.
-        rank: 0 where a terminal always shows it; columns of rank 2, and then of 1, go first when there is no room.
-        parts: how a value becomes pieces between which a line may end, where it is too long for one; they are what
-            `show` returns, with spaces between.
+        right: whether a terminal aligns the values to the right.
+        rank: 0 if a terminal always shows it; if there is no room, columns of rank 2 are omitted first, then rank 1.
+        parts: how a value becomes pieces between which a line may be broken; joined by spaces, they are what `show`
+            returns.
     """
 
     name: str
@@ -58,8 +58,8 @@ class _Widths:
     """The widths of a column's values.
 
     Attributes:
-        usual: of the values that always stand in the column, and of its name; 0 where all values are long.
-        longest: of all.
+        usual: the width of the name and of the values that are always in the column; 0 if all values are long.
+        longest: the width of the longest value.
     """
 
     usual: int
@@ -73,12 +73,12 @@ class _Widths:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table in the lines that each row takes.
+    """The columns of a table, distributed over the lines of a row.
 
     Attributes:
         lines_of: the columns of each line, with their widths; a width of None for one that has a line of its own.
         hidden: fields that are not shown.
-        width: of the terminal, None where lines may be of any length.
+        width: the width of the terminal; None for lines of any length.
     """
 
     lines_of: list[list[tuple[Column, int | None]]]
@@ -87,7 +87,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: list[Row], width: int | None) -> Layout:
-        """Chooses the layout for these rows; later ones may be wider, which moves the columns after them."""
+        """Chooses the layout for these rows; a wider value in a later row shifts the columns after it."""
         widths = {
             column.name: _Widths.of(column.name, [cell_len(column.show(row.get(column.name))) for row in rows])
             for column in columns
@@ -140,7 +140,7 @@ class Layout:
         return lines
 
     def _alone(self, column: Column, row: Row | None, indent: str) -> list[str]:
-        # Wider than the terminal: the name stands before it, and what is not there takes no line.
+        # Wider than the terminal: the name comes first, and a missing value takes no line.
         if row is None:
             return []
         value = row.get(column.name)
@@ -155,7 +155,7 @@ class Layout:
 
 
 def _units(columns: Sequence[Column]) -> list[list[Column]]:
-    """Returns the columns by rank; those of a field before and after a change are shown together, or not at all."""
+    """Groups the columns by rank; those of a field before and after a change are shown together, or not at all."""
     names = {column.name for column in columns}
     units: dict[str, list[Column]] = {}
     for column in columns:
@@ -165,7 +165,7 @@ def _units(columns: Sequence[Column]) -> list[list[Column]]:
 
 
 def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[Column], list[str]]:
-    """Returns the columns of some units in their order, and the names of the others."""
+    """Returns the columns of these units, in the order of the table, and the names of the other columns."""
     shown = {column.name for unit in units for column in unit}
     return (
         [column for column in columns if column.name in shown],
@@ -176,7 +176,7 @@ def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[
 def _in_one_line(
     columns: list[Column], important: list[Column], widths: dict[str, _Widths], room: int
 ) -> list[list[tuple[Column, int | None]]]:
-    """Returns the columns in one line; the most important that need the room get it for their long values."""
+    """Returns the columns in one line; free room goes to the long values of the most important columns."""
     given: dict[str, int] = {}
     for column in important:
         usual, longest = widths[column.name].usual, widths[column.name].longest
@@ -221,7 +221,7 @@ def _pad(text: str, width: int, *, right: bool) -> str:
 
 
 def wrap(parts: list[str], width: int) -> list[str]:
-    """Returns lines of the parts, joined by spaces, that end only between two of them; a longer part has its own."""
+    """Joins the parts with spaces into lines, broken only between parts; a part that is too long has its own line."""
     lines: list[str] = []
     for part in parts:
         if lines and cell_len(lines[-1]) + 1 + cell_len(part) <= width:
@@ -232,7 +232,7 @@ def wrap(parts: list[str], width: int) -> list[str]:
 
 
 class Cells:
-    """The cells of TSV and CSV, row by row; a cell that does not change from one row to the next is made once."""
+    """Makes the cells of TSV or CSV, row by row; a value that stays the same object is converted only once."""
 
     def __init__(self, columns: Sequence[Column], *, csv: bool) -> None:
         cells = [(column.name, column.csv_cell if csv else column.tsv_cell) for column in columns]
@@ -241,11 +241,11 @@ class Cells:
         self._texts = [""] * len(columns)
 
     def of(self, row: Row) -> list[str]:
-        """Returns the texts of a row; the list is of use until the next call."""
+        """Returns the texts of a row; the list is valid until the next call."""
         values, texts = self._values, self._texts
         for number, name, cell in self._columns:
             value = row[name]
-            # The rows of one batch hold the very same objects; the one that is kept cannot be another's by now.
+            # The rows of one batch share objects.  The kept reference keeps the object alive, so identity is certain.
             if value is not values[number]:
                 values[number] = value
                 texts[number] = cell(value)

@@ -1,4 +1,4 @@
-"""The log of a program that runs for long: lines of text, or one JSON object a line."""
+"""The log of a long-running program: lines of text, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetlog.cli.text import ascii_json_text, escape
 Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-#: The attributes of every record; the rest are the fields that its author gave by `extra=`.
+#: The attributes of every record; all others are fields that the log call passed as `extra=`.
 _COMMON = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
@@ -35,9 +35,9 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, logger, message, fields, and exception where there is one.
+    """One JSON object per line: time, level, logger, message, fields, and the exception if there is one.
 
-    It is ASCII, so that no name in it can end a line or change the rest of it.
+    A line is ASCII, so that no name can end the line or change the rest of it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -60,12 +60,12 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def log_lines(form: Form, level: Level, stream: IO[str] | None = None) -> Iterator[None]:
-    """Has everything that this program logs written to a stream, in place of what wrote it before.
+    """Within the context, writes everything that this program logs to a stream, and not to the library's own handlers.
 
     Args:
-        form: of the lines.
-        level: of the library, from which on it is written; of other libraries warnings are.
-        stream: None for the standard error.
+        form: the form of the lines.
+        level: the lowest level of offsetlog's own records; records of other libraries are written from WARNING on.
+        stream: the stream; None for the standard error.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())

@@ -1,4 +1,4 @@
-"""The man page offsetlog(1), made of the commands themselves, so that it says what their help says.
+"""The man page offsetlog(1), generated from the commands, so that it says what their help says.
 
 `python -m offsetlog.cli.manual` prints it, and with --write writes docs/offsetlog.1, which a wheel installs as
 share/man/man1/offsetlog.1.
@@ -21,10 +21,10 @@ from offsetlog.cli.app import DESCRIPTION, application
 #: In the source tree; an installed package has it elsewhere.
 PAGE = Path(__file__).parents[2] / "docs" / "offsetlog.1"
 
-#: Every page has one; a release sets it.
+#: The date in the page's header; a release sets it.
 DATE = "2026-11-27"
-#: (name of the variable, what it does): those that a user of commands can set.
-VARIABLES = [("COLUMNS", "The width of a terminal, where the terminal itself does not say it.")]
+#: (name, meaning) of the environment variables that a user of the commands can set.
+VARIABLES = [("COLUMNS", "The width of the terminal, if the terminal itself does not report it.")]
 FILES = [
     ("__consumer_offsets-N", "A partition of a log directory: the positions of the groups that belong to it."),
     ("offsetlog.properties", "How many partitions a log directory of offsetlog has."),
@@ -63,7 +63,7 @@ def _tagged(records: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _records(command: Any, context: Any) -> list[tuple[str, str]]:
-    """Returns (how it is written, what it is) of every argument and option, as the help prints them."""
+    """Returns (syntax, description) of every argument and option, as the help prints them."""
     found = (parameter.get_help_record(context) for parameter in command.get_params(context))
     return [record for record in found if record is not None]
 
@@ -73,7 +73,7 @@ def _usage(command: Any, context: Any) -> str:
 
 
 def _commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields every command with its context, those of a group after it."""
+    """Yields every command with its context; the subcommands of a group follow the group."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         inner = type(context)(command, info_name=name, parent=context)

@@ -27,7 +27,7 @@ from offsetlog.cli.migration_places import (
 )
 from offsetlog.cli.migrations import FIELDS, WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text, progress
-from offsetlog.cli.stores import LockTimeout, PartitionCount
+from offsetlog.cli.stores import LockTimeout, NewPartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 HELP = f"""Move committed offsets: out of ZooKeeper, into it, or from one log directory to another.
 
 A place is zookeeper://HOST:PORT,.../ROOT, where consumers before Kafka 0.9 kept their offsets (below /consumers), or
-the path of a log directory, ours or that of a stopped broker. The source is only read. In the target each group is
-written all or none, and no position is moved back unless with --overwrite. A run that was stopped or killed is simply
-run again: positions that are there already need nothing. {ASKS}
+the path of a log directory, of offsetlog or of a stopped broker. The source is only read. In the target, each group is
+written completely or not at all, and no position moves back without --overwrite. If a run was stopped or killed, run
+it again: positions that the target already has are skipped. {ASKS}
 
-Rows are differences: with --dry-run everything that would be written, otherwise the differences that remain. Each
-position is written as a commit of now. ZooKeeper keeps no metadata and no leader epochs, and the report counts what was
-dropped. A node that holds no offset is reported by its path, and does not stop the others. Stop a group's consumers
-before the last run: positions that they commit later stay where they commit them.
+The rows are differences: with --dry-run those that would be written, otherwise those that remain. Each position is
+written with the present time as its commit time. ZooKeeper keeps neither metadata nor leader epochs; the report counts
+what was dropped. A node that holds no offset is reported by its path and does not stop the others. Stop a group's
+consumers before the last run: positions that they commit later are not migrated.
 
-Exit codes: 0 everything was migrated or needed nothing; 1 something was refused, a pattern matches no
+Exit codes: 0 everything was migrated or needed nothing; 1 something was refused, a pattern matched no
 group, or with --permissive something is missing; 2 could not be read or written.
 
 \b
@@ -65,7 +65,7 @@ SHOWN_MAX, NAMED_MAX = 20, 20
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """The source and the groups of one run of the command, and how it prints."""
+    """One run of the command: its source, its groups and its output."""
 
     source: Source
     groups: list[str]
@@ -79,7 +79,7 @@ class _Moves:
         return Migration(self.source, target, self.groups, overwrite=self.overwrite, dry_run=dry_run, advance=advance)
 
     def make(self, target: Target, *, dry_run: bool) -> Report:
-        """Migrates, and prints what differs: before it in a dry run, else after it."""
+        """Migrates, and prints the differences: in a dry run those to be written, otherwise those that remain."""
         with progress("groups", len(self.groups), in_bytes=False) as advance:
             migration = self._to(target, advance, dry_run=dry_run)
             rows = (each._asdict() for each in migration.run())
@@ -87,7 +87,7 @@ class _Moves:
         return migration.report
 
     def effect(self, target: Target, name: str) -> Effect | None:
-        """Returns what a migration would write, the positions that go back first; None for nothing."""
+        """Returns what a migration would write, positions that move back first; None if it would write nothing."""
         from offsetlog.migration.rules import BACK, WRITTEN
 
         back: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ class _Moves:
 
 
 def _migrated(moves: _Moves, place: Ensemble | Path, options: PlaceOptions, consent: Consent) -> Report:
-    """Migrates as far as that is agreed to."""
+    """Migrates as far as the user consents."""
     with contextlib.ExitStack() as opened:
         if consent.yes and not consent.dry_run:
             return moves.make(opened.enter_context(writable_target(place, options)), dry_run=False)
@@ -128,7 +128,7 @@ def _place_text(refused: Refused) -> str:
 
 
 def _print(output: Output, report: Report) -> None:
-    """Prints what all of it came to."""
+    """Prints the totals, the groups with live consumers and the refused positions."""
     summary = {**asdict(report), "examples": [each._asdict() for each in report.examples]}
     output.summary(columns("migrate summary"), summary)
     if output.is_text:
@@ -137,13 +137,13 @@ def _print(output: Output, report: Report) -> None:
         for field, count in report.dropped.items():
             output.line(f"{count_text(count, 'position')} without {FIELDS[field]}, which the target does not keep")
         if not (report.committed or report.kept or report.refused):
-            output.line("there is no position")
+            output.line("the source has no positions")
         if report.dry_run:
             output.line("nothing was written")
     for group in report.consumers[:NAMED_MAX]:
         complain(
-            f"group {name_text(group)} has live consumers: they commit where they did before; stop them, and migrate "
-            "once more"
+            f"group {name_text(group)} has live consumers, which still commit to the place they used before; stop "
+            "them and migrate again"
         )
     if len(report.consumers) > NAMED_MAX:
         complain(f"{len(report.consumers) - NAMED_MAX:,} more groups have live consumers")
@@ -160,15 +160,17 @@ def _print(output: Output, report: Report) -> None:
 def command(
     source: Annotated[str, typer.Option("--from", metavar="PLACE", help="The place to read.", show_default=False)],
     target: Annotated[
-        str, typer.Option("--to", metavar="PLACE", help="The place to write; a directory is created.",
-        show_default=False)
+        str,
+        typer.Option(
+            "--to", metavar="PLACE", help="The place to write; a missing directory is created.", show_default=False
+        ),
     ],
     groups: Annotated[
         list[str] | None,
         typer.Option(
             "--groups",
             metavar="PATTERN",
-            help="Only these groups: a name, or one with *, as 'audit-*'. Can be given several times.",
+            help="Only these groups: a name, or a pattern such as 'audit-*'. Can be given several times.",
             show_default=False,
         ),
     ] = None,
@@ -176,26 +178,27 @@ def command(
     split: Annotated[
         bool,
         typer.Option(
-            "--split", help="Write a group that does not fit one request to ZooKeeper in several, not all or none."
+            "--split",
+            help="Write a group that does not fit one ZooKeeper request in several; it is then not all or nothing.",
         ),
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     lock_timeout: LockTimeout = 0.0,
-    partitions: PartitionCount = None,
+    partitions: NewPartitionCount = None,
     permissive: Annotated[
         bool,
-        typer.Option("--permissive", help="Go on where something is missing or damaged in a directory, and report it."),
+        typer.Option("--permissive", help="Go on if something in a directory is missing or damaged, and report it."),
     ] = False,
     in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, max=4096, help="Questions to ZooKeeper at a time.")
+        int, typer.Option("--in-flight", min=1, max=4096, help="Requests to ZooKeeper in flight at once.")
     ] = 64,
     jute_maxbuffer: Annotated[
         str | None,
         typer.Option(
             "--jute-maxbuffer",
             metavar="SIZE",
-            help="The servers' jute.maxbuffer, if they have another than 1 MiB.",
+            help="The servers' jute.maxbuffer, if it is not 1 MiB.",
             show_default=False,
         ),
     ] = None,
@@ -219,15 +222,15 @@ def command(
         typer.Option(
             "--acl",
             metavar="SCHEME:IDENTITY:PERMISSIONS",
-            help="Permissions of the nodes that it makes, as auth::cdrwa or world:anyone:r. Can be given several "
-            "times; without it everybody may do everything.",
+            help="Permissions of the nodes that it creates, e.g. auth::cdrwa or world:anyone:r. Can be given several "
+            "times; without it anyone may do anything.",
             show_default=False,
         ),
     ] = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Migrates; returns the exit code."""
+    """Migrates the positions; returns the exit code."""
     output = Output(form)
     source_place, target_place = parse_place(source), parse_place(target)
     if are_the_same(source_place, target_place):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     ReadableTarget: TypeAlias = ZooKeeperPlace | DirectoryPlace | NewDirectory
 
-# kazoo and pyarrow are imported where a place is opened: help and wrong usage must not wait for them.
+# kazoo and pyarrow are imported only when a place is opened: help and usage errors must not wait for them.
 
 SCHEME = "zookeeper://"
 
@@ -76,22 +76,22 @@ def parse_place(text: str) -> Ensemble | Path:
     """Reads zookeeper://HOST:PORT,.../ROOT, or the path of a directory.
 
     Raises:
-        InvalidArgumentError: it is an address of something else.
+        InvalidArgumentError: the text is an address of another form.
     """
     if text.startswith(SCHEME):
         return Ensemble(text.removeprefix(SCHEME).rstrip("/"))
     path = Path(text)
-    # Otherwise a slip of the pen makes a new directory of that name, and says that all went well.
+    # A mistyped address must not create a directory of that name and report success.
     if "://" in text or (_ADDRESS.match(text) and not path.exists()):
         raise InvalidArgumentError(
-            f"{text!r} is no place of offsets: give {SCHEME}HOST:PORT,.../ROOT, or the path of a log directory"
-            + ("" if "://" in text else f" (./{text} for one of that name)")
+            f"{text!r} is not a place of offsets; give {SCHEME}HOST:PORT,.../ROOT, or the path of a log directory"
+            + ("" if "://" in text else f" (./{text} for a directory of that name)")
         )
     return path
 
 
 def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
-    """Returns whether two places are one, as far as their names tell."""
+    """Returns whether two places are the same, as far as their names show it."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()
     return one == other
@@ -100,18 +100,18 @@ def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
 def checked_access(source: Ensemble | Path, target: Ensemble | Path, options: PlaceOptions) -> PlaceOptions:
     """Checks that credentials and ACLs are given only for ensembles; returns the options with the credentials.
 
-    Each file is read here and nowhere else: that of another process, as in `<(pass show kafka)`, has them once.
+    Each file is read only here: a pipe from another process, as in `<(pass show kafka)`, can be read only once.
 
     Raises:
-        InvalidArgumentError: an option has no place that it is for, or what it gives is wrong.
+        InvalidArgumentError: an option does not apply to its place, or its value or file is malformed.
     """
     for place, auth, option in ((source, options.source_auth, "--from"), (target, options.target_auth, "--to")):
         if auth is not None and not isinstance(place, Ensemble):
-            raise InvalidArgumentError(f"{option}-auth-file is for ZooKeeper, and {option} is the directory {place}")
+            raise InvalidArgumentError(f"{option}-auth-file is for ZooKeeper, but {option} is the directory {place}")
     if options.acl and not isinstance(target, Ensemble):
-        raise InvalidArgumentError(f"--acl is for the nodes of ZooKeeper, and --to is the directory {target}")
+        raise InvalidArgumentError(f"--acl is for the nodes of ZooKeeper, but --to is the directory {target}")
     if any(each.scheme == "auth" for each in _acl_of(options.acl)) and options.target_auth is None:
-        raise InvalidArgumentError("an --acl of auth:: names the credentials of --to-auth-file, which is not given")
+        raise InvalidArgumentError("--acl auth:: means the credentials of --to-auth-file; give that option, too")
     return replace(
         options,
         source_credentials=_auth_of(options.source_auth),
@@ -132,12 +132,12 @@ def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
 
 
 def _check_names(place: Ensemble) -> None:
-    """Raises ZooKeeperUnavailableError where no host of an ensemble has an address: a session would wait for one."""
+    """Raises ZooKeeperUnavailableError if no host of an ensemble has an address; a session would keep waiting."""
     unknown = []
     for host in place.hosts.partition("/")[0].split(","):
         name = host.rpartition(":")[0].strip("[]") or host
         if not name:
-            return  # no list of hosts, as kazoo will say
+            return  # not a list of hosts; kazoo reports that
         try:
             socket.getaddrinfo(name, None)
             return
@@ -150,8 +150,8 @@ def _check_names(place: Ensemble) -> None:
 def opened_ensemble(
     place: Ensemble, options: PlaceOptions, auth: Credentials, acl: tuple[str, ...] = ()
 ) -> Iterator[ZooKeeperPlace]:
-    """Opens a session; raises ConfigError (no kazoo, no list of hosts) and ZooKeeperUnavailableError."""
-    # Its warnings of each attempt; the error of the command says how the last one failed.
+    """Opens a session; raises ConfigError (kazoo is missing, malformed hosts) and ZooKeeperUnavailableError."""
+    # Hides kazoo's warning about each attempt; the command's error says how the last attempt failed.
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
     _check_names(place)
     from offsetlog.migration.zookeeper_place import ZooKeeperPlace
@@ -178,12 +178,12 @@ def opened_source(place: Ensemble | Path, options: PlaceOptions) -> Iterator[Zoo
 
 @contextlib.contextmanager
 def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bool) -> Iterator[ReadableTarget]:
-    """Opens a place to see what would be written; a directory may not be there yet, and is not made.
+    """Opens a place to see what would be written; a directory that does not exist is not created.
 
     Args:
-        place: which.
-        options: of the command line.
-        lock: whether a directory that is there is opened for writing, so that nothing changes until it is written.
+        place: the target.
+        options: the options of the command line.
+        lock: whether an existing directory is opened for writing, so that nothing changes before the migration writes.
     """
     if isinstance(place, Path) and not check_log(place, options.partitions, create=True):
         from offsetlog.migration.directory_place import NewDirectory
@@ -201,7 +201,7 @@ def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bo
 
 @contextlib.contextmanager
 def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
-    """Opens a place for writing; a directory is made where it is not there.  Raises LockedError."""
+    """Opens a place for writing; a directory that does not exist is created.  Raises LockedError."""
     if isinstance(place, Ensemble):
         with opened_ensemble(place, options, options.target_credentials, options.acl) as ensemble:
             yield ensemble
@@ -215,7 +215,7 @@ def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[Z
 
 
 def is_there(target: ReadableTarget) -> bool:
-    """Returns whether a place is there, and not only going to be made."""
+    """Returns whether a place exists; a directory that is still to be created does not."""
     from offsetlog.migration.directory_place import NewDirectory
 
     return not isinstance(target, NewDirectory)

@@ -1,4 +1,4 @@
-"""How a migration is printed, by the command and by the job on Spark alike: words, columns, questions."""
+"""How the command and the Spark job print a migration: words, columns, questions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from offsetlog.cli.consent import Effect
 from offsetlog.cli.output import count_text
 from offsetlog.cli.text import name_text
 
-#: The words for actions on positions.
+#: The text for each action, after a number of positions.
 WORDS = {
-    "new": "new",
+    "new": "added",
     "forward": "moved forward",
     "back": "moved back",
-    "same": "there already",
-    "lower": "lower than the target's, left as they are",
-    "lost": "not committed, since their log partition lost something",
+    "same": "already in the target",
+    "lower": "lower than in the target, left as they are",
+    "lost": "not committed, since records of their log partition are missing",
 }
 
-#: The words for fields that a target does not keep.
+#: The text for each field that a target may not keep.
 FIELDS = {"metadata": "metadata", "leader_epoch": "leader epoch", "expire_timestamp": "expire timestamp"}
 
 #: Columns of the question: the offset that the target has, and the one that it gets.
@@ -27,14 +27,14 @@ CHANGES = tuple(column for column in columns("migrate") if column.name != "actio
 
 
 def counts_text(counts: dict[str, int]) -> str:
-    """Returns "3 positions new, 1 position moved back"."""
+    """Returns a text such as "3 positions added, 1 position moved back"."""
     return ", ".join(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in counts.items())
 
 
 def effect_of(
     target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int, refused: int = 0
 ) -> Effect:
-    """Returns what is asked before positions are committed: the counts by action, and the first `rows` of `count`."""
+    """Returns the effect of a migration: counts by action, and the first `rows` of all `count` changes."""
     left_out = f"; leave out {count_text(refused, 'position')} that cannot be moved" if refused else ""
     return Effect(f"commit to {target}: {counts_text(committed)}{left_out}", CHANGES, rows, _name, count)
 

@@ -1,4 +1,4 @@
-"""Moments in the help and in the sentences of commands; offsetlog/moments.py reads them."""
+"""Moments in the help and the sentences of commands; offsetlog/moments.py parses them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from offsetlog.clock import wall_ms
 from offsetlog.directory.reading import age_text
 
 #: For the help of the commands that take one.
-MOMENTS = """A moment is a time as 2026-03-01T02:30 (in UTC, like all times that are printed here, or with a zone, as in
-2026-03-01T02:30+01:00), how long ago as -2h or '2h ago', milliseconds since 1970, or a log offset as offset:12345.
-Log offsets are those of the group's log partition, as `offsetlog history` prints them. A time in the future is
-refused."""
+MOMENTS = """A moment is a time such as 2026-03-01T02:30 (in UTC, like all printed times) or 2026-03-01T02:30+01:00, a
+time before now such as -2h or '2h ago', milliseconds since 1970, or a log offset such as offset:12345. Log offsets are
+those of the group's log partition, as `offsetlog history` prints them. A time in the future is refused."""
 
 
 def moment_text(moment: datetime | int) -> str:
@@ -23,7 +22,7 @@ def moment_text(moment: datetime | int) -> str:
 
 
 def aged_moment_text(moment: datetime | int) -> str:
-    """Returns a moment for a sentence, a time with how long ago it was: a mistyped day shows there."""
+    """Returns a moment for a sentence; a time is followed by its age, which reveals a mistyped day."""
     if isinstance(moment, int):
         return moment_text(moment)
     ago = (datetime.now(UTC) - moment).total_seconds()
@@ -31,5 +30,5 @@ def aged_moment_text(moment: datetime | int) -> str:
 
 
 def aged_text(timestamp_ms: int) -> str:
-    """Returns a time of a log with how long ago it was, for a sentence."""
+    """Returns a time from a log, followed by its age, for a sentence."""
     return f"{time_text(timestamp_ms)} UTC, {age_text((wall_ms() - timestamp_ms) / 1000)} ago"

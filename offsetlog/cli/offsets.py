@@ -27,13 +27,13 @@ from offsetlog.types import TopicPartition
 
 HELP = """Print the committed offsets, sorted by group, topic and partition.
 
-PATH is only read: it may belong to a running broker.  Uncommitted transactions are left out.
+PATH is only read: it may belong to a running broker.  Offsets of open transactions are omitted.
 
---at prints what was committed at a time, as 2026-03-01T02:30 (UTC) or '2h ago'; PATH is a log directory then. For a log
-offset there is `offsetlog fetch --at`, since each log partition has its own.
+--at prints what was committed at a time such as 2026-03-01T02:30 (UTC) or '2h ago'; PATH must then be a log directory.
+`offsetlog fetch --at` takes log offsets, too; they differ from one log partition to another.
 
-Exit codes: 0 done, 1 there is no such group, a topic that was asked for is not there, or damage was found, 2 could not
-be read.
+Exit codes: 0 done, 1 there is no such group, a requested topic has no committed offset, or damage was found, 2 could
+not be read.
 
 \b
 Examples:
@@ -68,10 +68,12 @@ def command(
     group: OnlyGroup = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Only this topic, or partition; can be repeated."),
+        typer.Option(
+            "--topic", metavar="TOPIC[:PARTITION]", help="Only this topic or partition. Can be given several times."
+        ),
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="The offsets as they were then.", show_default=False)
+        str | None, typer.Option("--at", metavar="TIME", help="Print the offsets as of this time.", show_default=False)
     ] = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,

@@ -18,9 +18,9 @@ from offsetlog.cli.text import ascii_json_text, escape, json_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-# rich is imported where something is drawn on a terminal: output to a program must not wait for it.
+# rich is imported only to draw on a terminal: output to a program must not wait for the import.
 
-#: Rows by which a terminal's table is laid out; more are printed as they come.
+#: The rows that determine the layout of a terminal's table; later rows are printed as they come.
 TABLE_ROWS_MAX = 1000
 
 
@@ -34,7 +34,7 @@ class Format(enum.StrEnum):
 
 
 def prepare(stream: IO[str]) -> None:
-    """Makes a standard stream print what its encoding lacks as escapes, instead of failing."""
+    """Makes a standard stream print characters that its encoding lacks as escapes, instead of failing."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
@@ -45,7 +45,7 @@ def _is_unicode(stream: IO[str]) -> bool:
 
 
 class _Lines:
-    """Takes the lines of the writer of CSV, which quotes both characters of its line end, and ends them with one."""
+    """Ends the lines of a CSV writer with a line feed; the writer ends them with CR LF, so that it quotes both."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -66,13 +66,13 @@ class Output:
 
     @functools.cached_property
     def console(self) -> Console:
-        """The drawer on a terminal."""
+        """The rich console that draws on the terminal."""
         from rich.console import Console
 
         return Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
     def styled(self, text: str, style: str) -> None:
-        """Prints a line on a terminal in a style of rich; a longer one goes on in the next, between two words."""
+        """Prints a line on a terminal in a style of rich; a line that is too long is wrapped between words."""
         for piece in self.fitted(text):
             self._print_styled(piece, style)
 
@@ -83,12 +83,12 @@ class Output:
 
     @property
     def is_text(self) -> bool:
-        """Whether a person reads it, so that sentences stand beside the rows."""
+        """Whether the output is for a person, so that sentences are printed besides the rows."""
         return self.form is Format.TEXT
 
     @property
     def is_json(self) -> bool:
-        """Whether one object a line is wanted."""
+        """Whether the output is one JSON object per line."""
         return self.form is Format.JSON
 
     def line(self, text: str = "") -> None:
@@ -98,15 +98,15 @@ class Output:
                 print(piece, file=self.stream)
 
     def verbatim(self, text: str) -> None:
-        """Prints a line as it is, however long: a terminal goes on in the next one, and copies it whole."""
+        """Prints a line without wrapping it: if the terminal wraps it, it is still copied as one line."""
         self._write(text)
 
     def fitted(self, text: str, room: int = 0) -> list[str]:
-        """Returns a line in lines that fit a terminal, which would break the words of a longer one.
+        """Wraps a line between words to the width of the terminal, which itself would break words.
 
         Args:
             text: the line.
-            room: cells that stay free in each line.
+            room: cells to leave free in each line.
         """
         width = self.console.width - room if self.is_terminal else 0
         if not self.is_terminal or cell_len(text) <= width:
@@ -125,12 +125,12 @@ class Output:
             print(text, file=self.stream)
 
     def result(self, columns: Sequence[Column], row: Row) -> None:
-        """Prints a result that is one row, in a format for programs; in text its sentences stand for it."""
+        """Prints a result of one row in a format for programs; text output has sentences instead."""
         if not self.is_text:
             self.rows(columns, [row], "")
 
     def summary(self, columns: Sequence[Column], row: Row) -> None:
-        """Prints an object that follows rows with other fields: only JSON has a place for it."""
+        """Prints an object whose fields are not those of the rows before it; only JSON has a place for it."""
         if self.is_json:
             self.json_line({column.name: row[column.name] for column in columns})
 
@@ -139,7 +139,7 @@ class Output:
         self._write(self._json_text(row))
 
     def objects(self, shared: Row, rows: Iterable[Row]) -> None:
-        """Prints objects that begin with the same fields, which become text once."""
+        """Prints objects that begin with the same fields, which are converted to text only once."""
         before = self._json_text(shared)[:-1] + ", "
         self.stream.writelines([before + self._json_text(row)[1:] + "\n" for row in rows])
 
@@ -147,20 +147,20 @@ class Output:
         self.stream.write(line + "\n")
 
     def rows(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str, *, wide: bool = False) -> int:
-        """Prints rows as they come, returns how many; `nothing` is said on a terminal where there are none.
+        """Prints rows as they come; returns their number.
 
         Args:
-            columns: which fields, in which order; a row may have more.
-            rows: they have every field.
-            nothing: a sentence.
-            wide: on a terminal, all columns in one line for each row, however long.
+            columns: the fields to print, in this order; a row may have more.
+            rows: the rows, each with every field of `columns`.
+            nothing: the sentence to print on a terminal if there are no rows.
+            wide: whether a terminal shows all columns in one line per row, however long.
         """
         iterator = iter(rows)
         if self.is_json:
             names = [column.name for column in columns]
             return self._each(iterator, lambda row: self.json_line({name: row[name] for name in names}))
         is_table = self.is_text and self.is_terminal
-        # The first row before the heading: where nothing can be read nothing is printed.
+        # The first row is read before the heading is printed: if reading fails, nothing is printed.
         first = list(itertools.islice(iterator, TABLE_ROWS_MAX + 1 if is_table else 1))
         rest = itertools.chain(first, iterator)
         if not is_table:
@@ -201,7 +201,7 @@ class Output:
         return count
 
     def facts(self, facts: list[tuple[str, str]]) -> None:
-        """Prints names and values below each other; nothing in a format for programs."""
+        """Prints names and values, one pair per line; nothing in a format for programs."""
         width = max((len(name) for name, _ in facts), default=0)
         for name, value in facts:
             first, *more = self.fitted(value, width + len(GAP))
@@ -214,7 +214,7 @@ class Output:
 
 
 def _fitted_to_stderr(line: str) -> list[str]:
-    # A terminal would break the words of a longer line; everything else gets one line.
+    # A terminal would break the words of a longer line; a file or pipe gets one line.
     width = shutil.get_terminal_size().columns
     if not sys.stderr.isatty() or cell_len(line) <= width:
         return [line]
@@ -224,7 +224,7 @@ def _fitted_to_stderr(line: str) -> list[str]:
 
 def complain(message: str) -> None:
     """Prints one line to the standard error: an error, or a remark beside the output."""
-    # Earlier output must stand before it, also where both go to one file.
+    # Earlier output must come first, even if both streams go to one file.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     if sys.stderr is None:  # it was closed before the start; `print` would take the standard output
@@ -236,7 +236,7 @@ def complain(message: str) -> None:
 
 @contextlib.contextmanager
 def progress(label: str, total: int, *, in_bytes: bool = True) -> Iterator[Callable[[int], None]]:
-    """Shows a bar on the standard error, when that is a terminal; gives what to call with each step."""
+    """Shows a progress bar on the standard error if that is a terminal; yields the function to call with each step."""
     if not sys.stderr.isatty() or total <= 0:
         yield lambda done: None
         return
@@ -259,7 +259,7 @@ def progress(label: str, total: int, *, in_bytes: bool = True) -> Iterator[Calla
 
 
 def bytes_text(size: float) -> str:
-    """Returns a number of bytes in the unit that suits it."""
+    """Returns a number of bytes in a suitable unit."""
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024 or unit == "MiB":
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
@@ -268,5 +268,5 @@ def bytes_text(size: float) -> str:
 
 
 def count_text(count: int, one: str, many: str = "") -> str:
-    """Returns "1 group", "1,200 groups"."""
+    """Returns a number with its noun: "1 group", "1,200 groups"."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -14,29 +14,29 @@ _NUMBER = re.compile(r"[0-9]+")
 
 def _number(text: str, what: str, whole: str) -> int:
     if text.startswith("-") and _NUMBER.fullmatch(text[1:]):
-        raise InvalidArgumentError(f"{whole!r}: the {what} {text} is negative; it must be from 0")
+        raise InvalidArgumentError(f"{whole!r}: the {what} {text} is negative; it must be 0 or more")
     if not _NUMBER.fullmatch(text):
         raise InvalidArgumentError(f"{whole!r}: the {what} {text!r} is not a number")
     return int(text)
 
 
 def parse_partition(text: str) -> TopicPartition:
-    """Returns TOPIC:PARTITION; raises InvalidArgumentError.  A topic ends at the last colon."""
+    """Parses TOPIC:PARTITION; raises InvalidArgumentError.  The last colon ends the topic."""
     topic, colon, number = text.rpartition(":")
     if not colon or not topic:
-        raise InvalidArgumentError(f"{text!r} is not TOPIC:PARTITION")
+        raise InvalidArgumentError(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
     return TopicPartition(topic, _number(number, "partition", text))
 
 
 def parse_selection(text: str) -> str | TopicPartition:
-    """Returns TOPIC, or TOPIC:PARTITION; raises InvalidArgumentError."""
+    """Parses TOPIC or TOPIC:PARTITION; raises InvalidArgumentError."""
     if not text:
         raise InvalidArgumentError("the topic must not be empty")
     return parse_partition(text) if ":" in text else text
 
 
 def is_selected(key: TopicPartition, selection: set[str | TopicPartition]) -> bool:
-    """Returns whether a partition is among those that were named; without names all are."""
+    """Returns whether a partition is selected; an empty selection selects all."""
     return not selection or key in selection or key.topic in selection
 
 
@@ -48,10 +48,10 @@ def _assignment(text: str, form: str) -> tuple[TopicPartition, str]:
 
 
 def parse_offsets(texts: Iterable[str], metadata: str, leader_epoch: int) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns what TOPIC:PARTITION=OFFSET... commits.
+    """Parses the offsets to commit, each TOPIC:PARTITION=OFFSET.
 
     Raises:
-        InvalidArgumentError: one is not of that form, or names a partition again.
+        InvalidArgumentError: a text is not of that form, or a partition appears more than once.
     """
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for text in texts:
@@ -63,22 +63,22 @@ def parse_offsets(texts: Iterable[str], metadata: str, leader_epoch: int) -> dic
 
 
 def parse_log_partitions(text: str | None) -> list[int] | None:
-    """Returns the log partitions of an option as 0,3-5, None where it is not given; raises InvalidArgumentError."""
+    """Parses log partitions such as 0,3-5; returns None if the option is not given.  Raises InvalidArgumentError."""
     if text is None:
         return None
     try:
         numbers = parse_numbers(text)
     except ValueError:
         raise InvalidArgumentError(
-            f"--log-partition {text!r} is no list of partitions; one is written 3, or 0,3-5 in ascending order"
+            f"--log-partition {text!r} is not a list of partitions; write it as 3, or 0,3-5 in ascending order"
         ) from None
     if not numbers:
-        raise InvalidArgumentError("--log-partition names no partition; one is written 3, or 0,3-5")
+        raise InvalidArgumentError("--log-partition names no partition; write it as 3, or 0,3-5")
     return sorted(numbers)
 
 
 def parse_expected(texts: Iterable[str]) -> dict[TopicPartition, int | None]:
-    """Returns what TOPIC:PARTITION=OFFSET... expects; "none" stands for no offset.  Raises InvalidArgumentError."""
+    """Parses the expected offsets, each TOPIC:PARTITION=OFFSET; "none": no offset.  Raises InvalidArgumentError."""
     found: dict[TopicPartition, int | None] = {}
     for text in texts:
         key, value = _assignment(text, "TOPIC:PARTITION=OFFSET, or TOPIC:PARTITION=none")

@@ -14,13 +14,14 @@ from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout
 from offsetlog.errors import CorruptionError, InvalidArgumentError, LockedError, OffsetLogError
 from offsetlog.lifecycle.accept_loss import accept_loss, describe, find_losses
 
-HELP = f"""Show what is missing in a log, and with --accept-loss go on without it.
+HELP = f"""Show what is missing in a log; with --accept-loss, give it up and go on without it.
 
-A log partition that lost acknowledged commits is read-only until its owner says that they are given up. Nothing comes
-back by this: the bytes that cannot be read are taken out of the log, what a snapshot knows of the lost positions is
-written to offsetlog-loss-TIME.json in PATH, and a copy of every file that changes stays beside it. {ASKS}
+A log partition that lost acknowledged commits is read-only until the loss is accepted. Accepting a loss restores
+nothing: the unreadable bytes are removed from the log, the lost positions that a snapshot knows are written to
+offsetlog-loss-TIME.json in PATH, and a copy of every changed file stays beside it. {ASKS}
 
-Exit codes: 0 nothing is missing, or the loss was accepted; 1 something is missing, or refused; 2 could not be done.
+Exit codes: 0 nothing is missing, or the loss was accepted; 1 something is missing, or the command was refused; 2 could
+not be done.
 
 \b
 Examples:
@@ -31,7 +32,7 @@ Examples:
 """
 
 
-#: Keys of a loss that are named in text; JSON has all that are known.
+#: How many keys of a loss are named in text; JSON has all that are known.
 KEYS_NAMED = 20
 
 
@@ -42,7 +43,7 @@ def _range_text(row: dict[str, Any]) -> str:
 
 
 def row_of(loss: OffsetLogError) -> dict[str, Any]:
-    """Returns a loss with the fields of `describe`, and the keys that are known to be concerned."""
+    """Returns a loss as a row: the fields of `describe`, and the keys that are known to be affected."""
     row = describe(loss)
     known = loss.keys if isinstance(loss, CorruptionError) else ()
     keys = [{"group": group, "topic": topic, "partition": partition} for group, topic, partition in known]
@@ -52,7 +53,7 @@ def row_of(loss: OffsetLogError) -> dict[str, Any]:
 def _complain_of_unreadable(rows: list[dict[str, Any]]) -> None:
     if rows:
         count = count_text(len(rows), "log partition", "log partitions")
-        complain(f"the disk cannot read {count}: see its errors, or go on with a copy of the readable part")
+        complain(f"the disk cannot read {count}: check the disk's errors, or continue with a copy of the readable part")
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -78,24 +79,26 @@ def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
 def _what_next(rows: list[dict[str, Any]]) -> str:
     if all(row["kind"] == "checkpoint" for row in rows):
         count = count_text(len(rows), "finding")
-        written = "--accept-loss, or the next open for writing, writes it again"
+        written = "--accept-loss, or the next open for writing, rewrites the checkpoint"
         return f"{count}, and no commit is missing: {written}"
     count = count_text(len(rows), "loss", "losses")
-    return f"{count}: put the files back if there are any, or go on without the missing records: --accept-loss"
+    return f"{count}: restore the missing files from a copy, or give up the missing records with --accept-loss"
 
 
 def command(
     path: StorePath,
-    accept: Annotated[bool, typer.Option("--accept-loss", help="Go on without what is missing.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept-loss", help="Give up what is missing, and go on without it.")
+    ] = False,
     yes: Yes = False,
     lock_timeout: LockTimeout = 0.0,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Shows or accepts; returns the exit code."""
+    """Shows the losses, or accepts them; returns the exit code."""
     output = Output(form)
     if yes and not accept:
-        raise InvalidArgumentError("--yes answers the question of --accept-loss, which is not given: nothing was done")
+        raise InvalidArgumentError("nothing was done: --yes needs --accept-loss, whose question it answers")
     losses = find_losses(path)
     rows = [row_of(loss) for loss in losses]
     if not rows:
@@ -115,7 +118,7 @@ def command(
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
     deed = f"give up the missing records in {count_text(len(concerned), 'log partition')} of {path}"
     if not concerned:
-        deed = f"take the checkpoints of {path} as they are"
+        deed = f"accept the checkpoints of {path} as they are"
     Consent(yes, wide=wide).ask(Effect(deed, columns("repair"), rows, _name))
     try:
         accepted = accept_loss(path, shown=losses, lock_timeout=lock_timeout)

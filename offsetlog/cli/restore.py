@@ -1,4 +1,4 @@
-"""`offsetlog restore`: makes a group's positions again what they were."""
+"""`offsetlog restore`: restores a group's positions as of a moment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Examples:
 def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
     when = aged_moment_text(moment)
     if all(each.after is None for each in changes):
-        when += ", when nothing of that was committed"
+        when += ", when none of these offsets was committed"
     return f"restore group {name_text(group)} to {when}: {what_text(changes)}"
 
 
@@ -95,7 +95,7 @@ def _keys(
 def _unknown(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> int:
-    # Nothing to do is no answer to a name that was mistyped.
+    # A mistyped name is an error; "nothing to do" would hide it.
     known = {*store.fetch(group), *store.fetch(group, at=moment)}
     if not known and not is_known(store, group):
         return complain_unknown(group, store.path, number_of(store, group))
@@ -114,9 +114,12 @@ def _unknown(
 def command(
     path: StorePath,
     group: GroupName,
-    at: Annotated[str, typer.Option("--at", metavar="MOMENT", help="When they were right.", show_default=False)],
+    at: Annotated[
+        str, typer.Option("--at", metavar="MOMENT", help="Restore the positions of this moment.", show_default=False)
+    ],
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -126,7 +129,7 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Restores; returns the exit code."""
+    """Restores the positions; returns the exit code."""
     output = Output(form)
     moment = parse_past_moment(at)
     selection = {parse_selection(text) for text in topics or []}

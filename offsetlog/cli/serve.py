@@ -1,4 +1,4 @@
-"""offsetlog serve: any Kafka client talks to it."""
+"""`offsetlog serve`: a server for Kafka clients."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _listener(option: str, text: str | None, scheme: str = "PLAINTEXT") -> Given
 
 HELP = """Serve Kafka clients: consumer groups and their positions.
 
-When it is ready, it prints the address where it listens. SIGTERM or Ctrl-C stops it, after everything
-is written. PATH is a new or empty directory, or one that a store or a stopped broker has written.
+When the server is ready, it prints the address that it listens on. SIGTERM or Ctrl-C stops it once everything is
+written. PATH is a new or empty directory, or one that a store or a stopped broker has written.
 
 Exit codes: 0 stopped by a signal; 2 could not start.
 
@@ -80,14 +80,14 @@ def command(
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if it is another one."),
+        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if it differs."),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="How many partitions the offsets topic has: for a new directory "
-            f"({PARTITIONS_DEFAULT}), and for one of Kafka's, which does not say.",
+            help="Number of partitions of the offsets topic: for a new directory "
+            f"(default {PARTITIONS_DEFAULT}), or one written by Kafka.",
         ),
     ] = None,
     durability: Annotated[
@@ -99,7 +99,7 @@ def command(
     metrics: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Where to answer /metrics, /healthz, /readyz and /groups over HTTP."
+            metavar="HOST:PORT", help="The address that serves /metrics, /healthz, /readyz and /groups over HTTP."
         ),
     ] = None,
     log_format: Annotated[
@@ -110,7 +110,7 @@ def command(
     ] = "warning",
     allow_any_host: Annotated[
         bool,
-        typer.Option("--allow-any-host", help="Allow addresses off loopback; there is no security yet."),
+        typer.Option("--allow-any-host", help="Allow addresses other than loopback; the server has no security yet."),
     ] = False,
 ) -> int:
     """Serves until a signal stops it."""
@@ -135,9 +135,9 @@ def command(
                     unknown_count(settings.manager.path), path=settings.manager.path
                 )
             if log_format == "text":
-                raise failure from None    # and it becomes a line, as that of any command
+                raise failure from None    # printed as one line, as for any command
             is_fault = not isinstance(failure, OffsetLogError | OSError)
-            _log.critical("the server ended: %s", failure, exc_info=is_fault)
+            _log.critical("the server failed: %s", failure, exc_info=is_fault)
             return exit_code_of(failure)
     return 0
 
@@ -149,8 +149,8 @@ def _on_signals(call: Callable[[], object]) -> None:
 
 async def _run(server: Server) -> None:
     stopped = asyncio.Event()
-    # A recovery can take minutes, and cannot be interrupted.  Nothing was answered yet, and what it
-    # leaves is what a crash leaves.
+    # A recovery can take minutes and cannot be interrupted.  The server has answered nothing yet, so ending the
+    # process leaves no more than a crash would.
     _on_signals(partial(os._exit, 0))
     address = Address(*await server.start())
     _on_signals(stopped.set)

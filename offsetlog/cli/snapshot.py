@@ -1,4 +1,4 @@
-"""`offsetlog snapshot`: writes snapshots, from which the next open goes on."""
+"""`offsetlog snapshot`: writes snapshots, from which the next open starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetlog.errors import OffsetLogError
 HELP = """Write a snapshot of each log, so that the next start does not read all of the log.
 
 A snapshot is a file beside the log, which a broker ignores. It is a cache: it can be deleted at any time, and is not
-used if it does not match the log. An open store writes snapshots by itself. PATH's lock is taken.
+used if it does not match the log. An open store writes snapshots by itself. The command takes the lock of PATH.
 
 \b
 Examples:
@@ -45,7 +45,7 @@ class Snapshots:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Writes one snapshot after the other; gives a row of each."""
+        """Writes one snapshot after another; yields a row for each."""
         with progress("snapshots", len(self.numbers), in_bytes=False) as advance:
             for number in self.numbers:
                 try:
@@ -82,5 +82,5 @@ def command(
     ) as store:
         run = Snapshots(store, numbers)
         written = output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
-    output.line(f"{count_text(written, 'log partition')} of {len(run.numbers)} can be started from a snapshot")
+    output.line(f"{count_text(written, 'log partition')} of {len(run.numbers)} can start from a snapshot")
     return 1 if run.failed else 0

@@ -1,4 +1,4 @@
-"""Reading what a path holds for the commands that show it, with progress, and telling what could not be read."""
+"""Reads the partitions of a path with a progress bar, and reports what could not be read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from offsetlog.directory.reading import PartitionState, Tail, find_partitions, r
 from offsetlog.errors import OffsetLogError, PossibleLossError
 from offsetlog.lifecycle.losses import losses_at_open
 
-#: Problems that are printed one by one; of more only the number.
+#: How many problems are printed one by one; more are only counted.
 PROBLEMS_TOLD = 10
 
 
 def complain_of_tail(tail: Tail) -> None:
-    """Tells of bytes that are no whole batch; not of zeros, which are space that was allocated ahead."""
+    """Reports a tail that is not a complete batch; zeros are space that was allocated ahead, and are not reported."""
     if not tail.zeros:
         complain(f"an unfinished tail of {tail.size} bytes: {tail.damage}")
 
@@ -30,7 +30,7 @@ class States:
     def complain(self) -> int:
         """Reports on the standard error what could not be read or is missing; returns the exit code: 1 for either.
 
-        An unfinished tail is no damage: a crash leaves it, and so does a writer at work. Doubts are reported.
+        An unfinished tail is not damage: a crash leaves one, and so does a running writer. Doubts are reported.
         """
         losses = self._losses()
         places = {(each.path, each.position) for each in losses}
@@ -49,7 +49,7 @@ class States:
         return 1 if any(not isinstance(problem, PossibleLossError) for problem in problems) else 0
 
     def _losses(self) -> list[OffsetLogError]:
-        # The witnesses of a whole log directory say what should be there.
+        # Only a whole log directory has witnesses, which say what it should hold.
         if not self.path.is_dir() or any(state.files.directory == self.path for state in self.partitions):
             return []
         return losses_at_open(self.path)

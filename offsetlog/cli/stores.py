@@ -1,4 +1,4 @@
-"""Opening a store for a command: never a new directory by mistake, and with a word on what recovery did."""
+"""Opens a store for a command: creates no directory by mistake, and reports what recovery did."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from offsetlog.directory.log_directory import PROPERTIES, LogDirectory
 from offsetlog.errors import InvalidArgumentError, LockedError, MissingFileError, PartitionCountError
 from offsetlog.moments import parse_duration
 
-#: A command does what it was asked to, and nothing else: while a question waits for its answer nothing is cleaned,
-#: least of all by settings that are not those of the log's owner.
+#: A command does only its own work: nothing is cleaned while a question waits for its answer, especially not with
+#: settings other than those of the log's owner.
 BY_HAND = MaintenanceConfig(enabled=False)
 #: For a command that finds a store's lock held.
 LOCKED_ADVICE = "stop it first; commands that only read do not need the lock; --lock-timeout TIME waits for it"
@@ -28,18 +28,28 @@ PartitionCount = Annotated[
     typer.Option(
         "--partitions",
         metavar="N",
-        help="How many partitions the offsets topic has: for a new directory "
-        f"({PARTITIONS_DEFAULT}), and for one of Kafka's, which does not say.",
+        help="Number of partitions of the offsets topic; needed only for a directory written by Kafka.",
     ),
 ]
 
-#: The same for a command that does its work in each log partition by itself.
+#: The same option for a command that can create a directory.
+NewPartitionCount = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        metavar="N",
+        help="Number of partitions of the offsets topic: for a new directory "
+        f"(default {PARTITIONS_DEFAULT}), or one written by Kafka.",
+    ),
+]
+
+#: The same option for a command that works on each log partition by itself.
 CheckedPartitionCount = Annotated[
     int | None,
     typer.Option(
         "--partitions",
         metavar="N",
-        help="How many partitions the offsets topic has; not needed, checked where it is given.",
+        help="Number of partitions of the offsets topic; not needed, but checked if it is given.",
     ),
 ]
 
@@ -53,7 +63,7 @@ def _lock_seconds(text: str | float) -> float:
     except InvalidArgumentError as failure:
         raise typer.BadParameter(str(failure)) from None
     if seconds > 86_400:
-        raise typer.BadParameter(f"{text!r} is too long; 24h at most")
+        raise typer.BadParameter(f"{text!r} is too long; the limit is 24h")
     return seconds
 
 
@@ -63,7 +73,7 @@ LockTimeout = Annotated[
         "--lock-timeout",
         metavar="TIME",
         parser=_lock_seconds,
-        help="Wait so long, as 30s, for another program that has the directory open for writing.",
+        help="Wait up to this long (e.g. 30s) for another program that has the directory open for writing.",
         show_default=False,
     ),
 ]
@@ -83,19 +93,19 @@ def open_writable(
 
     Args:
         path: the log directory.
-        partitions: as `--partitions` was given.
-        durability: of what is written.
-        create: whether a log directory may be made: where nothing is, or an empty directory, always; in one that holds
-            something else only with `partitions`.
-        maintenance: the store's automatic work meanwhile, by default none.
-        by_partition: the command looks for no group: a Kafka directory is opened without the number
-            of partitions, and stays Kafka's.
-        lock_timeout: as `--lock-timeout` was given.
+        partitions: the value of `--partitions`.
+        durability: the durability of what is written.
+        create: whether a log directory may be created: at a path that does not exist or is an empty directory always,
+            in a directory with other files only if `partitions` is given.
+        maintenance: the store's automatic work while it is open; none by default.
+        by_partition: whether the command looks for no group: a Kafka directory is then opened without its number of
+            partitions, and stays Kafka's.
+        lock_timeout: the value of `--lock-timeout`, in seconds.
 
     Raises:
-        InvalidArgumentError: it is a part of a log directory.
-        MissingFileError: it holds no log.
-        PartitionCountError: its number of partitions is another, or has to be given.
+        InvalidArgumentError: the path is a part of a log directory.
+        MissingFileError: the directory holds no log.
+        PartitionCountError: the number of partitions is another one, or has to be given.
         OffsetLogError: as `offsetlog.open`.
     """
     is_log = check_log(path, partitions, create=create)
@@ -107,7 +117,7 @@ def open_writable(
             maintenance=maintenance,
             by_partition=by_partition,
             lock_timeout=lock_timeout,
-            create="anywhere",  # `check_log` has refused what was not insisted on
+            create="anywhere",  # `check_log` has refused a directory with other files, unless `partitions` is given
         )
     except LockedError as failure:
         raise failure.advise(LOCKED_ADVICE) from None
@@ -116,7 +126,7 @@ def open_writable(
             raise
         raise PartitionCountError(unknown_count(path), path=path) from None
     if not is_log:
-        complain(f"made a new log directory with {count_text(store.partitions, 'partition')} ({path})")
+        complain(f"created a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
 
@@ -125,17 +135,17 @@ def unknown_count(path: Path) -> str:
     """Returns why the number of partitions of a directory must be given."""
     if (path / RECORD).exists():
         return (
-            f"{PROPERTIES} is missing, which says how many partitions the offsets topic of this directory has; put it "
-            "back, or give --partitions N"
+            f"{PROPERTIES}, which holds the number of partitions of the offsets topic, is missing from this directory; "
+            "put it back, or give --partitions N"
         )
     return (
-        "this is a directory of Kafka's, which does not say how many partitions its offsets topic has "
-        "(the broker's offsets.topic.num.partitions, 50 by default); give --partitions N"
+        "this directory was written by Kafka and does not say how many partitions its offsets topic has; "
+        "give --partitions N (the broker's offsets.topic.num.partitions, 50 by default)"
     )
 
 
 def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
-    """Opens the store in a directory to read only, and reports damage; arguments and failures as `open_writable`."""
+    """Opens the store in a directory read-only, and reports damage; arguments and failures as `open_writable`."""
     check_log(path, partitions, create=False)
     store = opening.open_with(path, partitions, read_only=True, by_partition=by_partition)
     for problem in store.problems():
@@ -161,7 +171,7 @@ def needs_count(path: Path, partitions: int | None) -> bool:
 
 
 def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
-    """Returns whether there is a log in a directory; arguments and failures as `open_writable`, which makes one."""
+    """Returns whether a directory holds a log; arguments and failures as `open_writable`, which creates one."""
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
     if directory.holds_log():
@@ -171,7 +181,7 @@ def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
         raise MissingFileError(what, path=path)
     if partitions is None and path.exists() and any(path.iterdir()):
         raise MissingFileError(
-            "there is no log in this directory, and something else is; --partitions N makes a log in it all the same",
+            "this directory holds other files and no log; --partitions N creates a log in it all the same",
             path=path,
         )
     return False

@@ -1,7 +1,7 @@
 """Values as text in one line.
 
-Whatever comes from a log can hold any character.  Control characters are escaped everywhere, so that a name can neither
-move a cursor nor end a line; letters of any language are printed as they are.
+Values from a log can hold any character.  Control characters are escaped everywhere, so that a name can neither move
+the cursor nor end a line; letters of any language are printed as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-# C0, DEL, C1, line and paragraph separators, and what turns the direction of the text around.
+# C0, DEL, C1, line and paragraph separators, characters that change the direction of text, and surrogates.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
@@ -34,12 +34,12 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def name_text(name: str) -> str:
-    """Returns a name for a sentence; the empty one, which is legal for a group, as two quotes."""
+    """Returns a name for a sentence; the empty name, which is legal for a group, as two quotes."""
     return escape(name) or '""'
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Returns a time in UTC, "-" for none, the number itself where no calendar has it."""
+    """Returns a time in UTC, "-" for none, the number itself if no calendar date exists."""
     if timestamp_ms is None or timestamp_ms == -1:
         return "-"
     try:
@@ -50,9 +50,9 @@ def time_text(timestamp_ms: int | None) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Returns JSON in one line; control characters are escaped also where JSON would not ask for it."""
+    """Returns JSON in one line; control characters are escaped even if JSON does not require it."""
     text = _ENCODER.encode(value)
-    # Nearly all of it is printable, and that check is fast.
+    # Nearly every text is printable, and that check is fast.
     return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -1,4 +1,4 @@
-"""`offsetlog undelete`: deleted positions, and how they come back."""
+"""`offsetlog undelete`: lists deleted positions, and brings them back."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from offsetlog.types import Change, Deletion, TopicPartition
 
 HELP = f"""Commit deleted offsets of a group again, or list what was deleted.
 
-They come back with their last values, or with --at with those of a moment. Offsets that are committed now stay as they
-are. Expired offsets come back as well: the log cannot tell them from deleted ones. A value that was cleaned away is
-lost. {ASKS} A group that has members needs
---force.
+Deleted offsets come back with their last values; with --at, with their values at a moment. Offsets that are committed
+now do not change. Expired offsets come back, too, since the log does not distinguish them from deleted ones. A value
+that was cleaned away is lost. {ASKS} If the group has
+members, --force is needed.
 
 Without GROUP, or with --list, PATH is only read, and the deletions that the log still holds are listed.
 
 {MOMENTS}
 
-Exit codes: 0 done, 1 something is lost, refused, or there is no such group, 2 could not be read.
+Exit codes: 0 done, 1 a value is lost, the command was refused, or there is no such group, 2 could not be read.
 
 \b
 Examples:
@@ -68,7 +68,7 @@ def deletion_rows(deletions: Iterable[Deletion]) -> Iterator[dict[str, Any]]:
 
 
 def _list(store: offsetlog.OffsetStore, output: Output, listed: list[Deletion], *, wide: bool) -> int:
-    output.rows(columns("undelete --list"), deletion_rows(listed), "nothing is known to have been deleted", wide=wide)
+    output.rows(columns("undelete --list"), deletion_rows(listed), "the log holds no deletion", wide=wide)
     problems = store.problems()
     for problem in problems:
         complain(str(problem))
@@ -76,7 +76,7 @@ def _list(store: offsetlog.OffsetStore, output: Output, listed: list[Deletion], 
 
 
 def _is_known(store: offsetlog.OffsetStore, group: str) -> bool:
-    # With --since nothing younger may be gone, and still the log knows the group.
+    # With --since, a group that exists may have no deletion that is recent enough.
     return is_known(store, group) or bool(store.deletions(group))
 
 
@@ -102,14 +102,17 @@ def command(
     path: StorePath,
     group: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)] = None,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
     ] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List what was deleted.")] = False,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only what was deleted since.", show_default=False)
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only offsets deleted since this time.", show_default=False),
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="MOMENT", help="With the values of then.", show_default=False)
+        str | None,
+        typer.Option("--at", metavar="MOMENT", help="Restore the values of this moment.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -119,14 +122,17 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Brings back, or lists; returns the exit code."""
+    """Brings deleted offsets back, or lists them; returns the exit code."""
     output = Output(form)
     selection = {parse_selection(text) for text in topics or []}
     moment = None if at is None else parse_past_moment(at)
     younger = None if since is None else parse_time(since)
     if group is None or only_list:
         if moment is not None:
-            raise InvalidArgumentError("--at says which values come back; without it the deleted positions are listed")
+            raise InvalidArgumentError(
+                "--at selects the values to bring back and does not apply to a list; omit it, or give GROUP without "
+                "--list"
+            )
         with offsetlog.open(path, partitions, read_only=True) as store:
             found = store.deletions(group, younger)
             if group is not None and not found and not _is_known(store, group):

@@ -1,4 +1,4 @@
-"""`offsetlog verify`: is everything in a log sound?"""
+"""`offsetlog verify`: checks everything in a log."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HELP = """Check everything in a log, and print each problem with file and positi
 It checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition of each
 group. It builds the state in every possible way: a plain replay, a load as an open does it, a replay of what the
 cleaner would leave, and the snapshot with the log after it. All must give the same digest; keys that differ are named.
-PATH is only read, and may be written to meanwhile. Traces of a crash, such as an unfinished tail, are notes and not
-problems; so are open transactions, and a snapshot that an open would discard.
+PATH is only read; another program may write to it meanwhile. Traces of a crash, such as an unfinished tail, are notes
+and not problems; so are open transactions, and a snapshot that an open would discard.
 
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
 
@@ -36,7 +36,7 @@ Examples:
   offsetlog verify data --format json
 """
 
-#: Keys of missing commits that are named as text; JSON has them all.
+#: How many keys of missing commits are named in text; JSON has them all.
 LOST_KEYS_PRINTED = 20
 
 
@@ -71,7 +71,7 @@ def print_finding(output: Output, finding: Finding) -> None:
 
 
 def way_row(way: Way) -> dict[str, Any]:
-    """Returns a way with the fields log_partition, way, end, digest (physical) and note."""
+    """Returns a way as a row: log_partition, way, end, digest (physical) and note."""
     digest = None if way.digest is None else str(way.digest)
     return {"log_partition": way.log_partition, "way": way.name, "end": way.end, "digest": digest, "note": way.note}
 
@@ -137,7 +137,7 @@ def command(
     ways: Annotated[
         bool,
         typer.Option(
-            "--ways", help="Print the digest of each way to the state; with tsv or csv in place of the findings."
+            "--ways", help="Print the digest of each way to the state; in TSV and CSV, instead of the findings."
         ),
     ] = False,
     form: OutputFormat = Format.TEXT,
@@ -150,7 +150,7 @@ def command(
     output = Output(form)
     kept: list[Finding] = []
     with progress("verifying", whole_size(find_partitions(path))) as advance:
-        # Lines between the frames of a bar would tear it; without one they come as they are found.
+        # A line printed now would break the progress bar; without a bar, findings are printed as they are found.
         found = interruptibly(lambda control: verify(path, partitions, kept.append, advance, control), Control())
     is_table_of_ways = ways and not output.is_json
     if output.is_text:

@@ -1,7 +1,7 @@
 """offsetlog on Spark, through PySpark: `spark.read.format("offsetlog")`, streams, a sink, a listener and jobs.
 
-Needs the extra `offsetlog[spark]`.  Names are imported when they are asked for: the modules of executors
-(`offsetlog.spark.scan`, the staging of the sink) loads no store.
+Needs the extra `offsetlog[spark]`.  Names are imported on first use, so that the modules of executors
+(`offsetlog.spark.scan`, the staging of the sink) load no store.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m offsetlog.spark <job>`, and what spark-submit is given: the same commands as `offsetlog spark <job>`."""
+"""`python -m offsetlog.spark <job>`, and the file for spark-submit: the same commands as `offsetlog spark <job>`."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""Spark's checkpoint directories: up to where a streaming query has read, taken over as positions of a group.
+"""Spark's checkpoint directories: how far a streaming query has read, imported as positions of a group.
 
-A query writes `offsets/<batch>` before it runs a batch, with the end offset of each source, and `commits/<batch>` after
-it.  So the newest file in `commits` tells which batch is done, and a newer one in `offsets` a batch that was planned
-and will be run again by a restart.
+A query writes `offsets/<batch>`, with the end offset of each source, before it runs a batch, and `commits/<batch>`
+after it.  So the newest file in `commits` names the last batch that is done; a newer one in `offsets` names a batch
+that was planned and that a restart runs again.
 
     offsets/7   v1                              offsets/7   v2
                 {"batchWatermarkMs":0,...}                  {"batchWatermarkMs":0,...}
                 {"orders":{"0":123}}                        incoming:{"orders":{"0":123}}
                 -
 
-Version 1 tells the sources by their order, in which they stand in the query; version 2, which Spark 4.2 writes where
-`spark.sql.streaming.offsetLog.formatVersion` says so, by the names that they may have there, else by number.  A source
-without an offset yet is a `-` in version 1, and left out in version 2.
+Version 1 identifies the sources by their order in the query.  Version 2, which Spark 4.2 writes if
+`spark.sql.streaming.offsetLog.formatVersion` is 2, identifies them by their names, or by number if they have none.  A
+source without an offset yet is a `-` in version 1, and left out in version 2.
 
-Directories may come from anywhere: files are bounded before they are read, and what is wrong is an error that names
-the file.  Nothing is changed in them.
+Directories may come from anywhere: the sizes of files are checked before they are read, and an error names the file.
+Directories are only read.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _NAME = re.compile(r"[^:{}\s\"]{1,200}")
 
 
 class CheckpointSource(NamedTuple):
-    """Where one source of a query was at the end of a batch.
+    """The offset of one source of a query at the end of a batch.
 
     Attributes:
-        name: "0", "1" and so on in the order of the query, or the source's own name where it has one (version 2).
-        offset: the text that Spark wrote, None where the source had no offset yet.
-        read: its contents, with the topic `source-<name>` for a source without topics.
+        name: "0", "1" and so on in the order of the query, or the source's own name if it has one (version 2).
+        offset: the text that Spark wrote, None if the source had no offset yet.
+        read: the parsed text, with the topic `source-<name>` for a source without topics.
     """
 
     name: str
@@ -83,11 +83,11 @@ class CheckpointBatch(NamedTuple):
 
     Attributes:
         batch: the number of the batch.
-        version: of the file: 1 or 2.
+        version: the version of the file, 1 or 2.
         timestamp: when the batch was planned, in milliseconds since 1970; -1 if the file does not say.
-        watermark: of the query, in milliseconds since 1970; -1 if the file does not say.
-        sources: in the order of the file.
-        path: of the file.
+        watermark: the watermark of the query, in milliseconds since 1970; -1 if the file does not say.
+        sources: the sources, in the order of the file.
+        path: the path of the file.
     """
 
     batch: int
@@ -102,10 +102,10 @@ class Checkpoint(NamedTuple):
     """The state of a query, as its checkpoint directory records it.
 
     Attributes:
-        path: of the directory.
-        query_id: the id that the query keeps over restarts, None where the file `metadata` is missing.
-        committed: the newest batch that is done, None for none.
-        planned: a newer batch, that was begun and is run again by a restart; None for none.
+        path: the path of the directory.
+        query_id: the id that the query keeps over restarts, None if the file `metadata` is missing.
+        committed: the newest batch that is done, or None.
+        planned: a newer batch that was begun and that a restart runs again, or None.
     """
 
     path: str
@@ -120,9 +120,9 @@ class CheckpointImport(NamedTuple):
     Attributes:
         group: the consumer group.
         batch: the batch whose end offsets were committed.
-        planned: the number of a batch that was begun and is not in it, None for none.
-        committed: the positions.
-        left_out: source -> why none of its positions were committed.
+        planned: the number of a later batch that was begun, whose offsets were not committed, or None.
+        committed: the positions that were committed.
+        left_out: source -> why none of its positions was committed.
     """
 
     group: str
@@ -138,32 +138,32 @@ def read_checkpoint(
     filesystem: arrow_fs.FileSystem | None = None,
     topics: Mapping[str | int, str] | None = None,
 ) -> Checkpoint:
-    """Reads how far the query of a checkpoint directory has come.
+    """Reads from a checkpoint directory how far its query has read.
 
-    A directory may be read while its query runs: the two files may belong to different moments.
+    A directory may be read while its query runs; the files of `offsets` and `commits` may then be of different moments.
 
     Args:
         path: the `checkpointLocation`: a local path, or a URI that pyarrow knows (`s3://`, `hdfs://`, `file:`).
-        filesystem: where the path lies, for file systems that need settings; None finds it by the path.
-        topics: source -> the topic under which a source without topics is reported, as `source_topic(description)`
-            makes them for a listener.
+        filesystem: the file system of the path, if it needs settings; None derives it from the path.
+        topics: source -> the topic to report for a source without topics; a listener gets the same topics from
+            `source_topic(description)`.
 
     Raises:
-        MissingFileError: there is no such directory, it is no checkpoint, or the offsets of the committed batch are
+        MissingFileError: there is no such directory, it is not a checkpoint, or the offsets of the committed batch are
             missing.
-        TornTailError: a file ends before it says everything.
-        UnsupportedVersionError: a file is of a version other than 1 and 2.
-        LimitError: a file, or what it names, is larger than it may be.
-        CorruptionError: a file says something else than it should.
-        StorageError: it cannot be read.
+        TornTailError: a file ends too early.
+        UnsupportedVersionError: the version of a file is neither 1 nor 2.
+        LimitError: a file, or a number of files or sources, exceeds its limit.
+        CorruptionError: the content of a file is invalid.
+        StorageError: a file or directory cannot be read.
 
-    It can be called from any thread.
+    Can be called from any thread.
     """
     directory = _Directory.of(path, filesystem)
     names = {str(source): topic for source, topic in (topics or {}).items()}
     offsets = directory.batches("offsets")
     if offsets is None:
-        raise MissingFileError("no checkpoint of Spark: it has no directory offsets", path=directory.path)
+        raise MissingFileError("not a checkpoint of Spark: the directory `offsets` is missing", path=directory.path)
     commits = directory.batches("commits") or []
     committed = planned = None
     if commits:
@@ -184,25 +184,26 @@ def import_checkpoint(
     filesystem: arrow_fs.FileSystem | None = None,
     topics: Mapping[str | int, str] | None = None,
 ) -> CheckpointImport:
-    """Commits where the query of a checkpoint directory is, at the end of its newest committed batch, under a group.
+    """Commits the offsets at the end of the newest committed batch of a checkpoint directory, under a group.
 
-    Batches planned after that one are not committed: a restart of the query reads it again.  Where several sources
-    read one partition, the smallest offset counts.  A Kafka cluster gets the sources with topics only.
+    Offsets of a batch planned after that one are not committed: a restart of the query reads that batch again.  If
+    several sources read one partition, the smallest offset counts.  To a Kafka cluster only sources with topics are
+    committed.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of settings: see `offsetlog.spark.targets`.
         group: the consumer group.
         path: the `checkpointLocation`.
-        filesystem: where the path lies, as for `read_checkpoint`.
-        topics: source -> the topic under which a source without topics is committed.
+        filesystem: the file system of the path, as for `read_checkpoint`.
+        topics: source -> the topic under which to commit a source without topics.
 
     Raises:
-        StateError: no batch was committed yet, or no source has a position that the target takes; nothing was
+        StateError: the query has committed no batch yet, or no source has a position that the target accepts; nothing
+            was committed.
+        InvalidArgumentError: `topics` names a source that does not exist.
+        ActiveGroupError, ClusterUnavailableError, ClusterError: Kafka's answer; the partitions that Kafka accepted are
             committed.
-        InvalidArgumentError: `topics` names a source that is not there, or one of its kinds.
-        ActiveGroupError, ClusterUnavailableError, ClusterError: as Kafka answered; of several partitions, those that it
-            took are committed.
-        All that `read_checkpoint`, `offsetlog.open` and `OffsetStore.commit` raise.
+        Everything that `read_checkpoint`, `offsetlog.open` and `OffsetStore.commit` raise.
     """
     checkpoint = read_checkpoint(path, filesystem=filesystem, topics=topics)
     batch = checkpoint.committed
@@ -210,7 +211,9 @@ def import_checkpoint(
         raise StateError("the query has committed no batch yet", path=checkpoint.path)
     unknown = {str(source) for source in topics or {}} - {source.name for source in batch.sources}
     if unknown:
-        raise InvalidArgumentError(f"the checkpoint has no sources {sorted(unknown)}", path=batch.path)
+        raise InvalidArgumentError(
+            f"`topics` names sources that the checkpoint does not have: {', '.join(sorted(unknown))}", path=batch.path
+        )
     with opened_target(target) as opened:
         taken, left_out = _chosen(batch, opened.kafka_only)
         if not taken:
@@ -230,11 +233,11 @@ def _chosen(batch: CheckpointBatch, kafka_only: bool) -> tuple[list[dict[TopicPa
     for source in batch.sources:
         read = source.read
         if read.shape == "unknown":
-            left_out[source.name] = f"its offset is no position in a log: {shortened(source.offset or '')}"
+            left_out[source.name] = f"its offset is not a position in a log: {shortened(source.offset or '')}"
         elif not read.positions:
             left_out[source.name] = "it has read nothing yet"
         elif kafka_only and read.shape != "topics":
-            left_out[source.name] = "it has no topics of Kafka's"
+            left_out[source.name] = "it has no Kafka topics"
         else:
             taken.append(read.positions)
     return taken, left_out
@@ -248,11 +251,13 @@ def _read_batch(directory: _Directory, batch: int, topics: Mapping[str, str]) ->
     lines = _lines(directory.read(f"offsets/{batch}"), path)
     version = _version(lines[0], path)
     if version > 2:
-        raise UnsupportedVersionError(f"offsets of version {version}, 1 and 2 are known", path=path)
+        raise UnsupportedVersionError(
+            f"version {version} of the offset log is unknown; versions 1 and 2 can be read", path=path
+        )
     if len(lines) < (3 if version == 1 else 2):
         raise TornTailError("the offsets end before the first source", path=path)
     if len(lines) - 2 > SOURCES_MAX:
-        raise LimitError(f"{len(lines) - 2} sources, at most {SOURCES_MAX} are read", path=path)
+        raise LimitError(f"the file lists {len(lines) - 2} sources; the limit is {SOURCES_MAX}", path=path)
     metadata = _object(lines[1], path) if lines[1].strip() else {}
     sources = []
     for number, line in enumerate(lines[2:]):
@@ -272,12 +277,12 @@ def _read_batch(directory: _Directory, batch: int, topics: Mapping[str, str]) ->
 def _named(line: str, path: str) -> tuple[str, str]:
     name, colon, text = line.partition(":")
     if not colon or not _NAME.fullmatch(name):
-        raise CorruptionError(f"no name and offset of a source: {shortened(line)!r}", path=path)
+        raise CorruptionError(f"a line is not the name and offset of a source: {shortened(line)!r}", path=path)
     return name, text
 
 
 def _check_commit(content: bytes, path: str) -> None:
-    """A commit counts where Spark would take it: it has a version and something after it."""
+    """Raises if Spark would not accept the commit: it needs a version and something after it."""
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
@@ -288,7 +293,7 @@ def _lines(content: bytes, path: str) -> list[str]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CorruptionError(f"not UTF-8: {error.reason}", path=path, position=error.start) from error
+        raise CorruptionError(f"the file is not UTF-8: {error.reason}", path=path, position=error.start) from error
     lines = re.split(r"\r\n|\r|\n", text)
     if lines[-1] == "":
         lines.pop()
@@ -300,7 +305,7 @@ def _lines(content: bytes, path: str) -> list[str]:
 def _version(line: str, path: str) -> int:
     match = re.fullmatch(r"v([0-9]{1,9})", line.strip(), re.ASCII)
     if match is None or int(match[1]) < 1:
-        raise CorruptionError(f"no version in the first line: {shortened(line)!r}", path=path, position=0)
+        raise CorruptionError(f"the first line is not a version: {shortened(line)!r}", path=path, position=0)
     return int(match[1])
 
 
@@ -311,7 +316,7 @@ def _object(text: str, path: str) -> dict[str, Any]:
         error.path = path
         raise
     if not isinstance(value, dict):
-        raise CorruptionError(f"a JSON object is wanted: {shortened(text)!r}", path=path)
+        raise CorruptionError(f"must be a JSON object, not {shortened(text)!r}", path=path)
     return value
 
 
@@ -328,12 +333,12 @@ def _query_id(directory: _Directory) -> str | None:
     path = directory.join("metadata")
     query_id = _object("\n".join(_lines(content, path)), path).get("id")
     if not isinstance(query_id, str) or not 0 < len(query_id) <= 200:
-        raise CorruptionError("it has no id of a query", path=path)
+        raise CorruptionError("the id of the query is missing", path=path)
     return query_id
 
 
 class _Directory(NamedTuple):
-    """A directory on a file system of pyarrow's."""
+    """A directory on a file system of pyarrow."""
 
     filesystem: arrow_fs.FileSystem
     path: str
@@ -350,31 +355,31 @@ class _Directory(NamedTuple):
         return f"{self.path.rstrip('/')}/{name}"
 
     def batches(self, name: str) -> list[int] | None:
-        """Returns the numbers that name files in a directory of this one; None where it is not there."""
+        """Returns the numbers that are names of files in a subdirectory; None if there is no such directory."""
         path = self.join(name)
         try:
             if self.filesystem.get_file_info(path).type != arrow_fs.FileType.Directory:
                 return None
             found = self.filesystem.get_file_info(arrow_fs.FileSelector(path))
         except (OSError, pyarrow.ArrowException) as error:
-            raise StorageError(f"it cannot be listed: {error}", path=path) from error
+            raise StorageError(f"the directory cannot be listed: {error}", path=path) from error
         if len(found) > FILES_MAX:
-            raise LimitError(f"{len(found)} files, at most {FILES_MAX} are read", path=path)
-        # Other files of Spark and Hadoop here, as checksums and files being written, have other names.
+            raise LimitError(f"the directory holds {len(found)} files; the limit is {FILES_MAX}", path=path)
+        # Other files of Spark and Hadoop, such as checksums and files being written, have other names.
         files = [info for info in found if info.type == arrow_fs.FileType.File]
         return [int(info.base_name) for info in files if _BATCH.fullmatch(info.base_name)]
 
     def read(self, name: str) -> bytes:
-        """Returns what a file holds, if it is not too large."""
+        """Returns the content of a file; raises LimitError if it is too large."""
         path = self.join(name)
         try:
             with self.filesystem.open_input_stream(path, compression=None) as stream:
-                # Read, and not asked for: the size is that of another moment, and not known everywhere.
+                # The size is measured by reading: a file's metadata may be outdated, or lack the size.
                 content: bytes = stream.read(FILE_BYTES_MAX + 1)
         except FileNotFoundError as error:
             raise MissingFileError("there is no such file", path=path) from error
         except (OSError, pyarrow.ArrowException) as error:
-            raise StorageError(f"it cannot be read: {error}", path=path) from error
+            raise StorageError(f"the file cannot be read: {error}", path=path) from error
         if len(content) > FILE_BYTES_MAX:
-            raise LimitError(f"more than {FILE_BYTES_MAX} bytes", path=path)
+            raise LimitError(f"the file has more than {FILE_BYTES_MAX} bytes, the limit", path=path)
         return content

@@ -1,8 +1,8 @@
-"""Commits positions on a thread of its own: the newest of each partition, retried until the target takes it.
+"""Commits positions on a thread of its own: the newest of each partition, retried until the target accepts it.
 
-A caller puts its positions and goes on. They wait in a map with one value for each group, topic and partition: a
-newer value takes the place of an older one that was not committed yet, since offsets are absolute.  So a target that
-is down for a day costs the memory of one value for each partition, and its first answer brings it up to date.
+A caller puts its positions and continues. They wait in a map with one value for each group, topic and partition: a
+newer value replaces an older one that was not committed yet, since offsets are absolute.  So a target that is down for
+a day costs the memory of one value per partition, and the first successful commit brings it up to date.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 LOGGER = logging.getLogger("offsetlog.spark")
 
-#: How long the end of the process waits for what was not committed yet.
+#: How long the end of the process waits for positions that were not committed yet.
 EXIT_SECONDS = 5.0
 _GROUPS_KEPT = 1000
 
 
 class CommitFailure(NamedTuple):
-    """Something that could not be committed.
+    """Positions that could not be committed.
 
     Attributes:
-        time: when, with its zone (UTC).
-        group: the consumer group; None where it was not known yet.
-        positions: how many positions were concerned.
-        error: why.
-        retried: whether it is tried again; else it was dropped, and the next commit of the group is the next attempt.
+        time: the time of the failure, in UTC.
+        group: the consumer group; None if it was not known yet.
+        positions: how many positions failed.
+        error: the reason.
+        retried: whether the commit is tried again; if not, the positions were dropped, and the next commit of the
+            group is the next attempt.
     """
 
     time: datetime
@@ -62,7 +63,7 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """The waiting positions of one group. A number names the call of `put` since which a partition waits."""
+    """The waiting positions of one group.  A partition waits since the call of `put` whose number it holds."""
 
     entries: _Entries = field(default_factory=dict)
     due: float = 0.0
@@ -74,11 +75,11 @@ class PositionCommitter:
     """A thread that commits to one target.  Every method can be called from any thread.
 
     Args:
-        target: takes the commits; it is closed with the committer.
-        interval_seconds: between two commits of one group.
+        target: receives the commits; it is closed with the committer.
+        interval_seconds: the time between two commits of one group.
         back_off_seconds: the first and the longest pause before a failed commit is tried again; it doubles each time.
-        positions_max: how many positions may wait; one more is dropped, and recorded as a failure.
-        failures_max: how many failures are remembered, the newest.
+        positions_max: how many positions may wait; more are dropped, and recorded as a failure.
+        failures_max: how many failures are kept; the newest are.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class PositionCommitter:
         self._number = 0
         self._in_flight: int | None = None
         self._dropped = 0
-        # How many were dropped when a flush last came to its end.
+        # How many positions had been dropped when a flush last completed.
         self._dropped_reported = 0
         self._closing = False
         self._closed = False
@@ -121,7 +122,7 @@ class PositionCommitter:
 
     @property
     def pending(self) -> dict[str, Committed]:
-        """The positions that wait to be committed, by group, without those being committed right now."""
+        """The positions that wait to be committed, by group; without those that are being committed right now."""
         with self._changed:
             return {
                 group: {key: value for key, (_, value) in waiting.entries.items()}
@@ -135,7 +136,7 @@ class PositionCommitter:
         return self._closing
 
     def put(self, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Takes positions to be committed soon, in place of older ones; does not wait.  ClosedError when closed."""
+        """Queues positions, replacing older ones that still wait; does not block.  Raises ClosedError."""
         with self._changed:
             if self._closing:
                 raise ClosedError("the committer is closed")
@@ -154,7 +155,7 @@ class PositionCommitter:
                 waiting.entries[key] = (self._number if earlier is None else earlier[0], value)
             if left_out:
                 self._dropped += left_out
-                error = CapacityError(f"{self._waiting} positions wait already, at most {self._positions_max} may")
+                error = CapacityError(f"{self._waiting} positions wait already; the limit is {self._positions_max}")
                 self._record(group, left_out, error, retried=False)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="offsetlog-spark-commits", daemon=True)
@@ -162,7 +163,7 @@ class PositionCommitter:
             self._changed.notify_all()
 
     def hurry(self, group: str) -> None:
-        """Lets what waits for a group be committed now, without waiting for it."""
+        """Starts the commit of a group's waiting positions now; does not wait for it."""
         with self._changed:
             waiting = self._groups.get(group)
             if waiting is not None:
@@ -170,22 +171,22 @@ class PositionCommitter:
                 self._changed.notify_all()
 
     def fail(self, group: str | None, positions: int, error: Exception) -> None:
-        """Records something that never came as far as a commit."""
+        """Records a failure that happened before a commit was tried."""
         with self._changed:
             self._record(group, positions, error, retried=False)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until everything that was put before is committed, or something newer in its place.
+        """Waits until everything that was put before, or something newer in its place, is committed.
 
-        Positions that failed before are tried at once.  Returns False when that took longer than `timeout` seconds, or
-        when something was refused for good since the last flush that did not, whichever thread made it; `failures` says
-        why.
+        Positions that failed before are tried at once.  Returns False if that took longer than `timeout` seconds, or if
+        a position was refused for good since the last flush that completed in time, in whichever thread; `failures`
+        says why.
         """
         done, clean = self._flush(timeout)
         return done and clean
 
     def _flush(self, timeout: float | None) -> tuple[bool, bool]:
-        """Returns whether nothing waits any more, and whether nothing was refused for good."""
+        """Returns whether everything was tried in time, and whether nothing was refused for good."""
         with self._changed:
             upto, reported = self._number, self._dropped_reported
             for waiting in self._groups.values():
@@ -199,7 +200,7 @@ class PositionCommitter:
             return done, clean
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Flushes, ends the thread and closes the target; harmless when it is closed.  Returns what `flush` returned.
+        """Flushes, ends the thread and closes the target; a second call does nothing.  Returns the result of `flush`.
 
         Positions not committed in `timeout` seconds are recorded as a failure.
         """
@@ -214,7 +215,7 @@ class PositionCommitter:
         if thread is None:
             self._end()
         elif thread is not threading.current_thread():
-            # A commit that is still under way has had its time.  The thread ends once that commit returns.
+            # A commit still in progress gets no more time.  The thread ends once that commit returns.
             thread.join(timeout if done else 1.0)
         return done and clean
 
@@ -236,7 +237,7 @@ class PositionCommitter:
         self._end()
 
     def _take_due(self, *, wait: bool) -> tuple[str | None, _Entries]:
-        """Returns the group whose turn it is with what it waits for; no group at the end, or instead of waiting."""
+        """Returns the next group that is due with its waiting positions; no group when closed, or without `wait`."""
         while not self._closing:
             ready = [
                 (0.0 if waiting.urgent else waiting.due, group)
@@ -262,7 +263,7 @@ class PositionCommitter:
             refused: Mapping[TopicPartition, Exception] = self.target.commit(
                 group, {key: value for key, (_, value) in taken.items()}
             )
-        except Exception as error:  # whatever it is, the thread goes on and tells it
+        except Exception as error:  # the thread records every error and continues
             refused = dict.fromkeys(taken, error)
         with self._changed:
             self._in_flight = None
@@ -279,7 +280,7 @@ class PositionCommitter:
             self._changed.notify_all()
 
     def _tell(self, group: str, refused: Mapping[TopicPartition, Exception], again: set[TopicPartition]) -> None:
-        """Records what was refused, once for each kind of error."""
+        """Records the refused positions, once for each kind of error."""
         kinds: dict[tuple[type[Exception], bool], list[Exception]] = {}
         for key, error in refused.items():
             kinds.setdefault((type(error), key in again), []).append(error)
@@ -291,7 +292,7 @@ class PositionCommitter:
         with self._changed:
             for group, waiting in self._groups.items():
                 if waiting.entries:
-                    error = ClosedError("the committer was closed before the target took them")
+                    error = ClosedError("the committer was closed before the target accepted the positions")
                     self._record(group, len(waiting.entries), error, retried=False)
             self._closing = True
         self._call(self.target.close)
@@ -302,13 +303,13 @@ class PositionCommitter:
     def _call(self, release: Callable[[], None]) -> None:
         try:
             release()
-        except Exception as error:  # nobody waits for it
+        except Exception as error:  # no caller waits for it
             self.fail(None, 0, error)
 
     # ------------------------------------------------------------------------------------------------ under the lock
 
     def _oldest(self) -> int:
-        """Returns since which call of `put` something waits or is on its way; a number after all calls for nothing."""
+        """Returns the number of the oldest call of `put` that is not committed yet, or the next number."""
         numbers = [number for waiting in self._groups.values() for number, _ in waiting.entries.values()]
         if self._in_flight is not None:
             numbers.append(self._in_flight)
@@ -323,11 +324,11 @@ class PositionCommitter:
         self.last_error = error
         self._failures.append(CommitFailure(datetime.now(UTC), group, positions, error, retried))
         then = "tried again" if retried else "not tried again"
-        LOGGER.warning("%d positions of group %r not committed, %s: %s", positions, group, then, error)
+        LOGGER.warning("%d positions of group %r were not committed, %s: %s", positions, group, then, error)
 
 
 def _is_lasting(error: Exception) -> bool:
-    """Tells whether the same commit would fail again, so that only a newer one is worth an attempt."""
+    """Returns whether the same commit would fail again, so that only a newer one is worth an attempt."""
     if isinstance(error, ClusterError):
         return not error.retriable and not isinstance(error, ActiveGroupError)
     return isinstance(error, InvalidArgumentError | TooLargeError | ConditionError | ClosedError | ReadOnlyError)
@@ -338,7 +339,7 @@ _COMMITTERS: weakref.WeakSet[PositionCommitter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Gives what still waits at the end of the process a last, short time."""
+    """Gives positions that still wait when the process ends a last, short time."""
     deadline = time.monotonic() + EXIT_SECONDS
     for committer in list(_COMMITTERS):
         committer.close(max(0.0, deadline - time.monotonic()))

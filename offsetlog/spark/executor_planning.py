@@ -1,4 +1,4 @@
-"""Reads of a log that executors see and the driver does not: an executor plans them in a task."""
+"""Reads of a log that the executors see and the driver does not: an executor plans them in a task."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NAME = "offsetlog_planned"
-#: Between a registration and the load that takes it no other may come.
+#: Held from a registration to the load that uses it, so that no other registration comes between them.
 _REGISTERING = threading.Lock()
 
 
 def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **options: object) -> DataFrame:
-    """Returns a view of a log that only the executors see, as `spark.read.format("offsetlog")` does of others.
+    """Returns a view of a log that only the executors see, like `spark.read.format("offsetlog")` for other logs.
 
-    One task plans, now, on any executor; all executors must see the same log at the path.  Each run of the DataFrame
-    reads what was there then.  A witness that is missing is logged as a warning, on the driver.
+    One task plans the read at once, on any executor; all executors must see the same log at the path.  Each run of the
+    DataFrame reads the log as it was planned.  A missing witness is logged as a warning on the driver.
 
     >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
 
     Args:
         spark: the session.
-        path: of the log, as the executors reach it.
-        options: of the source, all but `pushdown`; None leaves one out.
+        path: the path of the log, as the executors reach it.
+        options: the options of the source, except `pushdown`; None leaves an option out.
 
     Raises:
-        ConfigError: an option is not known, wrong, or `pushdown`, for which Spark asks the driver's plan.
+        ConfigError: an option is unknown or wrong, or is `pushdown`, which needs a plan on the driver.
         MissingFileError, InvalidArgumentError, StorageError: the executor that planned does not see the log.
         DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
-        PythonException: the task failed otherwise, as where its Python has no offsetlog.
+        PythonException: the task failed for another reason, e.g. because its Python has no offsetlog.
 
-    It can be called from any thread that may use the session.
+    Can be called from any thread that may use the session.
     """
     given = {name: str(value) for name, value in options.items() if value is not None}
     settings = hadoop_settings_of(spark)
@@ -71,7 +71,7 @@ def _source_of(tasks: Sequence[Task], settings: HadoopSettings) -> type[Offsetlo
     planned = tuple(tasks)
 
     class PlannedDataSource(OffsetlogDataSource):
-        # A class that no module has is sent by its value, with the tasks in it.
+        # Spark sends a class that is not in a module by value, with the tasks in it.
         __doc__ = OffsetlogDataSource.__doc__
         hadoop = settings
 

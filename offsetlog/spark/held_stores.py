@@ -1,11 +1,11 @@
-"""Stores that stay open between two uses: an epoch, or a commit of a listener, then costs what it writes.
+"""Stores that stay open between two uses, so that an epoch or a listener's commit costs only its own write.
 
-A process has one handle of each store, and one thread at a time uses it.  A store that rests is given up as soon as
-anybody asks for it (`offsetlog.directory.lock_holder`), which `offsetlog.open` does by itself, and it is closed when it
-has rested for long enough.  So nobody has to know of it, and it keeps nobody out.
+A process has one handle of each store, and one thread at a time uses it.  A store is resting between two uses.  A
+resting store is closed as soon as another process asks for it (`offsetlog.directory.lock_holder`), which
+`offsetlog.open` does by itself, and when it has rested for long enough.  So it locks no other process out.
 
 Spark runs the sink in a process of its own.  A listener in the driver, or in another process of the machine, that finds
-the store held there hands its commit over, so that the store does not change hands with each of them.
+the store held there sends its commit to that process, so that the store does not change hands at each commit.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from offsetlog.opening import open_with
 from offsetlog.store import OffsetStore
 from offsetlog.types import Durability, OffsetAndMetadata, TopicPartition
 
-#: How long a store that nobody asks for rests before it is closed, in seconds.
+#: How long a store rests before it is closed if no other process asks for it, in seconds.
 KEEP_SECONDS = 10.0
 
-# How long the address of a holder that has given up the lock may be in use still, in seconds.
+# How long the address of a holder may stay in use after it has released the lock, in seconds.
 _ADDRESS_SECONDS = 2.0
 
-# The longest that the thread of a resting store waits at a time: another use may have changed until when it rests.
+# The longest single wait of a resting store's thread, since another use may change the time when the rest ends.
 _LOOK_SECONDS = 5.0
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata]
@@ -45,10 +45,10 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The arguments of `offsetlog.open`, which says what they mean.
+    """Arguments of `offsetlog.open`; see there.
 
-    A store that is open already serves every use that asks for no other number of partitions: the durability is an
-    argument of each commit, and of two kinds of maintenance the one it was opened with goes on.
+    An open store serves every use that does not ask for another number of partitions: the durability is an argument of
+    each commit, and the maintenance stays that of the first use.
     """
 
     path: Path
@@ -61,15 +61,15 @@ class Opening:
 def use_store(
     opening: Opening, keep_seconds: float | None = KEEP_SECONDS, lock_seconds: float | None = None
 ) -> Iterator[OffsetStore]:
-    """Gives the process's handle of a store, opened where it is not; other threads that want it wait.
+    """Yields the process's handle of a store, and opens it if it is not open; other threads wait for their turn.
 
     A failure other than an InvalidArgumentError closes the store, since its state may be unknown.
 
     Args:
-        opening: how the store is opened where it is not open.
-        keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.  One
-            that was opened with other maintenance rests for as long as its own uses say.
-        lock_seconds: how long another process that holds the store may take to give it up; None: no limit.
+        opening: how to open the store if it is not open.
+        keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.
+            Ignored if the store was opened with other maintenance.
+        lock_seconds: how long to wait for another process that holds the store; None: no limit.
 
     Raises:
         OffsetLogError: as `offsetlog.open`.
@@ -90,13 +90,13 @@ def use_store(
 
 
 def is_held(path: str | os.PathLike[str]) -> bool:
-    """Whether this process holds a store, which may rest."""
+    """Returns whether this process holds a store, in use or resting."""
     found = _held.get(_key(path))
     return found is not None and found.store is not None
 
 
 def let_go(path: str | os.PathLike[str]) -> None:
-    """Closes a store that rests here, after the uses under way; does nothing where there is none."""
+    """Closes a store that this process holds, after the uses in progress; does nothing if it holds none."""
     found = _held.get(_key(path))
     if found is not None:
         with found.mutex:
@@ -106,11 +106,11 @@ def let_go(path: str | os.PathLike[str]) -> None:
 def commit_elsewhere(
     path: str | os.PathLike[str], group: str, positions: Committed, durability: Durability | None
 ) -> bool:
-    """Commits through another process that holds the store, as `OffsetStore.commit`; waits for its use under way.
+    """Commits as `OffsetStore.commit`, through another process that holds the store; waits for its use in progress.
 
     Returns:
-        False where no process holds it, or its answer did not come; then the positions may be committed, which does no
-        harm when they are committed again.
+        False if no process holds the store, or if it did not answer; the positions may then be committed all the same,
+        and committing them again does no harm.
 
     Raises:
         OffsetLogError: the refusal of the commit there.
@@ -131,13 +131,13 @@ def commit_elsewhere(
 def _error_of(name: str, message: str) -> OffsetLogError:
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, OffsetLogError):
-        with contextlib.suppress(TypeError):  # its arguments are others
+        with contextlib.suppress(TypeError):  # the class takes other arguments
             return kind(message)
     return OffsetLogError(f"{name}: {message}")
 
 
 class _HeldStore:
-    """The handle of one store.  Every method and attribute is used under `mutex` alone, but for a look at `store`."""
+    """The handle of one store.  Every method and attribute needs `mutex`, except reading `store`."""
 
     def __init__(self, path: Path) -> None:
         self.mutex = threading.Lock()
@@ -158,7 +158,7 @@ class _HeldStore:
                 opening.durability,
                 maintenance=opening.maintenance,
                 lock_seconds=lock_seconds,
-                create="anywhere",  # the files that tasks have staged lie there before the log does
+                create="anywhere",  # files staged by tasks may be there before the log
             )
             self._opening = opening
             self._rests_until = None
@@ -166,7 +166,8 @@ class _HeldStore:
         return self.store
 
     def _listen(self) -> None:
-        # From the beginning: whoever asks during the first use waits for its end.  Without this it is closed after it.
+        # Listens from the beginning: a process that asks during the first use waits for its end.  If this fails, the
+        # store is closed after the use.
         try:
             self.requests = _requests_for(self._path / LOCK)
             threading.Thread(target=self._work, args=(self.requests,), name="offsetlog-held-store", daemon=True).start()
@@ -177,22 +178,22 @@ class _HeldStore:
             raise
 
     def keep(self, seconds: float | None, opening: Opening) -> None:
-        """Lets the store rest for so long after a use; it is closed now where nobody could ask for it."""
+        """Lets the store rest after a use; closes it at once if other processes could not ask for it."""
         if self.requests is None or seconds == 0:
             self.close()
-        # Otherwise a listener would keep a store open in which nothing is cleaned, or a sink close that of a listener.
+        # Otherwise a listener could keep open a store without cleaning, or a sink close a listener's store too early.
         elif self._opening is not None and self._opening.maintenance == opening.maintenance:
             self._rests_until = None if seconds is None else time.monotonic() + seconds
 
     def close(self) -> None:
-        """Closes the store, and only then ends the answers: whoever asks meanwhile waits, and gets it."""
+        """Closes the store, and only then stops answering: a process that asks meanwhile waits, and gets the store."""
         try:
             self._close_store()
         finally:
             self._stop_listening()
 
     def close_after(self, failure: BaseException, request: lock_holder.Request | None = None) -> None:
-        """Closes the store after a failure, which stays the one that is seen where closing fails, too."""
+        """Closes the store after a failure; if closing fails, too, that is only a note on the failure."""
         try:
             self._close_store()
         except Exception as second:
@@ -218,7 +219,7 @@ class _HeldStore:
             while self.requests is requests:
                 self._work_once(requests)
         finally:
-            # A store that nobody answers for would keep everybody out.
+            # A store whose thread no longer answers would lock all other processes out.
             with self.mutex:
                 if self.requests is requests:
                     self._close_resting()
@@ -228,7 +229,7 @@ class _HeldStore:
         left = _LOOK_SECONDS if until is None else until - time.monotonic()
         request = requests.next(min(max(left, 0.01), _LOOK_SECONDS))
         with self.mutex:
-            if self.requests is not requests:  # closed by the use that this waited for
+            if self.requests is not requests:  # the use that this thread waited for has closed it
                 return
             if request is not None:
                 self._answer(request)
@@ -236,7 +237,7 @@ class _HeldStore:
                 self._close_resting()
 
     def _answer(self, request: lock_holder.Request) -> None:
-        if not request.is_waiting():  # it may have done it otherwise by now
+        if not request.is_waiting():  # the caller may have given up
             return
         if request.content == lock_holder.RELEASE:
             self._close_resting()
@@ -251,7 +252,7 @@ class _HeldStore:
             request.answer(b"{}")
 
     def _close_resting(self) -> None:
-        # Everything was written before; the next open finds what fails here.
+        # Everything is written already; the next open finds what fails here.
         with contextlib.suppress(OffsetLogError):
             self.close()
 
@@ -288,10 +289,10 @@ def _read_commit(content: bytes) -> tuple[str, dict[TopicPartition, OffsetAndMet
         rows = [(TopicPartition(*row[:2]), OffsetAndMetadata(*row[2:])) for row in asked["positions"]]
         return asked["commit"], dict(rows), asked["durability"]
     except (ValueError, TypeError, KeyError, RecursionError) as failure:
-        raise InvalidArgumentError(f"a request that cannot be read: {failure!r}") from failure
+        raise InvalidArgumentError(f"the request cannot be read: {failure!r}") from failure
 
 
-#: By path.  Never emptied but after a fork: a handle is found and made in one step, and guarded by its own mutex.
+#: Handles by path.  Emptied only after a fork: a handle is found or created in one step, and has its own mutex.
 _held: dict[str, _HeldStore] = {}
 
 
@@ -303,7 +304,7 @@ def _held_at(path: str | os.PathLike[str]) -> _HeldStore:
     return _held.setdefault(_key(path), _HeldStore(Path(path)))
 
 
-# Before the engine's own end of a process, which warns of stores that are open.
+# Runs at exit before the engine's own handler, which warns of open stores.
 @atexit.register
 def _close_all() -> None:
     for path in list(_held):

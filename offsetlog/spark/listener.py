@@ -1,13 +1,12 @@
 """Makes the progress of streaming queries visible: commits the offsets of their sources as positions of a group.
 
-Kafka's tools and lag monitors then see a Spark job as they see any consumer.  The positions are a picture of the
-progress, not what the query restarts from: that is its checkpoint.  Spark reports a batch after it is done, on a thread
-of its own and at most once, so a picture may be one batch old; the next batch repairs what was missed, since offsets
-are absolute.
+Kafka's tools and lag monitors then see a Spark job like any consumer.  The positions only show the progress; the query
+itself restarts from its checkpoint.  Spark reports a batch after it is done, on a thread of its own and at most once,
+so the positions may be one batch behind; the next batch makes up for a missed report, since offsets are absolute.
 
-A committed position follows its query.  It goes forward with it, and back only where the query itself did: when it was
-started again from an older checkpoint, or its source lost data.  Reports that come late, of a run that was replaced by
-another or of an earlier batch, are left out.
+A committed position follows its query.  It moves forward with the query, and back only if the query itself did: when it
+was started again from an older checkpoint, or its source lost data.  Late reports, of an earlier run or an earlier
+batch, are ignored.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class Query(NamedTuple):
     """A run of a streaming query.
 
     Attributes:
-        id: the same over restarts from one checkpoint.
-        run_id: another for each start.
-        name: its `queryName`, None where it has none.
+        id: the query's id, the same over restarts from one checkpoint.
+        run_id: the id of the run, a new one for each start.
+        name: its `queryName`, or None.
     """
 
     id: str
@@ -86,37 +85,37 @@ class OffsetCommitListener(StreamingQueryListener):
         listener = OffsetCommitListener("kafka:9092", "spark-{query}")
         spark.streams.addListener(listener)
 
-    Which offsets of which sources are positions, and under which topics, `offsetlog.spark.positions` says.  A Kafka
-    cluster gets those of Spark's Kafka sources only, as other topics do not exist there; what is left out is logged
-    once.  Where several sources of a query read one partition, the smallest offset counts.  The metadata of a position
-    is JSON: `{"query":"<name>","id":"<id>","batch":<number>}`.
+    `offsetlog.spark.positions` decides which offsets of which sources are positions, and under which topics.  To a
+    Kafka cluster only positions of Spark's Kafka sources are committed, since other topics do not exist there; each
+    omitted source is logged once.  If several sources of a query read one partition, the smallest offset counts.  The
+    metadata of a position is JSON: `{"query":"<name>","id":"<id>","batch":<number>}`.
 
-    The methods that Spark calls parse and put aside, and never wait or raise; a thread of the listener's commits the
-    newest positions of each group, tries again what failed, and records it (`failures`, `last_error`, and the logger
-    "offsetlog.spark").  A query that ends is committed at once; at the end of the process up to 5 seconds are taken for
-    what still waits.  Every method and attribute can be used from any thread.
+    The methods that Spark calls only parse and queue positions, and never wait or raise.  A thread of the listener
+    commits the newest positions of each group, retries failed commits, and records failures (`failures`, `last_error`,
+    and the logger "offsetlog.spark").  When a query ends, its positions are committed at once; at the end of the
+    process, positions that still wait get up to 5 seconds.  Every method and attribute can be used from any thread.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of confluent-kafka's settings: see
             `offsetlog.spark.targets`.
-        group: the consumer group: a str, in which `{query}` stands for the query's name, or its id where it has none,
-            and `{id}` for its id; or a function of a `Query`, None for a query that is not committed.  Two queries in
-            one group that read the same partition overwrite each other's position.
-        queries: which queries: None for all, a name or id, several, or a function of a `Query`.
-        interval_seconds: between two commits of one group; the newest positions are taken.
+        group: the consumer group: a str, in which `{query}` is replaced by the query's name, or its id if it has none,
+            and `{id}` by its id; or a function of a `Query`, which returns None for a query that is not committed.  Two
+            queries in one group that read the same partition overwrite each other's position.
+        queries: the queries to commit: None for all, a name or id, several of these, or a function of a `Query`.
+        interval_seconds: the time between two commits of one group; each commits the newest positions.
         back_off_seconds: the first and the longest pause before a failed commit is tried again.
-        refresh_seconds: an idle query is committed again after this, since a broker forgets the positions of a group
-            without members 7 days (`offsets.retention.minutes`) after the last commit.
+        refresh_seconds: the time after which the positions of an idle query are committed again, since a broker drops
+            the positions of a group without members 7 days (`offsets.retention.minutes`) after the last commit.
         timeout_seconds: how long a Kafka cluster may take for one answer.
         positions_max: how many positions may wait to be committed.
-        failures_max: how many failures are remembered.
-        durability: the failure that a commit to a store survives; None for the store's own, "disk" at a path.
+        failures_max: how many failures are kept.
+        durability: the failure that a commit to a store survives; None for the store's own setting, "disk" for a path.
         hold: whether a store that is given as a path stays open, and locked, until `close`; with False it is opened for
             each round of commits.
 
     Raises:
-        ArgumentTypeError: the target, the group or the queries are of no such type.
-        ConfigError: the group is empty, a setting is out of its domain, or confluent-kafka is not there.
+        ArgumentTypeError: the target, the group or the queries are of a wrong type.
+        ConfigError: the group is empty, a setting is out of range, or confluent-kafka is not installed.
     """
 
     def __init__(
@@ -142,7 +141,9 @@ class OffsetCommitListener(StreamingQueryListener):
         self._chosen = _chooser(queries)
         first, longest = back_off_seconds
         if interval_seconds < 0 or refresh_seconds <= 0 or timeout_seconds <= 0 or not 0 < first <= longest:
-            raise ConfigError("intervals and timeouts must be positive, the first pause at most the longest one")
+            raise ConfigError(
+                "intervals and timeouts must be positive, and the first pause must not exceed the longest one"
+            )
         if positions_max < 1 or failures_max < 1:
             raise ConfigError("positions_max and failures_max must be at least 1")
         self._refresh = refresh_seconds
@@ -163,22 +164,22 @@ class OffsetCommitListener(StreamingQueryListener):
 
     @property
     def failures(self) -> tuple[CommitFailure, ...]:
-        """The newest failures, oldest first; `failure_count` tells how many there were in all."""
+        """The newest failures, oldest first; `failure_count` counts all failures."""
         return self._committer.failures
 
     @property
     def failure_count(self) -> int:
-        """How often something could not be committed, since the beginning."""
+        """How many commits have failed since the listener was created."""
         return self._committer.failure_count
 
     @property
     def last_error(self) -> Exception | None:
-        """The newest error, also when a later attempt succeeded; None for none."""
+        """The newest error, even if a later attempt succeeded; None if there was none."""
         return self._committer.last_error
 
     @property
     def commits(self) -> int:
-        """How many commits the target has taken."""
+        """How many commits the target has accepted."""
         return self._committer.commits
 
     @property
@@ -187,18 +188,18 @@ class OffsetCommitListener(StreamingQueryListener):
         return self._committer.pending
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until everything that Spark has reported before is committed.
+        """Waits until everything that Spark has reported so far is committed.
 
-        Spark reports a batch some tenths of a second after it is done; what it has not reported is not waited for.
-        Returns False when it took longer than `timeout` seconds, or when something was refused for good since the last
-        flush that did not, whichever thread made it; `failures` reports why.
+        Spark reports a batch some tenths of a second after it is done; batches not yet reported are not waited for.
+        Returns False if it took longer than `timeout` seconds, or if a position was refused for good since the last
+        flush that completed in time, in whichever thread; `failures` says why.
         """
         return self._committer.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Flushes, ends the thread, and closes what was opened here; later reports are ignored.
+        """Flushes, ends the thread, and closes the target if the listener opened it; later reports are ignored.
 
-        Returns what `flush` returned.  Take the listener from Spark first: `spark.streams.removeListener(listener)`.
+        Returns the result of `flush`.  Remove the listener from Spark first: `spark.streams.removeListener(listener)`.
         """
         return self._committer.close(timeout)
 
@@ -211,14 +212,14 @@ class OffsetCommitListener(StreamingQueryListener):
     # ------------------------------------------------------------------------------------------------ for Spark
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (the name is Spark's)
-        """Begins a run: later reports of an earlier run of the query do not count any more."""
+        """Begins a run; from now on reports of earlier runs of the query are ignored."""
         try:
             self._begin(str(event.id), str(event.runId))
         except Exception as error:  # Spark would only log it
             self._committer.fail(None, 0, error)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Takes the end offsets of a batch."""
+        """Queues the end offsets of a batch."""
         try:
             if not self._committer.closed:
                 self._take(event.progress)
@@ -226,14 +227,14 @@ class OffsetCommitListener(StreamingQueryListener):
             self._committer.fail(None, 0, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Commits again what was committed long ago."""
+        """Commits the positions of an idle query again if their last commit is old."""
         try:
             self._take_again(str(event.id), str(event.runId))
         except Exception as error:
             self._committer.fail(None, 0, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Lets the last positions of a query be committed at once."""
+        """Starts the commit of the query's last positions at once."""
         try:
             self._finish(str(event.id), str(event.runId))
         except Exception as error:
@@ -274,7 +275,7 @@ class OffsetCommitListener(StreamingQueryListener):
             if progress.batchId < run.batch:
                 return
             run.batch, run.group, run.positions, run.time = progress.batchId, group, positions, time.monotonic()
-            # Under the lock, so that no older report comes after this one.
+            # Queued under the lock, so that no older report comes after this one.
             self._committer.put(group, positions)
 
     def _take_again(self, query_id: str, run_id: str) -> None:
@@ -305,7 +306,7 @@ class OffsetCommitListener(StreamingQueryListener):
         return group
 
     def _source_positions(self, query: Query, source: Any, group: str) -> dict[TopicPartition, int]:
-        """Returns the positions of one source; a source that cannot be read does not keep the others back."""
+        """Returns the positions of one source; an unreadable offset of a source does not affect the other sources."""
         description = str(source.description)
         try:
             found = read_source_offset(source.endOffset, source_topic(description))
@@ -314,10 +315,10 @@ class OffsetCommitListener(StreamingQueryListener):
             self._committer.fail(group, 0, error)
             return {}
         if found.shape == "unknown":
-            self._tell_once(query, description, "its offset is no position in a log")
+            self._tell_once(query, description, "its offset is not a position in a log")
             return {}
         if found.positions and self._committer.target.kafka_only and not is_kafka_source(description):
-            self._tell_once(query, description, f"its topics are not in {self._committer.target}")
+            self._tell_once(query, description, f"{self._committer.target} does not have its topics")
             return {}
         return found.positions
 

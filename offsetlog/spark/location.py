@@ -1,10 +1,10 @@
-"""Paths and URIs as users give them: the one place that decides which of the two a text is, and where it leads.
+"""Paths and URIs as users give them: the only place that decides whether a text is a path or a URI, and resolves it.
 
 The rule is Spark's own, so that a text names the same place to this package and to `spark.read.parquet`:
 
 * `SCHEME:/...` is a URI.  A scheme has two characters or more: `C:/data` and `a:b` are paths, and so is `./ab:/c`.
 * `file:/...`, `file:///...` and `file://localhost/...` are paths of this machine.
-* Nothing is percent-decoded: `%20` stands for itself, and a space may be written as one.  Folders that Spark names
+* Nothing is percent-decoded: `%20` is taken literally, and a space is written as a space.  Folders that Spark names
   after values have percent signs in their names.
 """
 
@@ -24,19 +24,19 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE = re.compile(r"file:", re.IGNORECASE)
 _LOCAL_FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 _PASSWORD = re.compile(r"(?<=://)[^/@\s']*:[^/@\s']*@")
-#: Keys that pyarrow takes before the host; Amazon's may hold a slash.
+#: Keys before the host, as pyarrow accepts them; Amazon's may contain a slash.
 _KEYS = re.compile(r"(?<=://)[^@]*:.*@")
 _WITH_KEYS = re.compile(r"(?:s3[an]?|gs|abfss?)://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a path or URI leads.  Safe from any thread; goes to executors as it is.
+    """A resolved path or URI.  Immutable, safe from any thread, and can be sent to executors.
 
     Attributes:
         text: the path or URI, as it was given.
-        path: the absolute path on this machine, without "." and ".." (as Spark reads them, by the text alone); None for
-            a URI of something else.
+        path: the absolute path on this machine, without "." and ".." (resolved by the text alone, as by Spark); None
+            for a URI of another file system.
     """
 
     text: str
@@ -44,11 +44,11 @@ class Location:
 
     @classmethod
     def of(cls, given: AnyPath) -> Location:
-        """Reads a path or URI.
+        """Resolves a path or URI.
 
         Raises:
-            ArgumentTypeError: it is no text, or empty, or holds a NUL.
-            ConfigError: a `file:` URI that is relative, or of another machine.
+            ArgumentTypeError: the argument is not a str or path, is empty, or contains a NUL.
+            ConfigError: a `file:` URI is relative, or names another machine.
         """
         checked_path(given)
         text = os.fspath(given)
@@ -56,24 +56,24 @@ class Location:
             local = _LOCAL_FILE.match(text)
             if local is None:
                 raise ConfigError(
-                    f"{text!r}: a file: URI names an absolute path of this machine, as file:/data/log does; "
-                    "a directory whose name begins with file: is written ./file:..."
+                    f"{text!r}: a file: URI must name an absolute path on this machine, such as file:/data/log; "
+                    "write a directory whose name begins with file: as ./file:..."
                 )
             return cls(text, _absolute(text[local.end() :]))
         return cls(text, None if _URI.match(text) else _absolute(text))
 
     def __str__(self) -> str:
-        """Returns the text without a password in it."""
+        """Returns the text without passwords."""
         return shown(self.text)
 
     @property
     def here(self) -> Path | None:
-        """The path on this machine, None for a URI of something else."""
+        """The path on this machine, None for a URI of another file system."""
         return None if self.path is None else Path(self.path)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names above it, and its own: of a path with its links followed, of a URI with its scheme."""
+        """The components of a path after its links are followed, or of a URI with its scheme."""
         if self.path is not None:
             return Path(os.path.realpath(self.path)).parts
         scheme, _, rest = self.text.partition(":")
@@ -81,10 +81,10 @@ class Location:
 
 
 def shown(uri: str) -> str:
-    """Returns a path or URI as it may be shown: without keys or a password that stand in it."""
+    """Returns a path or URI without the keys and passwords in it, so that it may be shown."""
     return _PASSWORD.sub("***@", _KEYS.sub("***@", uri) if _WITH_KEYS.match(uri) else uri)
 
 
 def _absolute(path: str) -> str:
-    # POSIX keeps two slashes at the beginning, for which Linux has no use.
+    # `os.path` keeps two leading slashes, which mean the same as one on Linux.
     return "/" + os.path.abspath(path).lstrip("/")

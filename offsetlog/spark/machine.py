@@ -1,18 +1,18 @@
-"""Whether the driver and the executors see the same files: asked of the master before tasks run, and by each task."""
+"""Whether the driver and the executors see the same files: judged by the master before tasks run, and in each task."""
 
 from __future__ import annotations
 
 import os
 import re
 
-#: `local[2]`, and the cluster of processes on one machine that Spark makes for tests.
+#: `local[2]`, and `local-cluster`, the cluster of processes on one machine that Spark has for tests.
 _LOCAL = re.compile(r"local(-cluster)?(\[.*\])?")
-#: Nobody on another machine reaches a master that listens on the loopback address.
+#: A master on the loopback address cannot be reached from another machine.
 _LOOPBACK = re.compile(r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?")
 
 
 def is_one_machine(master: str) -> bool:
-    """Tells whether all executors of a master (`yarn`, `spark://host:7077`) are on the driver's machine for sure."""
+    """Returns whether all executors of a master (`yarn`, `spark://host:7077`) are certainly on the driver's machine."""
     if _LOCAL.fullmatch(master):
         return True
     servers = master.removeprefix("spark://").split(",")
@@ -20,9 +20,9 @@ def is_one_machine(master: str) -> bool:
 
 
 def this_machine() -> str:
-    """Returns what two processes have in common that see the same files: the running kernel, and its mounts for them.
+    """Returns an id that is equal for processes that see the same files: the running kernel and the mount namespace.
 
-    Two containers differ by the mounts.  Returns "" where the system does not say it.
+    Two containers have different mount namespaces.  Returns "" if the system does not report these.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -32,9 +32,9 @@ def this_machine() -> str:
 
 
 def refusal(staging: str) -> str:
-    """Returns why a write to a store does not stage in the store's directory, and how it does."""
+    """Returns the error text for a write whose executors do not see the default staging directory."""
     return (
-        f"executors on other machines than the driver do not see the default staging, {staging}: set stagingLocation "
-        "to a directory that all of them share, or to a URI (s3://, hdfs://); where they share the directory of the "
-        f"store, stagingLocation={staging} says so"
+        f"executors on other machines do not see the driver's default staging directory, {staging}: set "
+        "stagingLocation to a directory that all of them share, or to a URI (s3://, hdfs://); if they do share the "
+        f"directory of the store, set stagingLocation={staging}"
     )

@@ -1,14 +1,14 @@
-"""An archive of what executors need to run offsetlog: the packages, and a launcher that finds a Python for them.
+"""An archive with everything that executors need to run offsetlog: packages, and a launcher that finds a Python.
 
-The C extensions cannot travel by `--py-files`.  The archive is unpacked by Spark on each executor (`spark.archives`)
-and holds no interpreter: `bin/python` starts the worker's own, of the same minor version, after it has checked that it
-can load the extensions.  An environment of `venv` holds a link in that place, which can check nothing; an image, or an
-environment of conda, brings an interpreter along.
+The C extensions cannot be sent by `--py-files`.  Spark unpacks the archive on each executor (`spark.archives`).  It
+holds no interpreter: `bin/python` starts the worker's own, of the same minor version, after a check that this one can
+load the extensions.  In an environment of `venv`, `bin/python` is a link, which checks nothing; an image, or an
+environment of conda, has an interpreter of its own.
 
     bin/python, bin/python3                 the launcher
     bin/check_python.py                     the check
-    lib/python3.11/site-packages/           offsetlog, its dependencies, and what else was asked for
-    offsetlog-pack.json                     what is in it, and for which interpreters
+    lib/python3.11/site-packages/           offsetlog, its dependencies, and further requested packages
+    offsetlog-pack.json                     the contents, and the interpreters that can load them
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from offsetlog.errors import ConfigError, MissingFileError, StorageError
 
 #: Packages that executors run besides offsetlog and its dependencies: `migrate` reads ZooKeeper in tasks.
 ALSO = ("kazoo",)
-#: These come with Spark, in the version that runs.
+#: Packages that come with Spark, in Spark's own version.
 OF_SPARK = frozenset({"pyspark", "pyspark-client", "pyspark-connect", "py4j"})
-#: Names that Spark unpacks as what is written here.
+#: The endings of the names of archives that Spark unpacks as tar.gz.
 SUFFIXES = (".tar.gz", ".tgz")
 
 _NOT_RUN = frozenset({".pyx", ".pxd", ".c", ".cc", ".cpp", ".h", ".hh", ".hpp", ".a", ".o", ".pyc"})
 _GLIBC = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})\b")
-#: The least that any extension needs; a wheel for Linux has no older one.
+#: The oldest glibc that an extension can need; no wheel for Linux supports an older one.
 _GLIBC_LEAST = (2, 17)
-#: Every file gets this time, so that the same packages give the same archive: 1980, the first that zip knows.
+#: Every file gets this time, so that equal packages make equal archives: 1980, the earliest time in a zip.
 _TIME = 315_532_800
 _COMPRESSION = 4
 
@@ -55,12 +55,12 @@ class Packed:
     """The result of `pack`.
 
     Attributes:
-        path: of the archive.
-        size: of the archive, in bytes.
-        unpacked_size: of the files in it, in bytes.
-        python: the minor version, as "3.11".
-        abi: of the extensions, as CPython names it: interpreter, version, machine and libc.
-        libc: the oldest glibc that they run with, as "2.28"; None for another libc.
+        path: the path of the archive.
+        size: the size of the archive, in bytes.
+        unpacked_size: the size of its files, in bytes.
+        python: the minor version of Python, such as "3.11".
+        abi: the ABI of the extensions, as CPython names it: interpreter, version, machine and libc.
+        libc: the oldest glibc that the extensions run with, such as "2.28"; None for another libc.
         packages: name -> version.
     """
 
@@ -74,22 +74,22 @@ class Packed:
 
 
 def pack(output: str | os.PathLike[str], also: Iterable[str] = (), *, overwrite: bool = False) -> Packed:
-    """Writes an archive of offsetlog, what it depends on, and further packages of this environment.
+    """Writes an archive of offsetlog, its dependencies, and further packages of this environment.
 
-    It appears under its name when it is whole.
+    The archive gets its name only when it is complete.
 
     Args:
         output: the new file, on this machine; `.tar.gz` or `.tgz`.
-        also: names of installed packages, which go with all that they depend on.
-        overwrite: replaces a file that is there.
+        also: names of installed packages to add, with their dependencies.
+        overwrite: replaces an existing file.
 
     Raises:
-        ConfigError: there is something already, the name ends otherwise, or a package is not installed, or only as a
-            link to its sources.
-        MissingFileError: there is no such directory to write to.
-        StorageError: it cannot be written.
+        ConfigError: the file exists, its name has another ending, or a package is not installed, or installed only as
+            a link to its sources.
+        MissingFileError: the directory to write to does not exist.
+        StorageError: the archive cannot be written.
 
-    It can be called from any thread.
+    Can be called from any thread.
     """
     target = Path(output)
     _check_target(target, overwrite=overwrite)
@@ -106,8 +106,8 @@ def pack(output: str | os.PathLike[str], also: Iterable[str] = (), *, overwrite:
         unpacked = sum(path.stat().st_size for path in files.values()) + sum(len(text) for text in own.values())
     except OSError as failure:
         if isinstance(failure, FileExistsError):
-            raise ConfigError("there is something already", path=target) from failure
-        raise StorageError(f"it cannot be written: {failure}", errno=failure.errno, path=target) from failure
+            raise ConfigError("the file exists already; --overwrite replaces it", path=target) from failure
+        raise StorageError(f"the archive cannot be written: {failure}", errno=failure.errno, path=target) from failure
     return Packed(str(target), size, unpacked, python, _abi(), libc_text, versions)
 
 
@@ -117,13 +117,15 @@ def _abi() -> str:
 
 def _check_target(target: Path, *, overwrite: bool) -> None:
     if not target.name.endswith(SUFFIXES):
-        raise ConfigError(f"the name must end in {' or '.join(SUFFIXES)}, by which Spark unpacks it", path=target)
+        raise ConfigError(
+            f"the name must end in {' or '.join(SUFFIXES)}, so that Spark unpacks the archive", path=target
+        )
     if not target.parent.is_dir():
-        raise MissingFileError("there is no such directory to write to", path=target.parent)
+        raise MissingFileError("the directory to write to does not exist", path=target.parent)
     if target.is_dir() and not target.is_symlink():
-        raise ConfigError("it is a directory", path=target)
+        raise ConfigError("the output must be a file, not a directory", path=target)
     if not overwrite and os.path.lexists(target):
-        raise ConfigError("there is something already; --overwrite replaces it", path=target)
+        raise ConfigError("the file exists already; --overwrite replaces it", path=target)
 
 
 # ---------------------------------------------------------------------------------------------------- which packages
@@ -134,13 +136,13 @@ def _is_installed(name: str) -> bool:
 
 
 def closure(names: Iterable[str]) -> dict[str, metadata.Distribution]:
-    """Returns packages of this environment with all that they depend on, by canonical name, without Spark's own.
+    """Returns packages of this environment with all their dependencies, by canonical name, without Spark's own.
 
-    Raises ConfigError where one is not installed, or a name is none.
+    Raises ConfigError if a package is not installed, or a name is not valid.
     """
     found: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
-    waiting = [(_requirement(name), "it is asked for") for name in names]
+    waiting = [(_requirement(name), "it was requested") for name in names]
     while waiting:
         wanted, why = waiting.pop()
         name = canonicalize_name(wanted.name)
@@ -149,8 +151,8 @@ def closure(names: Iterable[str]) -> dict[str, metadata.Distribution]:
         try:
             each = found.setdefault(name, metadata.distribution(name))
         except metadata.PackageNotFoundError:
-            raise ConfigError(f"the package {name} is not installed here, and {why}") from None
-        # The dependencies of the package itself, and those of each extra.
+            raise ConfigError(f"the package {name} is not installed here, but {why}") from None
+        # Adds the dependencies of the package itself, and those of each extra.
         for extra in {"", *wanted.extras} - {extra for known, extra in seen if known == name}:
             seen.add((name, extra))
             waiting += [(needed, f"{name} needs it") for needed in _needed(each, extra)]
@@ -161,7 +163,7 @@ def _requirement(name: str) -> Requirement:
     try:
         return Requirement(name)
     except InvalidRequirement as failure:
-        raise ConfigError(f"{name!r} is no name of a package: {failure}") from None
+        raise ConfigError(f"{name!r} is not the name of a package: {failure}") from None
 
 
 def _needed(package: metadata.Distribution, extra: str) -> Iterator[Requirement]:
@@ -183,10 +185,10 @@ def _files(packages: Iterable[metadata.Distribution]) -> dict[str, Path]:
             files |= _offsetlog_files()
         elif _is_linked(each):
             raise ConfigError(
-                f"the package {name} is installed as a link to its sources (pip install --editable): install it "
-                "as a whole"
+                f"the package {name} is installed as a link to its sources (pip install --editable); install it "
+                "without --editable"
             )
-        # A package of the system's may say nothing of its files; what lies outside of site-packages are scripts.
+        # A package of the system may lack a list of its files.  Files outside of site-packages are scripts.
         listed = [str(path) for path in each.files or []]
         for path in listed:
             if _runs(Path(path)) and not path.startswith(("..", "/", "__editable__")):
@@ -199,10 +201,10 @@ def _files(packages: Iterable[metadata.Distribution]) -> dict[str, Path]:
 
 
 def _offsetlog_files() -> dict[str, Path]:
-    # As it runs here: a link to its sources has no list of them.
+    # Taken from where it runs: an editable install has no list of its files.
     root = Path(offsetlog.__file__).parent
     files = {f"offsetlog/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file() and _runs(path)}
-    # PySpark looks for the data source by a top-level name.
+    # PySpark finds the data source by the name of a top-level package.
     finder = root / "spark" / "discovery"
     return files | {str(path.relative_to(finder)): path for path in finder.rglob("*.py")}
 
@@ -217,7 +219,7 @@ def _runs(path: Path) -> bool:
 
 
 def needed_glibc(paths: Iterable[Path]) -> tuple[int, int]:
-    """Returns the oldest glibc with which the shared objects among some files can be loaded."""
+    """Returns the oldest glibc that can load the shared objects among these files."""
     least = _GLIBC_LEAST
     for path in paths:
         if ".so" in path.suffixes:
@@ -233,8 +235,8 @@ def needed_glibc(paths: Iterable[Path]) -> tuple[int, int]:
 
 _LAUNCHER = """\
 #!/bin/sh
-# Starts a Python of this machine with the packages beside this file: the first that fits.
-# OFFSETLOG_PYTHON names one that is not on the path.
+# Starts the first suitable Python of this machine with the packages beside this file.
+# OFFSETLOG_PYTHON names a Python that is not on the path.
 if [ -n "$OFFSETLOG_PACK_CHECKS" ]; then echo "it is the launcher itself"; exit 1; fi
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd -P) || exit 1
 for python in ${{OFFSETLOG_PYTHON:+"$OFFSETLOG_PYTHON"}} python{python} /usr/bin/python{python} \\
@@ -249,19 +251,19 @@ do
     fi
     refused="$refused; $python: $reason"
 done
-echo "offsetlog: no Python here fits the archive, which needs {needs}${{refused:-; there is none}}" >&2
+echo "offsetlog: no Python on this machine can run the archive, which needs {needs}${{refused:-; none was found}}" >&2
 exit 1
 """
 
 _CHECK = """\
-# Ends with an error where this Python cannot load the extensions of the archive.
+# Fails if this Python cannot load the extensions of the archive.
 import os
 import sys
 import sysconfig
 
 abi = sysconfig.get_config_var("SOABI")
 if abi != {abi!r}:
-    sys.exit("it is of " + str(abi))
+    sys.exit("its ABI is " + str(abi))
 try:
     libc = os.confstr("CS_GNU_LIBC_VERSION")
 except (AttributeError, OSError, ValueError):
@@ -282,7 +284,7 @@ def _own_files(python: str, abi: str, libc: tuple[int, int] | None, about: Mappi
 
 
 def _write(target: Path, own: Mapping[str, bytes], files: Mapping[str, Path], folder: str, *, overwrite: bool) -> int:
-    """Writes the archive beside its name and gives it that name; returns its size."""
+    """Writes the archive under a temporary name and then renames it; returns its size."""
     number, partial = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
     try:
         with os.fdopen(number, "wb") as file:
@@ -298,7 +300,7 @@ def _write(target: Path, own: Mapping[str, bytes], files: Mapping[str, Path], fo
             file.flush()
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
-        # mkstemp lets nobody else read it; what a cluster fetches is read by others.
+        # mkstemp denies access to other users, but a cluster fetches the archive as other users.
         os.chmod(partial, 0o666 & ~_umask())
         if overwrite:
             os.replace(partial, target)
@@ -311,7 +313,7 @@ def _write(target: Path, own: Mapping[str, bytes], files: Mapping[str, Path], fo
 
 
 def _umask() -> int:
-    # There is no other way to ask; /proc has it without setting it.
+    # os.umask reads the mask only by setting it, which other threads would see; /proc shows it.
     with open("/proc/self/status") as status:
         return next((int(line.split()[1], 8) for line in status if line.startswith("Umask:")), 0o022)
 

@@ -1,14 +1,14 @@
 """The offsets of Spark's sources as positions of a consumer group, and positions as Spark's `startingOffsets`.
 
-Spark keeps the offset of a source as a text that only the source understands.  Three shapes are understood here, each
-recognized by its text alone:
+Spark keeps the offset of a source as a text whose form only the source defines.  This module reads three forms, each
+recognized by the text alone:
 
 * topics, `{"orders":{"0":123}}`: Kafka's source, offsetlog's own, and Python sources that follow them.  Each number is
   the next offset to read, which is what a committed offset means.
-* a counter that names the next thing to read, `123` or `{"offset":123}`: the sources of rates, sockets and memory.
+* a counter, `123` or `{"offset":123}`, the number of the next item to read: the rate, socket and memory sources.
 * a file source's `{"logOffset":122}`, the last batch of files that it has listed: the next one is 123.
 
-A counter becomes partition 0 of a topic that is made of the source's description (see `source_topic`).
+A counter becomes partition 0 of a topic that is derived from the source's description (see `source_topic`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from offsetlog.errors import ArgumentTypeError, ConfigError, CorruptionError, Li
 from offsetlog.spark.targets import TargetLike, opened_target
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-#: The longest name that Kafka takes for a topic.
+#: The longest name of a topic in Kafka.
 TOPIC_CHARACTERS_MAX = 249
 #: An offset of a source that is longer than this is refused before it is parsed.
 TEXT_CHARACTERS_MAX = 16 << 20
@@ -38,7 +38,7 @@ EARLIEST = -2
 LATEST = -1
 
 Missing = Literal["earliest", "latest", "error"]
-#: topic -> how many partitions it has, or which; or a Kafka cluster, which is asked.
+#: topic -> the number of its partitions, or the partitions; or a Kafka cluster, which is asked for them.
 Partitions = Mapping[str, int | Iterable[int]] | str
 
 _KAFKA = re.compile(r"Kafka(?:Source)?(?:V\d+)?\[")
@@ -50,9 +50,9 @@ class SourceOffset(NamedTuple):
     """The meaning of a source's offset.
 
     Attributes:
-        shape: "topics", "counter", "files"; "nothing" where there is no offset yet; "unknown" for any other, as that of
-            Delta, which is no position in a log.
-        positions: the next offset to read by topic and partition, empty for "nothing" and "unknown".
+        shape: "topics", "counter" or "files"; "nothing" if there is no offset yet; "unknown" for any other form, such
+            as that of Delta, which is not a position in a log.
+        positions: the next offset to read, by topic and partition; empty for "nothing" and "unknown".
     """
 
     shape: Literal["topics", "counter", "files", "nothing", "unknown"]
@@ -60,17 +60,17 @@ class SourceOffset(NamedTuple):
 
 
 def is_kafka_source(description: str) -> bool:
-    """Tells whether the description, as query progress has it, is that of Spark's own Kafka source."""
+    """Returns whether a source's description in the progress of a query is that of Spark's own Kafka source."""
     return _KAFKA.match(description) is not None
 
 
 def source_topic(description: str) -> str:
     """Returns the topic under which a source without topics is committed: its description in Kafka's characters.
 
-    The identity that Java appends to some objects (`@6edb6635`), which is another at each start, is left out; what is
-    neither a letter of ASCII, a digit, a dot, a dash nor an underscore becomes an underscore, several in a row one; a
-    name longer than 249 characters keeps its first 240 and gets a dash and 8 digits of its digest.  Two descriptions
-    that differ only in such characters get the same name.
+    The identity that Java appends to some objects (`@6edb6635`) changes at each start and is removed.  Each run of
+    characters other than ASCII letters, digits, dots, dashes and underscores becomes one underscore.  A name longer
+    than 249 characters is cut to 240 and gets a dash and 8 digits of its digest.  Two descriptions that differ only in
+    the replaced characters get the same name.
 
     >>> source_topic("FileStreamSource[file:/data/in]")
     'FileStreamSource_file_data_in'
@@ -84,22 +84,22 @@ def source_topic(description: str) -> str:
 
 
 def read_source_offset(text: str | None, topic: str) -> SourceOffset:
-    """Reads the offset of a source, in any of the shapes of this module.
+    """Reads the offset of a source, in any of the forms of this module.
 
-    A negative number tells that nothing was read yet: it is no position, and left out.
+    A negative number means that nothing was read yet; it is not a position, and is left out.
 
     Args:
-        text: the offset, as query progress and checkpoints have it; None, "", "-", "None" and "null" for none.
+        text: the offset, as in query progress and checkpoints; None, "", "-", "None" and "null" for none.
         topic: the topic of a counter.
 
     Raises:
-        CorruptionError: it is not JSON, or has topics and what stands in them are no partitions and offsets.
-        LimitError: it is longer than 16 Mi characters, or names more than 200,000 partitions.
+        CorruptionError: the text is not JSON, or its topics do not hold valid partitions and offsets.
+        LimitError: the text is longer than 16 Mi characters, or names more than 200,000 partitions.
     """
     if text is None or text.strip() in {"", "-", "None", "null"}:
         return SourceOffset("nothing", {})
     if len(text) > TEXT_CHARACTERS_MAX:
-        raise LimitError(f"an offset of {len(text)} characters, at most {TEXT_CHARACTERS_MAX} are read")
+        raise LimitError(f"the offset has {len(text)} characters; the limit is {TEXT_CHARACTERS_MAX}")
     value = parse_json(text)
     if isinstance(value, dict):
         return _read_object(value, topic)
@@ -109,7 +109,7 @@ def read_source_offset(text: str | None, topic: str) -> SourceOffset:
 
 
 def parse_json(text: str) -> Any:
-    """Returns what a JSON text says; raises CorruptionError where it is none, names a key twice, or nests too deep."""
+    """Parses JSON; raises CorruptionError for invalid JSON, a duplicate key, or too deep nesting."""
     try:
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
@@ -117,14 +117,14 @@ def parse_json(text: str) -> Any:
 
 
 def shortened(text: str, characters: int = 80) -> str:
-    """Returns a text for a message, cut where it is long."""
+    """Returns a text for a message, cut if it is long."""
     return text if len(text) <= characters else f"{text[:characters]}..."
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears more than once")
     return made
 
 
@@ -138,7 +138,7 @@ def _read_object(value: dict[str, Any], topic: str) -> SourceOffset:
     if _is_number(value.get("offset")) and set(value) <= {"offset", "timestamp"}:
         return SourceOffset("counter", _counter(topic, value["offset"]))
     if set(value) == {"__consumer_offsets", "begun"}:
-        # offsetlog's own stream says beside it where the log ended when the query began.
+        # offsetlog's own stream adds the log ends of the time when the query began.
         value = {"__consumer_offsets": value["__consumer_offsets"]}
     if value and all(isinstance(partitions, dict) for partitions in value.values()):
         return SourceOffset("topics", _topics(value))
@@ -152,14 +152,16 @@ def _counter(topic: str, offset: int) -> dict[TopicPartition, int]:
 def _topics(value: dict[str, dict[str, Any]]) -> dict[TopicPartition, int]:
     count = sum(len(partitions) for partitions in value.values())
     if count > PARTITIONS_MAX:
-        raise LimitError(f"an offset that names {count} partitions, at most {PARTITIONS_MAX} are read")
+        raise LimitError(f"the offset names {count} partitions; the limit is {PARTITIONS_MAX}")
     positions = {}
     for topic, partitions in value.items():
         if not topic or len(topic) > TOPIC_CHARACTERS_MAX:
-            raise CorruptionError(f"no topic of Kafka has the name {shortened(topic)!r}")
+            raise CorruptionError(
+                f"{shortened(topic)!r} cannot be a Kafka topic: names have 1 to {TOPIC_CHARACTERS_MAX} characters"
+            )
         for partition, offset in partitions.items():
             if not re.fullmatch(r"[0-9]{1,10}", partition, re.ASCII) or int(partition) > PARTITION_MAX:
-                raise CorruptionError(f"topic {topic!r} has no partition {shortened(partition)!r}")
+                raise CorruptionError(f"topic {topic!r}: {shortened(partition)!r} is not a partition number")
             if _checked(offset, topic, partition) >= 0:
                 positions[TopicPartition(topic, int(partition))] = offset
     return positions
@@ -167,14 +169,14 @@ def _topics(value: dict[str, dict[str, Any]]) -> dict[TopicPartition, int]:
 
 def _checked(offset: Any, topic: str, partition: str) -> int:
     if not _is_number(offset) or abs(offset) > OFFSET_MAX:
-        raise CorruptionError(f"partition {partition} of topic {topic!r} has no offset {shortened(repr(offset))}")
+        raise CorruptionError(f"partition {partition} of topic {topic!r}: {shortened(repr(offset))} is not an offset")
     return int(offset)
 
 
 def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    """Joins the positions of the sources of one query; where several name a partition, the smallest counts.
+    """Joins the positions of the sources of one query; if several name a partition, the smallest offset counts.
 
-    All of them have read everything below it.
+    Below the smallest offset, all of these sources have read everything.
     """
     joined: dict[TopicPartition, int] = {}
     for some in positions:
@@ -204,17 +206,17 @@ def starting_offsets(
     *,
     partitions: Partitions | None = None,
 ) -> str:
-    """Returns the committed positions of a group as the JSON that Spark's Kafka source takes for `startingOffsets`.
+    """Returns the committed positions of a group as JSON for the option `startingOffsets` of Spark's Kafka source.
 
-    Spark wants every partition of the topics in it.  A Kafka cluster is asked how many there are; a store does not
-    know: say it with `partitions`, else every number up to the highest committed one is taken to be there.
+    Spark requires every partition of the topics in this JSON.  A Kafka cluster is asked for them.  A store does not
+    know them: give `partitions`, or all numbers up to the highest committed one are assumed to exist.
 
     Args:
-        store: an OffsetStore; the path of one, which is read as it is and not locked; or a Kafka cluster:
-            "host:port,..." or a dict of confluent-kafka's settings (see `offsetlog.spark.targets`).
+        store: an OffsetStore; the path of one, which is read without its lock; or a Kafka cluster: "host:port,..." or a
+            dict of confluent-kafka's settings (see `offsetlog.spark.targets`).
         group: the consumer group.
-        topics: only these; None for all that the group has a position for.  Name them where the group holds positions
-            of other sources too, which are no topics of Kafka's.
+        topics: only these topics; None for all topics of the group's positions.  Give them if the group also holds
+            positions of other sources, whose topics do not exist in Kafka.
         missing: where a partition without a position starts: "earliest" (-2), "latest" (-1), or "error".
         partitions: topic -> the number of its partitions, or the partitions; or a Kafka cluster ("host:port,...").
 
@@ -222,13 +224,13 @@ def starting_offsets(
         JSON without blanks, topics and partitions sorted: `{"orders":{"0":123,"1":-2}}`.
 
     Raises:
-        StateError: the group has no position at all and no topics are named; or `missing` is "error" and one has none,
-            which is the error's `item`.
-        TopicError: a topic has no partitions here.
+        StateError: the group has no positions and `topics` is None; or `missing` is "error" and a partition has no
+            position (the error's `item`).
+        TopicError: the partitions of a topic are not known.
         ClusterError, ClusterUnavailableError: the cluster refused or did not answer.
-        InvalidArgumentError: one of its kinds; all that opening and reading a store raise.
+        InvalidArgumentError: an argument is wrong.  Also everything that opening and reading a store raise.
 
-    It can be called from any thread.
+    Can be called from any thread.
     """
     if missing not in {"earliest", "latest", "error"}:
         raise ConfigError(f'missing must be "earliest", "latest" or "error", not {missing!r}')
@@ -237,7 +239,7 @@ def starting_offsets(
         committed = target.fetch(group)
         names = sorted({key.topic for key in committed}) if wanted is None else wanted
         if not names:
-            raise StateError(f"group {group!r} has no positions: name the topics to start with")
+            raise StateError(f"group {group!r} has no positions; name the topics to start with")
         known = target.partitions_of(names) if partitions is None else _known_partitions(partitions, names)
     starts: dict[str, dict[str, int]] = {}
     for topic in names:
@@ -256,7 +258,7 @@ def _listed_topics(topics: str | Iterable[str] | None) -> list[str] | None:
         if not topic:
             raise TopicError("a topic must not be empty")
     if not listed:
-        raise ConfigError("no topic is named; None takes all of the group")
+        raise ConfigError("`topics` is empty; None takes all topics of the group")
     return sorted(set(listed))
 
 
@@ -276,7 +278,7 @@ def _listed_partitions(topic: str, some: int | Iterable[int]) -> list[int]:
         raise ArgumentTypeError(f"the partitions of {topic!r} must be a number or a list of numbers")
     if isinstance(some, int):
         if some > PARTITIONS_MAX:
-            raise ConfigError(f"{some} partitions of {topic!r}, at most {PARTITIONS_MAX} are taken")
+            raise ConfigError(f"{some} partitions of {topic!r} are too many; the limit is {PARTITIONS_MAX}")
         some = range(some)
     listed = sorted(set(some))
     if not all(_is_number(number) and 0 <= number <= PARTITION_MAX for number in listed):
@@ -287,16 +289,16 @@ def _listed_partitions(topic: str, some: int | Iterable[int]) -> list[int]:
 def _numbers(
     topic: str, known: Mapping[str, list[int]] | None, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> list[int]:
-    """Returns the partitions of a topic to report: only those that exist, since Spark would refuse others."""
+    """Returns the partitions of a topic to report: only existing ones, since Spark refuses others."""
     if known is not None and topic in known:
         numbers = known[topic]
     else:
         highest = max((key.partition for key in committed if key.topic == topic), default=-1)
         if highest >= PARTITIONS_MAX:
-            raise ConfigError(f"partition {highest} of {topic!r} is committed: say with partitions= which there are")
+            raise ConfigError(f"partition {highest} of {topic!r} is committed; name the partitions with partitions=")
         numbers = list(range(highest + 1))
     if not numbers:
-        raise TopicError(f"nothing is known of the partitions of topic {topic!r}: say with partitions= how many it has")
+        raise TopicError(f"the partitions of topic {topic!r} are not known; give their number with partitions=")
     return numbers
 
 

@@ -1,8 +1,8 @@
 """Reads of a log that decode only the columns that a query uses.
 
-No version of PySpark tells a Python source which columns are wanted (4.0 to 4.3 have no hook for it), so that every
-query pays for whole rows unless the option `columns` is given.  Spark's optimizer knows them: the plan of the query
-over whole rows is asked once, and nothing is read for that.
+PySpark does not report the needed columns to a Python source (4.0 to 4.3 have no hook for it), so every query pays for
+whole rows unless the option `columns` is given.  Spark's optimizer knows the needed columns: they are taken from the
+optimized plan of the query over whole rows, and nothing is read for that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from offsetlog.spark.scan.views import PROBLEM
 
 Query = Callable[[DataFrame], DataFrame]
 
-#: Every view has it: a query that uses no column at all, as a count does, reads this one.
+#: A column of every view; a query that uses no column at all, such as a count, reads this one.
 _LEAST = "log_partition"
-#: These use what their expressions name, and pass the rest on to the node above, which names what it uses of it.  For
-#: any other node, as a union or a function of Python, all of its input counts as used.
+#: Nodes that use only the columns in their expressions and pass the others to the node above, which names those that it
+#: uses.  For any other node, such as a union or a Python function, all of its input counts as used.
 _NAMES_WHAT_IT_USES = frozenset(
     {
         "Aggregate",
@@ -40,7 +40,7 @@ _NAMES_WHAT_IT_USES = frozenset(
         "Window",
     }
 )
-#: Leaves that hold no rows of a log but those of the view itself: the view, other tables, and rows of the driver.
+#: Leaves that hold no rows of a log except those of the view itself: the view, other tables, and rows of the driver.
 _KNOWN_LEAVES = frozenset(
     {
         "DataSourceV2Relation",
@@ -55,37 +55,37 @@ _KNOWN_LEAVES = frozenset(
 
 
 def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
-    """Returns which columns of a view a query uses, in the view's order; at least one.
+    """Returns the columns of a view that a query uses, in the view's order; at least one.
 
-    The query is called once, and what it returns is optimized by Spark and not run.  Columns that Spark cannot prove to
-    be unused are among them, and all are where the query caches, takes a checkpoint or goes through an RDD: the columns
-    that come before that stands in no plan.
+    The query is called once, and Spark optimizes its result without running it.  The columns include those that Spark
+    cannot prove to be unused.  If the query caches, takes a checkpoint or goes through an RDD, all columns are
+    returned, since the plan does not show the columns used before that.
 
     Args:
-        rows: the view, as `spark.read.format("offsetlog").load(path)` gives it.
-        query: makes the DataFrame that is wanted out of the view; it must not run a job itself.
+        rows: the view, from `spark.read.format("offsetlog").load(path)`.
+        query: makes the wanted DataFrame from the view; it must not run a job itself.
 
     Raises:
-        ConfigError: the query returns no DataFrame, or the session is one of Spark Connect, which shows no plans.
+        ConfigError: the query does not return a DataFrame, or the session is of Spark Connect, which shows no plans.
 
-    It can be called from any thread that may use the session.
+    Can be called from any thread that may use the session.
     """
     used, _ = _columns_of(rows, query)
     return used
 
 
 def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns which columns a query uses, as `used_columns`, and those that it names, as Spark has analyzed it."""
+    """Returns the columns that a query uses, as `used_columns`, and the columns in Spark's analyzed plan."""
     wanted = query(rows)
     # A DataFrame of Spark Connect may be of another class.
     if not isinstance(wanted, (DataFrame, type(rows))):
         raise ConfigError(
-            f"query must return a DataFrame, not {type(wanted).__name__}: leave count() and collect() to the DataFrame "
-            "that comes back, lambda rows: rows.where(...)"
+            f"query must return a DataFrame, not {type(wanted).__name__}: use lambda rows: rows.where(...), and call "
+            "count() or collect() on the result"
         )
     plan = getattr(wanted, "_jdf", None)
     if plan is None:
-        raise ConfigError("Spark Connect shows no plan of a query: name the columns in the option columns")
+        raise ConfigError("Spark Connect does not show the plan of a query: name the columns in the option columns")
     execution = plan.queryExecution()
     used = set(_used(execution.optimizedPlan(), rows.columns))
     named = set(_used(execution.analyzed(), rows.columns))
@@ -96,7 +96,7 @@ def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[s
 def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Query) -> DataFrame:
     """Returns a query over a log that decodes only the columns which the query uses.
 
-    A column that the query neither uses nor names is not there when it is called for the second time.
+    The query is called twice; a column that it neither uses nor names is missing from the view the second time.
 
     >>> totals = read_pruned(
     ...     spark.read.format("offsetlog"), "/var/kafka-logs", lambda commits: commits.groupBy("topic").count()
@@ -104,17 +104,17 @@ def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Qu
 
     Args:
         reader: `spark.read.format("offsetlog")` with its options; it gets the option `columns`, and keeps it.
-        path: of the log.
+        path: the path of the log.
         query: as for `used_columns`; it is called twice.
 
     Raises:
-        All that `used_columns` and the source raise.
+        Everything that `used_columns` and the source raise.
     """
     whole = reader.load(os.fspath(path))
     columns, named = _columns_of(whole, query)
     narrow = reader.option("columns", ",".join(columns)).load(os.fspath(path))
-    # The query may name a column that Spark then finds unused; it is there, and null.  A column that no plan names is
-    # missing: a query that takes rows by a way that no plan shows must fail, and not find nulls.
+    # A column that the query names and Spark finds unused is present and null.  A column that no plan names is missing:
+    # a query that takes rows in a way that no plan shows must fail instead of reading nulls.
     filled = [
         fn.col(field.name) if field.name in narrow.columns else fn.lit(None).cast(field.dataType).alias(field.name)
         for field in whole.schema
@@ -126,7 +126,7 @@ def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Qu
 def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
     """Yields the names of the columns of all leaves of a plan, and of its subqueries, that something above uses.
 
-    Where a leaf may stand for a part of the query, these are `everything`.
+    If a leaf may hide a part of the query, these are `everything`.
     """
     wanted = _ids(plan.outputSet())
     leaves = []
@@ -153,13 +153,13 @@ def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
 
 
 def _hides_a_query(leaf: Any) -> bool:
-    """Tells whether a leaf may hold rows that a query made of the view, as a cache and an RDD do."""
+    """Returns whether a leaf may hold rows that a query made from the view, as a cache and an RDD do."""
     kind = leaf.getClass().getSimpleName()
     return not _is_of_driver(leaf.rdd()) if kind == "LogicalRDD" else kind not in _KNOWN_LEAVES
 
 
 def _is_of_driver(rdd: Any) -> bool:
-    """Tells whether an RDD is made of nothing but rows that the driver sends, as `createDataFrame` of a list is."""
+    """Returns whether an RDD consists only of rows that the driver sends, e.g. from `createDataFrame` with a list."""
     waiting = [rdd]
     while waiting:
         rdd = waiting.pop()
@@ -171,7 +171,7 @@ def _is_of_driver(rdd: Any) -> bool:
 
 
 def _items(sequence: Any) -> Iterator[Any]:
-    """Yields what a Scala Seq holds."""
+    """Yields the elements of a Scala Seq."""
     for index in range(sequence.size()):
         yield sequence.apply(index)
 

@@ -1,4 +1,4 @@
-"""Settings of a session that the processes which plan and read for it lack: they travel with the data source."""
+"""Settings of a session for the processes that plan and read: these lack them, so the data source carries them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 
 def default_parallelism_of(spark: SparkSession) -> int:
-    """Returns how many tasks the cluster runs at a time; 0 for a session of Spark Connect, which does not say."""
+    """Returns how many tasks the cluster runs at once; 0 for a session of Spark Connect, which does not report it."""
     context = getattr(spark, "sparkContext", None)
     return 0 if context is None else max(context.defaultParallelism, 1)
 
 
 def hadoop_settings_of(spark: SparkSession) -> HadoopSettings:
-    """Returns Hadoop's settings of a session for file systems: `spark.hadoop.fs.s3a.*`, its core-site.xml and the like.
+    """Returns a session's Hadoop settings for file systems: `spark.hadoop.fs.s3a.*`, its core-site.xml and the like.
 
-    As they are now: later settings are not among them.  None for a session of Spark Connect.  Secrets are among them.
+    These are the present settings, without later changes; empty for a session of Spark Connect.  They may hold secrets.
     """
     if getattr(spark, "sparkContext", None) is None:
         return HadoopSettings()
     jvm: Any = spark.sparkContext._jvm
-    # With what was set in the session itself, as Spark's own sources see it.
+    # Includes the settings made in the session itself, as seen by Spark's own sources.
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     found: dict[str, str] = {}
-    # A map is passed whole: each of its entries would be several calls.
+    # The map is passed in one call; reading each entry would take several calls.
     mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
     for prefix in PREFIXES:
         given = json.loads(mapper.writeValueAsString(configuration.getPropsWithPrefix(prefix)))

@@ -1,6 +1,6 @@
-"""The data source: `spark.read.format("offsetlog")`, `spark.readStream`, and the ways back.
+"""The data source: `spark.read.format("offsetlog")`, `spark.readStream`, and the corresponding writes.
 
-Only chooses; what reads is in `offsetlog.spark.scan`, what writes in `offsetlog.spark.sink`.
+This module only chooses readers and writers; they are in `offsetlog.spark.scan` and `offsetlog.spark.sink`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class OffsetlogDataSource(DataSource):
-    """Logs of committed positions, Kafka's or ours, as DataFrames; see docs/spark.md.
+    """Logs of committed positions, of Kafka or of offsetlog, as DataFrames; see docs/spark.md.
 
     Attributes:
-        default_parallelism: of the cluster; 0 where `register` did not set it.
-        one_machine: False where `register` found that executors may be on other machines than the driver.
-        hadoop: Hadoop's settings of the session for file systems; none where `register` did not set them.
+        default_parallelism: the default parallelism of the cluster; 0 if `register` did not set it.
+        one_machine: False if `register` found that executors may be on other machines than the driver.
+        hadoop: the session's Hadoop settings for file systems; empty if `register` did not set them.
     """
 
     default_parallelism = 0
@@ -46,13 +46,13 @@ class OffsetlogDataSource(DataSource):
 
     @property
     def _given(self) -> dict[str, str]:
-        """The options, and the session's settings where no option says otherwise."""
+        """The options, and the session's settings unless an option overrides them."""
         given = {name: value for name, value in self.options.items() if is_setting(name)}
         others = {name: value for name, value in self.options.items() if not is_setting(name)}
         return {**others, **self.hadoop, **HadoopSettings.of(given)}
 
     def schema(self) -> str:
-        """Returns the columns of the view that the options name; raises ConfigError."""
+        """Returns the columns of the requested view; raises ConfigError."""
         return spark_schema(full_schema(parse(self._given, streaming=None)))
 
     def reader(self, schema: Any) -> BatchReader:
@@ -61,17 +61,17 @@ class OffsetlogDataSource(DataSource):
         return make_reader(read, schema)
 
     def streamReader(self, schema: Any) -> StreamReader | RefusedStreamReader:  # noqa: N802  (PySpark's name)
-        """Returns the reader of a stream; where the options are wrong, one that raises ConfigError as it begins."""
+        """Returns the reader of a stream; if the options are wrong, a reader that raises ConfigError when it starts."""
         try:
             read = replace(parse(self._given, streaming=True), default_parallelism=self.default_parallelism)
             return make_stream_reader(read, schema)
         except ConfigError as refusal:
-            # PySpark closes a reader that it never got, and tells the UnboundLocalError of that last.
+            # After an error here, PySpark closes a reader that it never got, and reports that UnboundLocalError last.
             return RefusedStreamReader(refusal)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Returns the writer of a batch; raises as `offsetlog.spark.sink.writer.batch_writer`."""
-        # Executors that only read do not load what writes.
+        # Executors that only read must not load the sink.
         return import_module("offsetlog.spark.sink.writer").batch_writer(
             self._given, schema, overwrite, self.one_machine
         )
@@ -84,14 +84,14 @@ class OffsetlogDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("offsetlog")` of a session this data source, with what the session knows.
+    """Registers this data source as `format("offsetlog")` of a session, with facts about the session.
 
-    That is its default parallelism, by which reads are planned, whether executors may be on other machines, where a
-    write has to name its staging, and Hadoop's settings for `s3a://` and `abfss://` as they are now: register again
-    after a change of them, and where executors came, or went.  Spark plans a Python source in a process that knows
-    nothing of the session, so that they travel with the class.  A session of Spark Connect does not give them: then the
-    cores of the machine that plans count, settings are options of the read, and tasks refuse a staging that they do not
-    share with the driver.
+    These are the default parallelism, by which reads are planned; whether executors may be on other machines, so that a
+    write has to name its staging location; and the present Hadoop settings for `s3a://` and `abfss://`.  Register again
+    if these settings change, or if executors are added or removed.  Spark plans a Python source in a process that knows
+    nothing of the session, so the class carries these facts.  A session of Spark Connect does not provide them: reads
+    are then planned by the cores of the planning machine, settings have to be options of the read, and tasks refuse a
+    staging location that they do not share with the driver.
 
     Raises:
         ConfigError: as `check_planner`.
@@ -103,7 +103,7 @@ def register(spark: SparkSession) -> None:
         is_local = is_one_machine(context.master)
 
     class PlannedDataSource(OffsetlogDataSource):
-        # A class that no module has is sent by its value, with the settings in it.
+        # Spark sends a class that is not in a module by value, with the settings in it.
         __doc__ = OffsetlogDataSource.__doc__
         default_parallelism = parallelism
         one_machine = is_local
@@ -112,23 +112,25 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(PlannedDataSource)
     except AnalysisException as failure:
-        # PySpark 4.0 refuses a name that it found by itself; later ones replace it.
+        # PySpark 4.0 refuses a name that it has already found by itself; later versions replace the class.
         if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 
 
 def check_planner(python: str) -> None:
-    """Refuses a Python of the workers that the driver does not have: Spark plans with it, on the driver.
+    """Refuses a Python for the workers that does not exist on the driver: Spark also plans with it, on the driver.
 
     Args:
-        python: the program that `PYSPARK_PYTHON` names; one without a slash is looked for on the path by the system.
+        python: the program in `PYSPARK_PYTHON`; a name without a slash is searched on the system's path.
 
     Raises:
         ConfigError: there is no such program.
     """
     if "/" not in python or os.access(python, os.X_OK):
         return
-    way = "put it there, or name one that both have"
+    way = "install it there, or name a Python that both have"
     if not os.path.isabs(python):
-        way = f"unpack the archive that the workers get, so that there is {os.path.abspath(python)}, or start elsewhere"
-    raise ConfigError(f"PYSPARK_PYTHON is {python}, with which Spark plans on the driver, too, where it is not: {way}")
+        way = f"unpack the workers' archive so that {os.path.abspath(python)} exists, or start in another directory"
+    raise ConfigError(
+        f"PYSPARK_PYTHON is {python}, which does not exist on the driver, where Spark plans with it: {way}"
+    )

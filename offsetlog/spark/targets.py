@@ -1,15 +1,15 @@
-"""Where positions of queries are committed to, and fetched from: a store of this process, or a Kafka cluster.
+"""The targets of positions, which are committed there and fetched from there: a store, or a Kafka cluster.
 
-These values name one (`TargetLike`):
+These values name a target (`TargetLike`):
 
-* an `OffsetStore` that is open: it is used, and stays open.
+* an open `OffsetStore`: it is used, and stays open.
 * a path, as an `os.PathLike` or a str: the store in that directory.
-* a str of "host:port", or several with commas between: the bootstrap servers of a Kafka cluster.  A path that looks
-  like this is given as a `pathlib.Path`.
-* a dict: settings of confluent-kafka, with "bootstrap.servers" among them, as for TLS and SASL.
+* a str of "host:port", or several separated by commas: the bootstrap servers of a Kafka cluster.  Give a path that
+  looks like this as a `pathlib.Path`.
+* a dict: settings of confluent-kafka, including "bootstrap.servers", e.g. for TLS and SASL.
 * a `Target` of your own.
 
-A cluster is asked through confluent-kafka, which is loaded when it is needed.
+Clusters are reached through confluent-kafka, which is imported on first use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TIMEOUT_SECONDS = 10.0
 
 _SERVER = re.compile(r"(?:[A-Z_]+://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}")
 
-# Errors of a cluster, or of librdkafka in its place, when the same request may succeed later.
+# Errors, of a cluster or of librdkafka itself, after which the same request may succeed later.
 _LATER = {
     "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_WAIT_COORD", "_WAIT_CACHE",
     "_IN_PROGRESS", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "COORDINATOR_NOT_AVAILABLE",
@@ -54,7 +54,7 @@ _LATER = {
     "BROKER_NOT_AVAILABLE", "UNSTABLE_OFFSET_COMMIT", "THROTTLING_QUOTA_EXCEEDED",
     "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR",
 }  # fmt: skip
-# How a coordinator turns away who is no member of a group that has some.
+# Errors with which a coordinator refuses a client that is not a member of a group with members.
 _MEMBERS_ONLY = {
     "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_MEMBER_EPOCH",
     "STALE_MEMBER_EPOCH",
@@ -64,12 +64,12 @@ _MEMBERS_ONLY = {
 class Target(ABC):
     """Something that keeps the positions of groups.  One thread uses it at a time."""
 
-    #: Whether it takes positions of Kafka's topics only.
+    #: Whether it accepts only positions of Kafka topics.
     kafka_only: bool = False
 
     @abstractmethod
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
-        """Commits positions of a group; returns which were refused, and why; raises what refused them all."""
+        """Commits positions of a group; returns the refused ones with the reasons; raises if all were refused."""
 
     @abstractmethod
     def fetch(self, group: str) -> Committed:
@@ -77,30 +77,30 @@ class Target(ABC):
 
     @abstractmethod
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
-        """Returns the partitions of topics, None where that is not known here."""
+        """Returns the partitions of topics, None if the target does not know them."""
 
-    def release(self) -> None:  # noqa: B027  (most have nothing to let go)
-        """Lets go of what is not needed until the next call."""
+    def release(self) -> None:  # noqa: B027  (most have nothing to release)
+        """Releases what is not needed until the next call."""
 
     def close(self) -> None:  # noqa: B027
-        """Lets go of everything that was opened here."""
+        """Releases everything that this target opened."""
 
 
 TargetLike = OffsetStore | str | os.PathLike[str] | Mapping[str, Any] | Target
 
 
 class StoreTarget(Target):
-    """A store: one that is open, or a path, at which it is opened when it is needed.
+    """A store: an open one, or a path, which is opened on demand.
 
-    A store at a path is that of the whole process, and it is given up when somebody else asks for it; while another
-    process of Spark holds it, as one that runs the sink, commits are handed to that one (`held_stores`).
+    The store at a path is shared by the whole process, and is closed when another process asks for it.  While another
+    Spark process holds it, e.g. one that runs the sink, commits are sent to that process (`held_stores`).
 
     Args:
         store: the store or its path.
-        durability: the failure that a commit survives; None for the store's own, "disk" at a path, whichever process
-            has it open.
-        read_only: a path is opened to be read only.
-        hold: whether a path stays open until `close` or until somebody asks for it; else it is closed by `release`.
+        durability: the failure that a commit survives; None for the store's own setting, for a path "disk", whichever
+            process has it open.
+        read_only: whether a path is opened read-only.
+        hold: whether a path stays open until `close` or until another process asks for it; if not, `release` closes it.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class StoreTarget(Target):
     ) -> None:
         self._path = None if isinstance(store, OffsetStore) else store
         self._store = store if isinstance(store, OffsetStore) else None
-        # Whoever opened the store at the path may have chosen otherwise, in this process or in another.
+        # The store at the path may have been opened with another durability, in this process or in another.
         self._durability = durability if self._path is None or durability is not None else "disk"
         self._read_only = read_only
         self._hold = hold
@@ -153,16 +153,16 @@ class StoreTarget(Target):
             return store.fetch(group)
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
-        """Returns None: a store knows what was committed, not what there is."""
+        """Returns None: a store knows committed positions, not the partitions that exist."""
         return None
 
     def release(self) -> None:
-        """Closes a store that was opened here and is not held."""
+        """Closes the store if this target opened it and does not hold it."""
         if not self._hold:
             self.close()
 
     def close(self) -> None:
-        """Closes a store that was opened here."""
+        """Closes the store if this target opened it."""
         if self._path is None:
             return
         if self._store is not None:
@@ -177,11 +177,11 @@ class KafkaTarget(Target):
     """The groups of a Kafka cluster, through confluent-kafka's AdminClient: no member joins the group.
 
     Args:
-        settings: of librdkafka, with "bootstrap.servers".
+        settings: settings of librdkafka, with "bootstrap.servers".
         timeout_seconds: how long the cluster may take for one answer.
 
     Raises:
-        ConfigError: confluent-kafka is not there, or refuses a setting.
+        ConfigError: confluent-kafka is not installed, or refuses a setting.
     """
 
     kafka_only = True
@@ -196,7 +196,7 @@ class KafkaTarget(Target):
         self._servers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
         self._timeout_seconds = timeout_seconds
         self._kafka: Any = confluent_kafka
-        # Each failure comes back as an error; librdkafka's own lines on stderr, one a second, would say it again.
+        # Each failure is raised as an error; librdkafka would repeat it on stderr every second.
         given = {"client.id": "offsetlog", "log_level": 2, **settings}
         try:
             self._admin: Any = confluent_kafka.admin.AdminClient(given)
@@ -207,13 +207,13 @@ class KafkaTarget(Target):
         return f"the Kafka cluster at {self._servers}"
 
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
-        """Commits each partition for itself, as Kafka does.
+        """Commits each partition independently, as Kafka does.
 
         Raises:
             ActiveGroupError: the group has active members; nothing was committed.
-            ClusterUnavailableError: no answer in time: some may be committed.
-            ClusterError: the request was refused as a whole.
-            GroupError: the group is empty, or not text.
+            ClusterUnavailableError: there was no answer in time; some positions may be committed.
+            ClusterError: the whole request was refused.
+            GroupError: the group is empty, or not a str.
         """
         kafka = self._kafka
         asked = [
@@ -235,7 +235,7 @@ class KafkaTarget(Target):
         return refused
 
     def fetch(self, group: str) -> Committed:
-        """Returns the committed positions; raises ClusterError and its kinds, GroupError."""
+        """Returns the committed positions; raises ClusterError and its subclasses, and GroupError."""
         request = self._kafka.ConsumerGroupTopicPartitions(_checked_group(group))
         answer = self._one(
             lambda: self._admin.list_consumer_group_offsets([request], request_timeout=self._timeout_seconds), group
@@ -251,7 +251,7 @@ class KafkaTarget(Target):
         return found
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
-        """Returns the partitions of topics, creating none; raises ClusterError and its kinds."""
+        """Returns the partitions of topics, without creating topics; raises ClusterError and its subclasses."""
         wanted = self._kafka.TopicCollection(list(topics))
         found = {}
         for topic, future in self._asked(
@@ -276,7 +276,7 @@ class KafkaTarget(Target):
 
     def _result(self, future: Any, group: str | None, about: str) -> Any:
         try:
-            # librdkafka keeps the time by itself; what is added lets its own answer come first.
+            # librdkafka has the same timeout; the added time lets its own error arrive first.
             return future.result(self._timeout_seconds + 5.0)
         except concurrent.futures.TimeoutError as error:
             raise ClusterUnavailableError(f"{self} did not answer about {about}", group=group) from error
@@ -289,7 +289,7 @@ class KafkaTarget(Target):
         key = item if isinstance(item, TopicPartition) else None
         about = f"{item.topic}:{item.partition}" if isinstance(item, TopicPartition) else item
         if code in _MEMBERS_ONLY:
-            text = f"group {group!r} has active members, and Kafka takes its positions from them alone"
+            text = f"group {group!r} has active members, and Kafka accepts its positions only from them; stop them"
             return ActiveGroupError(text, code=code, group=group, item=key)
         kind = ClusterUnavailableError if code in _LATER else ClusterError
         where = f" for {about}" if about else ""
@@ -298,12 +298,12 @@ class KafkaTarget(Target):
 
 def _checked_group(group: Any) -> str:
     if not isinstance(group, str) or not group:
-        raise GroupError(f"Kafka has no group of the name {group!r}")
+        raise GroupError(f"{group!r} cannot be the name of a Kafka group: a name must be a str and not empty")
     return group
 
 
 def is_bootstrap(text: str) -> bool:
-    """Tells whether a str names the servers of a Kafka cluster ("host:port", with commas between) and not a path."""
+    """Returns whether a str names the servers of a Kafka cluster ("host:port", separated by commas), not a path."""
     return all(_SERVER.fullmatch(server.strip()) for server in text.split(","))
 
 
@@ -311,8 +311,8 @@ def _store_path(path: str | os.PathLike[str]) -> Path:
     location = Location.of(path)
     if location.here is None:
         raise ConfigError(
-            f"{str(location)!r}: a store is a directory of this machine; to commit to one on a server, "
-            'name the server, as "host:port"'
+            f"{str(location)!r}: a store must be a directory on this machine; to commit to a store on a server, "
+            'give the server as "host:port"'
         )
     return location.here
 
@@ -325,11 +325,11 @@ def make_target(
     hold: bool = True,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Target:
-    """Makes what a store, a path or a cluster stands for; opens and connects to nothing yet.
+    """Makes the target for a store, a path or a cluster; does not open or connect to it yet.
 
     Raises:
-        ArgumentTypeError: it is none of them.
-        ConfigError: as `KafkaTarget`; a URI that is no path of this machine.
+        ArgumentTypeError: the value is none of these.
+        ConfigError: as `KafkaTarget`; or a URI is not a path on this machine.
     """
     if isinstance(named, Target):
         return named
@@ -342,13 +342,13 @@ def make_target(
     if isinstance(named, str | os.PathLike):
         return StoreTarget(_store_path(named), durability=durability, read_only=read_only, hold=hold)
     raise ArgumentTypeError(
-        f'a store, a path, "host:port,..." or a dict of settings of confluent-kafka is wanted, not {named!r:.80}'
+        f'must be a store, a path, "host:port,..." or a dict of settings of confluent-kafka, not {named!r:.80}'
     )
 
 
 @contextlib.contextmanager
 def opened_target(named: TargetLike, *, read_only: bool = False) -> Iterator[Target]:
-    """Makes a target, and closes afterwards what was opened for it; raises as `make_target`."""
+    """Yields a target, and then closes what was opened for it; raises as `make_target`."""
     target = make_target(named, read_only=read_only)
     try:
         yield target

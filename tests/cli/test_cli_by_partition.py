@@ -158,9 +158,8 @@ def test_who_looks_for_a_group_still_needs_the_number(tmp_path, capsys, argument
     refused = (
         2,
         "",
-        "offsetlog: this is a directory of Kafka's, which does not say how many partitions its "
-        "offsets topic has (the broker's offsets.topic.num.partitions, 50 by default); give "
-        f"--partitions N ({path})\n",
+        "offsetlog: this directory was written by Kafka and does not say how many partitions its offsets topic has; "
+        f"give --partitions N (the broker's offsets.topic.num.partitions, 50 by default) ({path})\n",
     )
     assert call(capsys, verb, path, *rest) == refused
     assert call(capsys, "compact", path)[0] == 0

@@ -145,7 +145,7 @@ def test_a_dry_run_says_which_segments_a_clean_would_leave(data, capsys):
     rows = [json.loads(line) for line in out.splitlines()]
     (row,) = [row for row in rows if row["damaged"]]
     assert [each["path"] for each in row["damaged"]] == [str(segment)]
-    assert row["reason"].endswith("; 1 damaged segment would be left as it is")
+    assert row["reason"].endswith("; 1 damaged segment would be left unchanged")
 
 
 def test_a_dry_run_of_a_log_that_is_cleaned_meanwhile_reads_it_again(data, capsys, monkeypatch):
@@ -292,24 +292,24 @@ def test_whoever_lets_the_past_of_groups_go_is_asked(data, capsys):
     ):
         code, _, err = call(capsys, "compact", data, "--dry-run", *arguments)
         assert (code, err.count("\n")) == (0, 1)
-        assert err.startswith(f"offsetlog: the past of {named} was kept by an earlier cleaning, and is not by this one")
+        assert err.startswith(f"offsetlog: an earlier cleaning kept the history of {named}, and this one would drop it")
     before = {file: file.read_bytes() for file in data.rglob("*.log")}
     code, out, err = call(capsys, "compact", data, asked[1])
     assert (code, out) == (1, "")
     warning, refusal = err.splitlines()
     assert warning == (
-        "offsetlog: the past of billing was kept by an earlier cleaning, and is not by this one: to keep it, add "
+        "offsetlog: an earlier cleaning kept the history of billing, and this one would drop it; to keep it, add "
         "--min-history 'billing=TIME'"
     )
     assert refusal == (
-        "offsetlog: nothing was done: there is no terminal to ask on; this would drop the past of billing, so that "
-        "nothing before can be brought back; with --yes it is done, with --dry-run only shown"
+        "offsetlog: nothing was done: there is no terminal to ask on; this would drop the history of billing, so that "
+        "earlier positions cannot be restored; add --yes to do it, or --dry-run to only show it"
     )
     assert {file: file.read_bytes() for file in data.rglob("*.log")} == before
     assert kept(capsys, data, asked[1], "--yes") == (503, warning + "\n")
     code, shown = on_terminal("compact", data, answer=b"n\n")
     assert code == 1
-    assert "Drop the past of aud*, so that nothing before can be brought back?" in shown
+    assert "Drop the history of aud*, so that earlier positions cannot be restored?" in shown
     code, shown = on_terminal("compact", data, answer=b"y\n")
     assert (code, "6 of 503 kept" in shown) == (0, True)
     assert kept(capsys, data) == (0, "")

@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "expire": Asked(
         ["expire", "--retention=7d"],
-        "delete 7 expired offsets of 1 group and 1 group of which nothing is left, the first expired 20",
+        "delete 7 expired offsets of 1 group and 1 group with nothing left, the first expired 20",
         "old orders:0 3, old orders:1 3, old orders:2 3, old orders:3 3, old orders:4 3, 3 more",
         [["old", "orders", "0"], ["old", "orders", "6"], ["old", "", ""]],
     ),
@@ -146,7 +146,7 @@ def test_off_a_terminal_nothing_is_done_without_yes(data, capsys, asked, form):
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("offsetlog: nothing was done: there is no terminal to ask on; this would ")
     assert asked.deed in err
-    assert err.endswith(f" ({asked.named}); with --yes it is done, with --dry-run only shown\n")
+    assert err.endswith(f" ({asked.named}); add --yes to do it, or --dry-run to only show it\n")
     # Not even the lock was taken.
     assert files(data) == before
 
@@ -246,11 +246,11 @@ WITH_MEMBERS = {
 def test_a_group_with_members_needs_force(used, capsys, arguments):
     command, *rest = arguments
     before = state(used)
-    said = "group cl-range-fraud has 2 members, who may go on committing"
+    said = "group cl-range-fraud has 2 members that may go on committing"
     for options, asked_for in (
-        ([], "with --yes and --force it is done"),
-        (["--yes"], "with --force it is done"),
-        (["--force"], "with --yes it is done"),
+        ([], "add --yes and --force to do it"),
+        (["--yes"], "add --force to do it"),
+        (["--force"], "add --yes to do it"),
     ):
         code, out, err = call(capsys, command, used, *rest, *options)
         assert (code, out, err.count("\n")) == (1, "", 1)
@@ -322,7 +322,7 @@ def test_a_group_whose_record_cannot_be_read_needs_force(tmp_path, capsys):
     (folder / f"{0:020}.log").write_bytes(encode_batch(0, NOW, records))
     code, out, err = call(capsys, "delete", tmp_path, "g", "--yes", "--partitions=1")
     assert (code, out) == (1, "")
-    assert "group g has a record that cannot be read, so that nobody knows its members; this would delete" in err
+    assert "group g has a record that cannot be read, so its members are unknown; this would delete" in err
     assert call(capsys, "fetch", tmp_path, "g", "--partitions=1")[0] == 0
     assert call(capsys, "delete", tmp_path, "g", "--yes", "--force", "--partitions=1")[0] == 0
 
@@ -336,5 +336,5 @@ def test_the_help_says_that_it_asks(capsys, command):
     code, out, _ = call(capsys, command, "--help")
     help_text = " ".join(out.split())
     assert (code, "--yes" in help_text, "--dry-run" in help_text) == (0, True, True)
-    assert "only after a question" in help_text
+    assert "asks first" in help_text
     assert ("--force" in help_text) == (command not in ("expire", "compact"))

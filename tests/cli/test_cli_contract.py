@@ -323,7 +323,7 @@ def test_wrong_usage_is_one_line_without_the_words_of_the_parser(data, capsys):
     code, _, err = call(capsys, "commit", data, "g", "t:0=1", "--lock-timeout", "30")
     assert code == 2
     assert "30s" in err or "90s" in err
-    assert "24h at most" in call(capsys, "commit", data, "g", "t:0=1", "--lock-timeout", "2d")[2]
+    assert "the limit is 24h" in call(capsys, "commit", data, "g", "t:0=1", "--lock-timeout", "2d")[2]
 
 
 def test_help_states_the_exit_code_of_an_unknown_group(capsys):
@@ -361,7 +361,7 @@ def test_every_command_takes_h_and_its_help_fits_and_breaks_no_word(capsys, monk
     assert not re.search(r"[a-z-]-\n", out)
     assert "\u2011" not in out
     if "--format <text|tsv|csv|json>" in out:
-        assert "TSV where the output is no terminal" in " ".join(out.split())
+        assert "TSV if the output is not a terminal" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("moment", ["-2h", "-1.5d", "-90s"])
@@ -387,11 +387,20 @@ def test_an_example_that_is_too_long_goes_on_below():
     ]
 
 
+def test_a_comment_that_moves_below_its_example_keeps_its_apostrophes():
+    example = "  offsetlog abort /var/kafka-logs 11    in a broker's directory, while it's stopped"
+    assert example_lines([example], 40) == [
+        "  offsetlog abort /var/kafka-logs 11",
+        "      in a broker's directory, while",
+        "      it's stopped",
+    ]
+
+
 def test_partitions_of_the_log_and_their_number_have_names_apart(capsys):
     for name in ("compact", "snapshot"):
         shown = " ".join(call(capsys, name, "-h")[1].split())
         assert "--log-partition N,... Only these partitions of the offsets topic" in shown
-        assert "--partitions N How many partitions the offsets topic has" in shown
+        assert "--partitions N Number of partitions of the offsets topic" in shown
         assert "--partition " not in shown
 
 

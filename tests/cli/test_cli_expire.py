@@ -132,7 +132,7 @@ def test_without_a_retention_nothing_is_done(data, capsys):
     for arguments in ([], ["--retention=never"], ["--retention=g=never"]):
         code, out, err = call(capsys, "expire", data, *arguments)
         assert (code, out) == (2, "")
-        assert "give one, as --retention 7d" in err
+        assert "give one, e.g. --retention 7d" in err
     assert len(groups(data)) == 4
 
 
@@ -180,12 +180,12 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
     for asked in (["--yes"], []):
         code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *asked)
         assert (code, out) == (1, "")
-        assert err.endswith("; --trust-clock says that it is right\n")
+        assert err.endswith("; if the clock is right, add --trust-clock\n")
     code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d")
     assert (code, "?" in shown) == (1, False)
     code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d", "--trust-clock", answer=b"n\n")
     assert code == 1
-    assert "Delete 1 expired offset of 1 group and 1 group of which nothing is left, the first expired 20" in shown
+    assert "Delete 1 expired offset of 1 group and 1 group with nothing left, the first expired 20" in shown
     assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", "--yes")[0] == 0
     assert groups(tmp_path / "data") == []
 

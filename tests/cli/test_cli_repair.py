@@ -57,7 +57,7 @@ def test_a_loss_is_shown_and_nothing_changes(built: Path, capsys):
     assert f"missing\t0\t{int(lost.stem)}\t{int(following.stem)}\t" in out
     assert "  log partition 0 lacks group 'g" in out
     assert err == (
-        "offsetlog: 1 loss: put the files back if there are any, or go on without the missing records: --accept-loss\n"
+        "offsetlog: 1 loss: restore the missing files from a copy, or give up the missing records with --accept-loss\n"
     )
     code, out, _ = call(capsys, "repair", built, "--format", "json")
     [row] = [json.loads(line) for line in out.splitlines()]
@@ -77,7 +77,7 @@ def test_off_a_terminal_it_refuses_without_yes(built: Path, capsys):
     assert content(built) == before
     code, out, err = call(capsys, "repair", built, "--yes")
     assert (code, out) == (2, "")
-    assert err.startswith("offsetlog: --yes answers the question of --accept-loss, which is not given")
+    assert err.startswith("offsetlog: nothing was done: --yes needs --accept-loss")
     assert content(built) == before
 
 
@@ -156,4 +156,6 @@ def test_lost_properties_are_not_taken_for_a_kafka_directory(built: Path, capsys
     (built / checkpoint_record.NAME).write_bytes(b"damaged")
     code, _, err = call(capsys, "commit", built, "g", "t:0=5")
     assert code == 2
-    assert err.startswith("offsetlog: offsetlog.properties is missing, which says how many partitions ")
+    assert err.startswith(
+        "offsetlog: offsetlog.properties, which holds the number of partitions of the offsets topic, is "
+    )

@@ -46,7 +46,7 @@ def test_text(data, capsys):
     lines = out.splitlines()
     assert code == 0
     assert lines[0].split("\t")[:2] == ["log_partition", "log_offset"]
-    assert lines[-1] == "2 log partitions of 2 can be started from a snapshot"
+    assert lines[-1] == "2 log partitions of 2 can start from a snapshot"
     code, shown = on_terminal("snapshot", str(data))
     assert code == 0
     assert "2 log partitions of 2" in shown

@@ -97,14 +97,14 @@ def test_a_slip_makes_no_directory(tmp_path, capsys):
     (tmp_path / "letters" / "letter").touch()
     code, _, err = call(capsys, "commit", tmp_path / "letters", "g", "t:0=1")
     assert code == 2
-    assert "there is no log in this directory" in err
+    assert "this directory holds other files and no log" in err
     assert [each.name for each in (tmp_path / "letters").iterdir()] == ["letter"]
 
 
 def test_the_first_example_of_the_help_works(tmp_path, capsys):
     code, out, err = call(capsys, "commit", tmp_path / "data", "billing", "orders:0=42")
     assert (code, out.startswith("committed 1 offset of billing (log partition ")) == (0, True)
-    assert err == f"offsetlog: made a new log directory with 4 partitions ({tmp_path / 'data'})\n"
+    assert err == f"offsetlog: created a new log directory with 4 partitions ({tmp_path / 'data'})\n"
     assert call(capsys, "commit", tmp_path / "data", "billing", "orders:0=43")[2] == ""
 
 
@@ -120,8 +120,8 @@ def test_what_is_not_there_is_reported(data, capsys):
 
 def test_wrong_numbers_are_reported_in_words(data, capsys):
     for arguments, said in (
-        (["orders:0=-3"], "it must be from 0"),
-        (["orders:0=1", "--expected=orders:3=1"], "orders:3, which is not committed here"),
+        (["orders:0=-3"], "it must be 0 or more"),
+        (["orders:0=1", "--expected=orders:3=1"], "orders:3, which this command does not commit"),
         (["orders:0=1", "--partitions=x"], "it must be a whole number; see offsetlog commit --help"),
     ):
         code, out, err = call(capsys, "commit", data, "billing", *arguments)
@@ -232,7 +232,7 @@ def test_an_open_transaction_is_listed_and_aborted(data, capsys):
     assert [(row["producer_id"], row["pending_offsets"], row["group_names"]) for row in rows] == [(11, 1, ["billing"])]
     for yes in ([], ["--yes"]):
         code, out, err = call(capsys, "abort", data, 12, *yes)
-        assert (code, out, err) == (1, "", "offsetlog: there is no open transaction of producer 12\n")
+        assert (code, out, err) == (1, "", "offsetlog: producer 12 has no open transaction\n")
     assert call(capsys, "abort", data, 11, "--yes")[:2] == (
         0,
         "aborted the transaction of producer 11 with 1 pending offset in 1 log partition\n",

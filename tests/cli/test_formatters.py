@@ -110,8 +110,7 @@ TRANSACTIONS = [
     ),
     (
         "000000026964",
-        "0000000000000000000700030000ea60010000000100017400000002000000000000000200"
-        "00018bcfe568000000018bcfe56800",
+        "0000000000000000000700030000ea6001000000010001740000000200000000000000020000018bcfe568000000018bcfe56800",
         '{"key":{"type":0,"data":{"transactionalId":"id"}},"value":{"version":0,"data":{"producerId":7,'
         '"producerEpoch":3,"transactionTimeoutMs":60000,"transactionStatus":1,'
         '"transactionPartitions":[{"topic":"t","partitionIds":[0,2]}],'
@@ -210,8 +209,9 @@ def test_a_record_that_is_newer_than_the_version_is_printed_in_its_form(tmp_path
     folder = write_log(tmp_path / "__consumer_offsets-0", [(key, value)])
     assert call(capsys, "dump", folder, "--formatter", "old")[1] == "[g,t,0]::OffsetAndMetadata[5,NO_METADATA,7]\n"
     assert call(capsys, "dump", folder, "--formatter", "offsets", "--kafka", "0.9")[1].endswith("ExpirationTime -1]\n")
-    assert "leaderEpoch=Optional[2], metadata=, commitTimestamp=7, expireTimestamp=None)" in (
-        call(capsys, "dump", folder, "--formatter", "offsets", "--kafka", "2.8")[1]
+    assert (
+        "leaderEpoch=Optional[2], metadata=, commitTimestamp=7, expireTimestamp=None)"
+        in (call(capsys, "dump", folder, "--formatter", "offsets", "--kafka", "2.8")[1])
     )
 
 
@@ -265,14 +265,20 @@ def test_a_topic_id_is_printed_from_4_1_on(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--formatter", "old", "--kafka", "0.9"], "--formatter old is the form of Kafka 0.8.2"),
-        (["--formatter", "groups", "--kafka", "0.8.2"], "0.8.2 has no formatter of groups: the first is that of 0.9"),
-        (["--formatter", "transactions", "--kafka", "0.10"], "no formatter of transactions: the first is that of 0.11"),
-        (["--formatter", "offsets", "--kafka", "0.7"], "no formatter of offsets: the first is that of 0.8.2"),
-        (["--formatter", "offsets", "--kafka", "new"], "'new' is no version of Kafka; one is written 0.10"),
-        (["--formatter", "offsets", "--format", "json"], "leave --format and --wide out"),
-        (["--formatter", "offsets", "--wide"], "leave --format and --wide out"),
-        (["--kafka", "2.8"], "--kafka goes with --formatter"),
+        (["--formatter", "old", "--kafka", "0.9"], "--formatter old always prints the form of Kafka 0.8.2"),
+        (
+            ["--formatter", "groups", "--kafka", "0.8.2"],
+            "0.8.2 has no formatter for groups; the first version with one is 0.9",
+        ),
+        (
+            ["--formatter", "transactions", "--kafka", "0.10"],
+            "no formatter for transactions; the first version with one is 0.11",
+        ),
+        (["--formatter", "offsets", "--kafka", "0.7"], "no formatter for offsets; the first version with one is 0.8.2"),
+        (["--formatter", "offsets", "--kafka", "new"], "'new' is not a Kafka version; write it as 0.10"),
+        (["--formatter", "offsets", "--format", "json"], "omit --format and --wide"),
+        (["--formatter", "offsets", "--wide"], "omit --format and --wide"),
+        (["--kafka", "2.8"], "--kafka needs --formatter"),
     ],
 )
 def test_what_goes_together(tmp_path, capsys, arguments, says):

@@ -83,7 +83,7 @@ def test_a_source_that_only_its_owner_may_read(hosts, tmp_path, capsys, auth_fil
     assert (code, out.splitlines()[1:]) == (1, [])
     assert "/consumers/g/offsets: ZooKeeper does not let this connection do that" in err
     code, out, _ = call(capsys, *arguments, "--from-auth-file", auth_file)
-    assert (code, out.splitlines()[-1]) == (0, "3 positions new")
+    assert (code, out.splitlines()[-1]) == (0, "3 positions added")
 
 
 def test_the_nodes_that_it_makes_have_the_acl(hosts, tmp_path, capsys, auth_file):
@@ -91,7 +91,7 @@ def test_the_nodes_that_it_makes_have_the_acl(hosts, tmp_path, capsys, auth_file
     arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}"]
     acl = ["--acl", "auth::cdrwa", "--acl", "world:anyone:r"]
     code, out, err = call(capsys, *arguments, "--to-auth-file", auth_file, *acl)
-    assert (code, out.splitlines()[-1], err) == (0, "3 positions new", "")
+    assert (code, out.splitlines()[-1], err) == (0, "3 positions added", "")
     found = acls_in(hosts)
     assert len(found) == 1 + 3 + 3
     wanted = [make_digest_acl("kafka", SECRET, all=True), make_acl("world", "anyone", read=True)]
@@ -124,7 +124,7 @@ def test_source_and_target_have_credentials_of_their_own(hosts, tmp_path, capsys
     assert code in (1, 2)
     assert "does not let this connection" in err
     code, out, _ = call(capsys, *arguments, auth_file, "--to-auth-file", other)
-    assert (code, out.splitlines()[-1]) == (0, "3 positions new")
+    assert (code, out.splitlines()[-1]) == (0, "3 positions added")
 
 
 def test_a_file_that_gives_its_credentials_once_is_read_once(hosts, tmp_path, capsys):
@@ -139,7 +139,7 @@ def test_a_file_that_gives_its_credentials_once_is_read_once(hosts, tmp_path, ca
         code, out, err = call(capsys, *arguments, "--from-auth-file", f"/dev/fd/{reading}")
     finally:
         os.close(reading)
-    assert (code, out.splitlines()[-1]) == (0, "3 positions new"), err
+    assert (code, out.splitlines()[-1]) == (0, "3 positions added"), err
 
 
 def test_credentials_are_in_no_text_of_the_options(auth_file):
@@ -185,7 +185,7 @@ def test_files_of_credentials_that_are_refused(tmp_path, capsys, text, mode, mes
         ("world:anyone:", "is no entry of an ACL"),
         ("digest:a\udc80:r", "is not UTF-8"),
         ("digest::cdrwa", "names nobody"),
-        ("auth::cdrwa", "names the credentials of --to-auth-file, which is not given"),
+        ("auth::cdrwa", "means the credentials of --to-auth-file; give that option, too"),
     ],
 )
 def test_acls_that_are_refused(tmp_path, capsys, acl, message):
@@ -198,9 +198,9 @@ def test_options_for_zookeeper_beside_a_directory(tmp_path, capsys, auth_file):
     make(tmp_path / "data", 7)
     places = ["--from", tmp_path / "data", "--to", tmp_path / "more"]
     for option, value, message in [
-        ("--from-auth-file", auth_file, "--from-auth-file is for ZooKeeper, and --from is the directory"),
-        ("--to-auth-file", auth_file, "--to-auth-file is for ZooKeeper, and --to is the directory"),
-        ("--acl", "world:anyone:r", "--acl is for the nodes of ZooKeeper, and --to is the directory"),
+        ("--from-auth-file", auth_file, "--from-auth-file is for ZooKeeper, but --from is the directory"),
+        ("--to-auth-file", auth_file, "--to-auth-file is for ZooKeeper, but --to is the directory"),
+        ("--acl", "world:anyone:r", "--acl is for the nodes of ZooKeeper, but --to is the directory"),
     ]:
         code, _, err = call(capsys, *places, option, value)
         assert (code, message in err) == (2, True)

@@ -58,28 +58,28 @@ def test_out_of_zookeeper_and_back(hosts, tmp_path, capsys):
     rows = out.splitlines()
     assert rows[0] == "group\ttopic\tpartition\tcurrent\toffset\taction"
     assert "audit-us\tclicks\t5\t\t9223372036854775807\tnew" in rows
-    assert rows[-2:] == ["5 positions new", "nothing was written"]
+    assert rows[-2:] == ["5 positions added", "nothing was written"]
     assert len(rows) == 8
     assert not data.exists()
     code, out, err = call(capsys, "--from", source, "--to", data, "--yes")
-    assert (code, out.splitlines()[1:]) == (0, ["5 positions new"])
-    assert err == f"offsetlog: made a new log directory with 4 partitions ({data})\n"
+    assert (code, out.splitlines()[1:]) == (0, ["5 positions added"])
+    assert err == f"offsetlog: created a new log directory with 4 partitions ({data})\n"
     assert stored(data) == OFFSETS
     code, out, err = call(capsys, "--from", source, "--to", data, "--yes")
-    assert (code, out.splitlines()[1:], err) == (0, ["5 positions there already"], "")
+    assert (code, out.splitlines()[1:], err) == (0, ["5 positions already in the target"], "")
     # Back, below another root.
     client = client_of(hosts)
     client.create("/other")
     client.stop()
     client.close()
     code, out, err = call(capsys, "--from", data, "--to", f"{source}/other", "--yes")
-    assert (code, out.splitlines()[1:], err) == (0, ["5 positions new"], "")
+    assert (code, out.splitlines()[1:], err) == (0, ["5 positions added"], "")
     assert offsets_in(f"{hosts}/other") == OFFSETS
     # Between two of a kind.
     code, out, err = call(capsys, "--from", f"{source}/other", "--to", source, "--yes")
-    assert (code, out.splitlines()[1:]) == (0, ["5 positions there already"])
+    assert (code, out.splitlines()[1:]) == (0, ["5 positions already in the target"])
     code, out, err = call(capsys, "--from", data, "--to", tmp_path / "more", "--yes", "--partitions", 7)
-    assert (code, out.splitlines()[1:]) == (0, ["5 positions new"])
+    assert (code, out.splitlines()[1:]) == (0, ["5 positions added"])
     with offsetlog.open(data, read_only=True) as one, offsetlog.open(tmp_path / "more", read_only=True) as other:
         assert other.partitions == 7
         assert one.groups() == other.groups()
@@ -128,15 +128,15 @@ def test_nothing_goes_back_unless_that_is_asked_for(hosts, tmp_path, capsys, to_
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == [
         *(f"g\tt\t{number}\t10\t4\tlower" for number in range(3)),
-        "3 positions lower than the target's, left as they are",
+        "3 positions lower than in the target, left as they are",
     ]
     assert there() == high
     code, out, err = call(capsys, "--from", source, "--to", target, "--overwrite")
     assert (code, out) == (1, "")
     assert err == (
         "offsetlog: nothing was done: there is no terminal to ask on; this would commit to "
-        f"{target}: 3 positions moved back (g t:0 10 -> 4, g t:1 10 -> 4, g t:2 10 -> 4); with --yes it is done, with "
-        "--dry-run only shown\n"
+        f"{target}: 3 positions moved back (g t:0 10 -> 4, g t:1 10 -> 4, g t:2 10 -> 4); add --yes to do it, or "
+        "--dry-run to only show it\n"
     )
     assert there() == high
     code, out, err = call(capsys, "--from", source, "--to", target, "--overwrite", "--yes")
@@ -151,7 +151,7 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     code, out, err = call(capsys, *arguments)
     assert (code, out) == (1, "")
     assert "this would commit to" in err
-    assert "2 positions new (audit-eu orders:0 none -> 7, audit-us clicks:5 none -> 9223372036854775807)" in err
+    assert "2 positions added (audit-eu orders:0 none -> 7, audit-us clicks:5 none -> 9223372036854775807)" in err
     assert not data.exists()
     answers, questions = [False, True], []
 
@@ -166,18 +166,22 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     assert "audit-eu\torders\t0\t\t7\n" in err
     assert not data.exists()
     code, out, err = call(capsys, *arguments)
-    assert (code, out.splitlines()[-1]) == (0, "2 positions new")
-    assert questions == [f"Commit to {data}: 2 positions new?"] * 2
+    assert (code, out.splitlines()[-1]) == (0, "2 positions added")
+    assert questions == [f"Commit to {data}: 2 positions added?"] * 2
     # Nothing to write: nobody is asked, also where there is nobody.
     code, out, err = call(capsys, *arguments)
-    assert (code, len(questions), out.splitlines()[-2:]) == (0, 2, ["2 positions there already", "nothing was written"])
+    assert (code, len(questions), out.splitlines()[-2:]) == (
+        0,
+        2,
+        ["2 positions already in the target", "nothing was written"],
+    )
 
 
 def test_the_question_says_how_much_is_left_out(hosts, tmp_path, capsys):
     fill(hosts, {**OFFSETS, ("billing", "orders", "7"): b"no offset"})
     code, out, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--groups", "billing")
     assert (code, out) == (1, "")
-    assert ": 3 positions new; leave out 1 position that cannot be moved (billing orders:0 none -> 100, " in err
+    assert ": 3 positions added; leave out 1 position that cannot be moved (billing orders:0 none -> 100, " in err
 
 
 def test_a_host_without_an_address_is_an_error_at_once(tmp_path):
@@ -225,7 +229,7 @@ def test_an_address_without_its_scheme_makes_no_directory(tmp_path, capsys, monk
     for more in ((), ("--dry-run",)):
         code, _, err = call(capsys, "--from", "data", "--to", text, "--yes", *more)
         assert code == 2
-        assert f"give zookeeper://HOST:PORT,.../ROOT, or the path of a log directory (./{text} for one" in err
+        assert f"give zookeeper://HOST:PORT,.../ROOT, or the path of a log directory (./{text} for a directory" in err
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert call(capsys, "--from", "data", "--to", "./h:2181", "--yes")[0] == 0
     # By then it is there.
@@ -256,7 +260,7 @@ def test_bad_nodes_are_reported_by_path_and_stop_nothing(hosts, tmp_path, capsys
     client.stop()
     client.close()
     code, out, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--yes")
-    assert (code, out.splitlines()[-1]) == (1, "6 positions new")
+    assert (code, out.splitlines()[-1]) == (1, "6 positions added")
     assert "6 positions refused" in err
     above = "/consumers/broken/offsets/orders"
     assert f"  {above}/0: the offset is no number from 0 to 9223372036854775807 (it holds 'not a number')\n" in err
@@ -307,7 +311,7 @@ def test_names_and_fields_that_zookeeper_cannot_keep(hosts, tmp_path, capsys):
     code, out, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes")
     assert code == 1
     assert out.splitlines()[1:] == [
-        "3 positions new",
+        "3 positions added",
         "1 position without leader epoch, which the target does not keep",
         "2 positions without metadata, which the target does not keep",
     ]
@@ -317,7 +321,7 @@ def test_names_and_fields_that_zookeeper_cannot_keep(hosts, tmp_path, capsys):
     assert offsets_in(hosts) == {("g", "t", str(number)): b"%d" % (5 + number) for number in range(3)}
     # A directory keeps them.
     code, out, err = call(capsys, "--from", tmp_path / "data", "--to", tmp_path / "more", "--yes")
-    assert (code, out.splitlines()[1:]) == (0, ["7 positions new"])
+    assert (code, out.splitlines()[1:]) == (0, ["7 positions added"])
     with offsetlog.open(tmp_path / "more") as store:
         found = store.fetch_one("g", "t", 0)
         assert (found.offset, found.metadata, found.leader_epoch) == (5, "note", 3)
@@ -351,12 +355,12 @@ def test_a_group_that_does_not_fit_a_request(hosts, tmp_path, capsys):
     make(tmp_path / "data", {"large": {("t", number): number for number in range(500)}, "small": {("t", 0): 1}})
     arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--jute-maxbuffer", "8K"]
     code, out, err = call(capsys, *arguments)
-    assert (code, out.splitlines()[1:]) == (1, ["1 position new"])
+    assert (code, out.splitlines()[1:]) == (1, ["1 position added"])
     assert "500 positions refused" in err
     assert "group large, t:0: its 500 writes do not fit one request to ZooKeeper (8192 bytes, jute.maxbuffer)" in err
     assert offsets_in(hosts) == {("small", "t", "0"): b"1"}
     code, out, err = call(capsys, *arguments, "--split")
-    assert (code, out.splitlines()[1:], err) == (0, ["500 positions new", "1 position there already"], "")
+    assert (code, out.splitlines()[1:], err) == (0, ["500 positions added", "1 position already in the target"], "")
     assert len(offsets_in(hosts)) == 501
 
 
@@ -373,7 +377,7 @@ def test_of_a_group_in_several_requests_exactly_what_was_not_made_is_refused(hos
     assert 200 < len(made) < 300
     assert code == 1
     assert out.splitlines()[1:] == [
-        f"{len(made)} positions new",
+        f"{len(made)} positions added",
         f"{len(made)} positions without metadata, which the target does not keep",
     ]
     assert f"{330 - len(made)} positions refused" in err
@@ -393,7 +397,7 @@ def test_a_group_in_several_requests_whose_first_is_refused(hosts, tmp_path, cap
     make(tmp_path / "data", {"large": {("t", number): number for number in range(300)}, "small": {("t", 0): 1}})
     arguments = ["--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--jute-maxbuffer", "8K"]
     code, out, err = call(capsys, *arguments, "--split")
-    assert (code, out.splitlines()[1:]) == (1, ["1 position new"])
+    assert (code, out.splitlines()[1:]) == (1, ["1 position added"])
     assert "300 positions refused" in err
     assert "group large, t:299: " not in err
     assert err.count("ZooKeeper does not let this connection do that to /consumers/large/offsets") == 100
@@ -409,8 +413,8 @@ def test_live_consumers_are_named(hosts, tmp_path, capsys):
         code, _, err = call(capsys, "--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--dry-run")
         assert code == 0
         assert err == (
-            "offsetlog: group billing has live consumers: they commit where they did before; stop them, and migrate "
-            "once more\n"
+            "offsetlog: group billing has live consumers, which still commit to the place they used before; stop them "
+            "and migrate again\n"
         )
     finally:
         client.stop()
@@ -427,7 +431,7 @@ def test_what_is_refused_before_anything_is_written(ensemble, hosts, tmp_path, c
     code, _, err = call(capsys, "--from", data, "--to", f"{zookeeper}/nothing", "--yes")
     assert (code, "ZooKeeper has no node for the root of" in err) == (2, True)
     code, _, err = call(capsys, "--from", "s3://bucket/data", "--to", data, "--yes")
-    assert (code, "'s3://bucket/data' is no place of offsets" in err) == (2, True)
+    assert (code, "'s3://bucket/data' is not a place of offsets" in err) == (2, True)
     code, _, err = call(capsys, "--from", "zookeeper://", "--to", data, "--yes")
     assert (code, "no list of hosts" in err) == (2, True)
     code, _, err = call(capsys, "--from", tmp_path / "none", "--to", data, "--yes")
@@ -436,7 +440,7 @@ def test_what_is_refused_before_anything_is_written(ensemble, hosts, tmp_path, c
     (tmp_path / "other" / "file").touch()
     for more in ("--dry-run", "--yes"):
         code, _, err = call(capsys, "--from", data, "--to", tmp_path / "other", more)
-        assert (code, "--partitions N makes a log in it all the same" in err) == (2, True)
+        assert (code, "--partitions N creates a log in it all the same" in err) == (2, True)
     assert stored(data) == {("g", "t", "0"): b"1"}
 
 
@@ -444,7 +448,7 @@ def test_a_pattern_without_a_group_is_said(hosts, tmp_path, capsys):
     fill(hosts, OFFSETS)
     arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--dry-run"]
     code, out, err = call(capsys, *arguments, "--groups", "bill*", "--groups", "nobody")
-    assert (code, out.splitlines()[-2]) == (1, "3 positions new")
+    assert (code, out.splitlines()[-2]) == (1, "3 positions added")
     assert err == f"offsetlog: no group of zookeeper://{hosts} matches 'nobody'\n"
 
 
@@ -457,7 +461,7 @@ def test_a_directory_that_is_held_is_refused_as_a_target(tmp_path, capsys):
         assert "stop it first; commands that only read do not need the lock" in err
         # It can be read.
         code, out, _ = call(capsys, "--from", tmp_path / "other", "--to", tmp_path / "one", "--yes")
-        assert (code, out.splitlines()[-1]) == (0, "1 position new")
+        assert (code, out.splitlines()[-1]) == (0, "1 position added")
 
 
 def test_out_of_a_brokers_directory(tmp_path, capsys):
@@ -476,4 +480,4 @@ def test_out_of_a_brokers_directory(tmp_path, capsys):
             for key, value in other.fetch(group).items()
         }
     assert found == expected
-    assert out.splitlines()[1] == f"{len(expected)} positions new"
+    assert out.splitlines()[1] == f"{len(expected)} positions added"

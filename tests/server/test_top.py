@@ -120,7 +120,7 @@ def test_groups_that_are_being_loaded_are_said_to_be(server, capsys):
     assert run([*arguments(server), "--once"]) == 0
     out = capsys.readouterr().out
     assert "not ready (see /readyz)" in out
-    assert "the groups are being loaded" in out
+    assert "the server is still loading the groups" in out
 
 
 def test_a_terminal_shows_one_picture_after_the_other(server):
@@ -195,7 +195,7 @@ def answers():
     ("data", "message"),
     [
         (b"", "closed the connection"),
-        ((ANSWER_BYTES_MAX + 1).to_bytes(4, "big"), f"its answer has {ANSWER_BYTES_MAX + 1} bytes"),
+        ((ANSWER_BYTES_MAX + 1).to_bytes(4, "big"), f"its answer of {ANSWER_BYTES_MAX + 1} bytes is too large"),
         (b"HTTP/1.0 400 Bad request\r\n\r\n", "is not a broker"),
         (b"\0\0\0\x04\0\0\0\x01", ""),
         (b"\0\0\0\x0a\0\0\0\x09\0\0\0\0\0\0", "answered another request"),
@@ -215,7 +215,7 @@ def test_what_is_no_broker_is_refused(answers, capsys, data, message):
         (b"", "no valid HTTP answer"),
         (b"nonsense\r\n\r\n", "no valid HTTP answer"),
         (b"HTTP/1.0 404 Not Found\r\n\r\n", "Not Found"),
-        (b"HTTP/1.0 200 OK\r\n\r\na{b=\n", "does not answer with metrics"),
+        (b"HTTP/1.0 200 OK\r\n\r\na{b=\n", "the answer is not in the format of Prometheus"),
     ],
 )
 def test_what_has_no_metrics_is_refused(server, answers, capsys, data, message):

@@ -66,7 +66,7 @@ def test_damage_names_the_ways_to_go_on():
     assert type(caught.value) is errors.TornTailError
     assert (caught.value.path, caught.value.position) == ("data/0.log", 120)
     assert str(caught.value) == (
-        "a batch needs 12 bytes; the job goes on with --permissive, and offsetlog verify names all that is damaged "
+        "a batch needs 12 bytes; --permissive goes on without the damaged part, and offsetlog verify lists all damage "
         "(data/0.log, byte 120)"
     )
     missing = errors.DataLossError("an end is missing; --permissive of a job reads the rest")
@@ -86,7 +86,7 @@ def test_the_group_of_commands_alone_prints_its_help(capsys):
 
 def test_what_is_there_is_replaced_with_overwrite_alone(tmp_path):
     offsetlog.open(tmp_path / "log", partitions=1).close()
-    with pytest.raises(errors.ConfigError, match="there is something already; --overwrite replaces it"):
+    with pytest.raises(errors.ConfigError, match="the directory is not empty; --overwrite replaces the tables in it"):
         check_target(str(tmp_path), overwrite=False)
 
 

@@ -188,7 +188,7 @@ def test_one_partition_of_a_directory_and_its_own_path(spark, tmp_path):
     own = tmp_path / "__consumer_offsets-1"
     assert tuples_of(job.run(spark, own.as_uri()).partitions, "log_partition", "records") == whole[1:]
     segment = next(own.glob("*.log"))
-    with pytest.raises(errors.InvalidArgumentError, match="directory of the partition"):
+    with pytest.raises(errors.InvalidArgumentError, match="directory of its partition"):
         job.run(spark, segment)
     with pytest.raises(errors.MissingFileError, match="no log partition 7"):
         job.run(spark, tmp_path, partitions="7")

@@ -233,13 +233,13 @@ def test_the_command_asks_before_it_moves_back(spark, rewinding, capsys, monkeyp
     path, dump = rewinding
     before = digest_of(path)
     command = ["spark", "migrate", str(path), "--dump", str(dump), "--overwrite"]
-    deed = f"commit to {path}: 1 position new, 1 position moved forward, 2 positions moved back"
+    deed = f"commit to {path}: 1 position added, 1 position moved forward, 2 positions moved back"
     assert run(command) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
         f"offsetlog: nothing was done: there is no terminal to ask on; this would {deed} (billing orders:0 10 -> 4, "
-        "billing orders:1 10 -> 5); with --yes it is done, with --dry-run only shown\n"
+        "billing orders:1 10 -> 5); add --yes to do it, or --dry-run to only show it\n"
     )
     questions = []
 

@@ -189,7 +189,7 @@ def test_an_audit_says_first_what_it_could_see(spark, tmp_path):
     done = run("audit", data, "--report", tmp_path / "audit.html")
     assert done.return_value == 0, done.output
     assert "of the log was cleaned away" in done.stdout.splitlines()[0]
-    assert "no stall or silence could be found" in done.stdout.splitlines()[1]
+    assert "so no stall or silence can be found" in done.stdout.splitlines()[1]
     page = (tmp_path / "audit.html").read_text()
     assert page.index('id="coverage"') < page.index('class="tiles"')
     assert "No offset went down" not in page

@@ -98,7 +98,7 @@ def test_a_directory_that_is_no_table_is_not_replaced(spark, data, tmp_path):
     for name in ("letters", "part", "x"):
         (table / name).mkdir(parents=True)
         (table / name / "letter").touch()
-        with pytest.raises(ConfigError, match=f"there is '{name}' in it, which is of no table"):
+        with pytest.raises(ConfigError, match=f"the directory holds '{name}', which no table has"):
             snapshotted()
         assert (table / name / "letter").exists()
         shutil.rmtree(table / name)
@@ -111,7 +111,7 @@ def test_a_directory_that_is_no_table_is_not_replaced(spark, data, tmp_path):
     assert not (table / "log_partition=7").exists()
     shutil.rmtree(table)
     table.touch()
-    with pytest.raises(ConfigError, match="no directory of a table"):
+    with pytest.raises(ConfigError, match="not the directory of a table"):
         snapshotted()
 
 

@@ -275,7 +275,7 @@ def altered(spark: SparkSession, log: Path, tmp_path: Path) -> Iterator[Callable
 
 def test_a_package_of_another_release_is_refused(altered: Callable[[str], DataFrame]) -> None:
     advice = "install the same release of offsetlog as jar .* and as package of PYSPARK_PYTHON on every executor"
-    with pytest.raises(Exception, match=rf"has version 99 of the protocol, and the jar has version 1: .*{advice}"):
+    with pytest.raises(Exception, match=rf"has version 99 of the protocol, but the jar has version 1: .*{advice}"):
         altered("block_worker.PROTOCOL = 99").count()
     # The hello of releases that named no version: a process id and a descriptor.
     older = (
@@ -304,7 +304,7 @@ def test_a_block_that_has_more_than_its_columns_is_refused(other: str, altered: 
         f"    return {other}\n"
         "block_worker.buffers_of = more"
     )
-    with pytest.raises(Exception, match=r"a block is not what was expected: .*install the same release"):
+    with pytest.raises(Exception, match=r"a block does not have the expected columns: .*install the same release"):
         altered(change).select("offset").collect()
 
 

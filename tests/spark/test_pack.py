@@ -150,7 +150,7 @@ def test_the_oldest_libc_is_read_from_the_extensions(tmp_path):
 def test_what_is_there_is_kept(tiny, tmp_path, monkeypatch):
     target = tmp_path / "e.tar.gz"
     target.write_bytes(b"old")
-    with pytest.raises(errors.ConfigError, match=r"something already; --overwrite"):
+    with pytest.raises(errors.ConfigError, match=r"exists already; --overwrite"):
         packing.pack(target)
 
     def no_space(*_: object) -> None:
@@ -229,12 +229,12 @@ def test_packages_come_with_what_they_need(tmp_path, monkeypatch):
     assert sorted(packing.closure(["FIRST"])) == ["first", "second", "third"]
     assert sorted(packing.closure(["second"])) == ["second"]
     assert sorted(packing.closure(["second", "second[more]"])) == ["first", "second", "third"]
-    with pytest.raises(errors.ConfigError, match="fourth is not installed here, and second needs it"):
+    with pytest.raises(errors.ConfigError, match="fourth is not installed here, but second needs it"):
         packing.closure(["second[other]"])
-    with pytest.raises(errors.ConfigError, match="nothing-like-it is not installed here, and it is asked for"):
+    with pytest.raises(errors.ConfigError, match="nothing-like-it is not installed here, but it was requested"):
         packing.closure(["nothing-like-it"])
     for name in ("two words", "../x", ""):
-        with pytest.raises(errors.ConfigError, match="no name of a package"):
+        with pytest.raises(errors.ConfigError, match="not the name of a package"):
             packing.closure([name])
 
 
@@ -279,7 +279,9 @@ def test_the_driver_plans_with_the_python_of_the_workers(tmp_path, monkeypatch):
         errors.ConfigError, match=f"unpack the archive .* so that there is {tmp_path}/environment/bin/python"
     ):
         check_planner("./environment/bin/python")
-    with pytest.raises(errors.ConfigError, match="/nowhere/python, with which Spark plans on the driver, too"):
+    with pytest.raises(
+        errors.ConfigError, match="/nowhere/python, which does not exist on the driver, where Spark plans with it"
+    ):
         check_planner("/nowhere/python")
     (tmp_path / "environment" / "bin").mkdir(parents=True)
     (tmp_path / "environment" / "bin" / "python").write_text("#!/bin/sh\n")

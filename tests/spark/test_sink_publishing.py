@@ -216,7 +216,7 @@ def test_a_staged_file_that_changed_is_refused(tmp_path):
     content = bytearray(Path(staged.path).read_bytes())
     content[len(content) // 2] ^= 1
     Path(staged.path).write_bytes(content)
-    with pytest.raises(errors.CorruptionError, match="not as its task wrote it") as refused:
+    with pytest.raises(errors.CorruptionError, match="was changed after its task wrote it") as refused:
         epoch_writer(tmp_path, "q", 0).commit(messages)
     assert refused.value.path == staged.path
     Path(staged.path).unlink()
@@ -255,7 +255,7 @@ def test_a_publisher_that_outlives_its_driver_disturbs_nobody(tmp_path):
 def test_a_store_that_is_open_elsewhere_is_waited_for(tmp_path):
     with offsetlog.open(tmp_path, partitions=4):
         begun = time.monotonic()
-        with pytest.raises(errors.LockedError, match=r"another process has the store open.*0\.3 s") as refused:
+        with pytest.raises(errors.LockedError, match=r"another process still has the store open.*0\.3 s") as refused:
             publish(tmp_path, lockTimeoutSeconds="0.3")
         assert 0.3 <= time.monotonic() - begun < 5
         assert refused.value.path == str(tmp_path)

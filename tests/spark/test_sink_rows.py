@@ -216,7 +216,7 @@ def test_a_staging_of_no_known_kind_is_refused():
     ("given_options", "stream", "message"),
     [
         ({}, False, "give a path"),
-        ({"path": "hdfs://name/dir"}, False, "directory of its own machine"),
+        ({"path": "hdfs://name/dir"}, False, "directory on the driver's machine"),
         ({"path": "p", "colour": "red"}, False, "there is no option 'colour'"),
         ({"path": "p", "checkpointLocation": "c"}, False, "there is no option 'checkpointlocation'"),
         ({"path": "p", "mode": "lax"}, False, "mode is failfast or permissive, not 'lax'"),
@@ -224,7 +224,7 @@ def test_a_staging_of_no_known_kind_is_refused():
         ({"path": "p", "clean": "maybe"}, False, "clean is true or false"),
         ({"path": "p", "partitions": "0"}, False, "partitions is a number from 1 to 100000, not '0'"),
         ({"path": "p", "partitions": "many"}, False, "partitions is a number"),
-        ({"path": "p", "lockTimeoutSeconds": "soon"}, False, "lockTimeoutSeconds is a number of seconds"),
+        ({"path": "p", "lockTimeoutSeconds": "soon"}, False, "lockTimeoutSeconds must be a number of seconds"),
         ({"path": "p", "queryId": "a/b", "epoch": "1"}, False, "queryId 'a/b'"),
         ({"path": "p", "queryId": "..", "epoch": "1"}, False, "queryId"),
         ({"path": "p", "queryId": "q"}, False, "belong together"),

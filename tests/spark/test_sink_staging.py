@@ -77,7 +77,9 @@ def test_a_task_elsewhere_stages_nothing(tmp_path, monkeypatch):
     path = tmp_path / "store"
     made = batch_writer({"path": str(path)}, COLUMNS, overwrite=False)
     monkeypatch.setattr(staging, "this_machine", lambda: "another kernel mnt:[1]")
-    with pytest.raises(errors.ConfigError, match=f"do not see the default staging, {path}/.offsetlog-staging"):
+    with pytest.raises(
+        errors.ConfigError, match=f"do not see the driver's default staging directory, {path}/.offsetlog-staging"
+    ):
         pickle.loads(pickle.dumps(made)).write(iter([batch_of(ROWS)]))
     assert not path.exists()
     named = {"path": str(path), "stagingLocation": str(tmp_path / "shared")}

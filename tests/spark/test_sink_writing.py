@@ -123,7 +123,7 @@ def test_a_store_that_is_open_is_reported(spark, tmp_path):
     writing = rows_of(spark, 5).write.format("offsetlog").mode("append").option("lockTimeoutSeconds", "0.2")
     with (
         offsetlog.open(tmp_path),
-        pytest.raises(PySparkException, match="LockedError: another process has the store open"),
+        pytest.raises(PySparkException, match="LockedError: another process still has the store open"),
     ):
         writing.save(str(tmp_path))
 

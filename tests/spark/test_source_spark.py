@@ -96,7 +96,10 @@ def test_what_is_wrong_is_reported_by_spark(source: SparkSession, tmp_path: Path
     ("given", "message"),
     [
         ({"at": "3"}, "ConfigError: the option 'at' is not known for a stream, only for a batch"),
-        ({"view": "offsets"}, "ConfigError: view='offsets' is for a batch; a stream has commits, records"),
+        (
+            {"view": "offsets"},
+            "ConfigError: view='offsets' is only for a batch; the views of a stream are commits, records",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_stream_is_reported_last(

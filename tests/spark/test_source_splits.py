@@ -167,7 +167,7 @@ def test_a_log_offset_of_a_log_partition_that_is_not_there(log: Path) -> None:
     for option, view in (("startingOffset", "records"), ("endingOffset", "commits"), ("at", "offsets")):
         with pytest.raises(errors.ConfigError) as caught:
             rows_of(log, **{"view": view, option: '{"0": 100, "7": 1}'})
-        assert f"{option} names log partition 7, not in it; there are 0 (" in str(caught.value)
+        assert f"{option} names log partition 7, but the log has only 0 (" in str(caught.value)
 
 
 def test_filters_and_columns(log: Path) -> None:
@@ -574,7 +574,7 @@ def test_a_segment_that_has_gone_for_good(log: Path, tmp_path: Path) -> None:
     assert len(segments) > 4
     gone = segments[3]
     gone.unlink()
-    with pytest.raises(errors.MissingFileError, match="no other holds its records") as caught:
+    with pytest.raises(errors.MissingFileError, match="no other segment holds its records") as caught:
         list(read_splits(splits, copy, view="records"))
     assert caught.value.path == str(gone)
     batches = read_splits(splits, copy, view="records", mode="permissive")

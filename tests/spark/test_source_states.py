@@ -345,7 +345,7 @@ def test_the_session_gives_its_parallelism_to_the_source(monkeypatch: pytest.Mon
     assert not sent.one_machine
     assert OffsetlogDataSource.default_parallelism == 0
     session.sparkContext.pythonExec = "./none/bin/python"
-    with pytest.raises(errors.ConfigError, match="with which Spark plans on the driver"):
+    with pytest.raises(errors.ConfigError, match="where Spark plans with it"):
         register(session)
     # Spark Connect has no context.
     register(SimpleNamespace(dataSource=session.dataSource))
@@ -414,7 +414,7 @@ def test_a_segment_that_goes_before_it_is_read(log: Path, tmp_path: Path, view: 
     splits = splits_of(copy, view=view, minPartitions=2)
     gone = sorted(copy.glob("*/*.log"))[which]
     gone.unlink()
-    with pytest.raises(errors.MissingFileError, match="no other holds its records") as caught:
+    with pytest.raises(errors.MissingFileError, match="no other segment holds its records") as caught:
         list(read_splits(splits, copy, view=view))
     assert caught.value.path == str(gone)
     for split in splits:

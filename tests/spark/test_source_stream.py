@@ -140,11 +140,11 @@ def test_a_log_that_went_or_was_cut_is_reported(path: Path, tmp_path: Path):
     start = reader.initialOffset()
     (number,) = [int(number) for number, end in reader.latestOffset(start)["__consumer_offsets"].items() if end > 10]
     beyond = {"__consumer_offsets": {str(number): 1000}, "begun": {}}
-    with pytest.raises(OffsetOutOfRangeError, match="below 1000, which the stream had seen"):
+    with pytest.raises(OffsetOutOfRangeError, match="it ended at 1000 before"):
         reader.partitions(start, beyond)
     folder = path / f"__consumer_offsets-{number}"
     folder.rename(tmp_path / "aside")
-    with pytest.raises(MissingFileError, match="the log partition has gone"):
+    with pytest.raises(MissingFileError, match="the log partition was removed"):
         reader.partitions(start, beyond)
     lossy = reader_of(path, view="records", failOnDataLoss="false")
     assert not any(isinstance(split, StreamSplit) for split in lossy.partitions(start, beyond))
@@ -152,7 +152,7 @@ def test_a_log_that_went_or_was_cut_is_reported(path: Path, tmp_path: Path):
     # its end.
     assert reader.latestOffset(beyond)["__consumer_offsets"][str(number)] == 1000
     (tmp_path / "aside").rename(folder)
-    with pytest.raises(OffsetOutOfRangeError, match="it was cut, or created again"):
+    with pytest.raises(OffsetOutOfRangeError, match="it was cut or created again"):
         reader.latestOffset(beyond)
     end = lossy.latestOffset(beyond)
     assert 10 < end["__consumer_offsets"][str(number)] < 1000
@@ -219,7 +219,7 @@ def test_a_partition_that_comes_later_and_one_that_is_away(path: Path, tmp_path:
     assert 0 < len(rows_between(reader, before, end)) < 50
     # An offset of Spark 4.0 that lacks a partition which was there.
     lacking = {"__consumer_offsets": dict.fromkeys(before["__consumer_offsets"], 0), "begun": {}}
-    with pytest.raises(MissingFileError, match="the log partition has gone"):
+    with pytest.raises(MissingFileError, match="the log partition was removed"):
         reader.partitions(end, lacking)
 
 

@@ -24,18 +24,19 @@ from offsetlog.directory.listing import group_rows, offset_rows
 from offsetlog.directory.reading import PartitionState, find_partitions, read_state
 from offsetlog.errors import StorageError
 
-HELP = """See it work on real input, in a temporary directory, in half a minute.
+HELP = """See offsetlog work on real input, in a temporary directory, in half a minute.
 
-Opens a copy of a log directory that a Kafka 4.3.0 broker wrote and shows what it holds; commits to it in every way,
-with rates; closes, opens and verifies it, and prints the cost of an entry in memory and on disk. It leaves no files.
+The demo opens a copy of a log directory that a Kafka 4.3.0 broker wrote, and shows its groups and offsets; commits to
+it in every way, and prints the rates; closes, reopens and verifies it; and prints the cost of an entry in memory and on
+disk. It leaves no files.
 
-Exit codes: 0 all of it was right, 1 something was not, 2 it could not be done.
+Exit codes: 0 everything was right, 1 something was wrong, 2 the demo could not run.
 
 \b
 Examples:
   offsetlog demo
   offsetlog demo --entries 100000     for a small machine
-  offsetlog demo --keep               leaves the directory, to be looked at
+  offsetlog demo --keep               keeps the directory, so that you can inspect it
 """
 
 BUNDLED = Path(__file__).parent / "kafka-4.3.0"
@@ -43,9 +44,9 @@ PARTITIONS = 8
 TOPICS_PER_GROUP = 10
 PARTITIONS_PER_TOPIC = 100
 PER_GROUP = TOPICS_PER_GROUP * PARTITIONS_PER_TOPIC
-#: The bytes of one offset on the disk, roughly, in all steps together.
+#: The bytes that one offset takes on disk, roughly, over all steps.
 DISK_BYTES_PER_ENTRY = 400
-#: How long the commits that wait for the disk may take.
+#: How long the step with commits that wait for the disk may take.
 DISK_SECONDS = 2.0
 SEED = 1
 LOG = "log"
@@ -54,7 +55,7 @@ ROWS_SHOWN = 8
 
 @dataclass(slots=True)
 class _Demo:
-    """One run: where it writes, how much, and how many records the log holds by now."""
+    """One run of the demo: where it writes, how much, and how many records the log holds so far."""
 
     output: Output
     path: Path
@@ -68,12 +69,12 @@ class _Demo:
         self.steps.append((step, count, what, seconds, more))
 
     def committed(self, step: str, count: int, seconds: float) -> None:
-        """The same of a step that commits: each offset is a record."""
+        """Keeps how long a step that commits took, and counts its records: one per offset."""
         self.records += count
         self.add_step(step, count, "offsets", seconds)
 
     def print_steps(self) -> None:
-        """Prints the steps since the last call: how long each step took, and what that is a second."""
+        """Prints the time and the rate of each step since the last call."""
         for step, count, what, seconds, more in self.steps:
             rate = count / seconds if seconds > 0 else 0.0
             label = f"{step}, {more['entries']:,} entries" if "entries" in more else step
@@ -192,7 +193,7 @@ def _commit_hundreds(demo: _Demo, store: OffsetStore, advance: Callable[[int], N
 def _commit_to_disk(demo: _Demo, store: OffsetStore) -> None:
     with progress("waiting for the disk", int(DISK_SECONDS * 10), in_bytes=False) as advance:
         done, shown, seconds = 0, 0, _clock()
-        # No more than the demo's own number: on a fast disk they would outweigh everything else.
+        # At most as many offsets as --entries: on a fast disk this step would outweigh all others.
         while (took := seconds()) < DISK_SECONDS and done < demo.entries:
             tickets = [
                 store.commit_async(
@@ -213,7 +214,7 @@ def _commit(demo: _Demo) -> str:
     demo.output.title("Commits to it")
     with offsetlog.open(demo.path, partitions=PARTITIONS) as store:
         with progress("committing", 2 * demo.entries, in_bytes=False) as advance:
-            # Printed at the end, so that no line tears a bar.
+            # Printed at the end, so that no line breaks a progress bar.
             _commit_columns(demo, store, advance)
             _commit_single(demo, store, advance)
             _commit_hundreds(demo, store, advance)
@@ -258,7 +259,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
     output.facts(
         [
             ("digest", digest),
-            ("", "the same before and after" if same else "another one after it was opened again"),
+            ("", "the same before and after" if same else "different after it was opened again"),
             ("wrong", f"{wrong:,} of {count_text(fetched, 'offset')}"),
         ]
     )
@@ -306,12 +307,12 @@ def _show_cost(demo: _Demo, memory: dict[str, int], count: int, size: int) -> No
 
 @contextlib.contextmanager
 def _directory(keep: bool) -> Iterator[Path]:
-    # Whoever ends the demo ends it as an interrupt does: the directory goes.
+    # SIGTERM and SIGHUP end the demo as an interrupt does: the directory is removed.
     before = {each: signal.signal(each, _end) for each in (signal.SIGTERM, signal.SIGHUP)}
     path = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
     try:
         if keep:
-            # Printed first: later nobody may read it.
+            # Printed first: later the terminal may be gone.
             complain(f"the directory is {os.fspath(path / LOG)}")
         yield path
     finally:
@@ -329,19 +330,24 @@ def _affordable(entries: int, path: Path) -> int:
     free = shutil.disk_usage(path).free
     fitting = int(free * 0.5) // DISK_BYTES_PER_ENTRY
     if fitting < PER_GROUP:
-        raise StorageError(f"{bytes_text(free)} are free, which is too little for a demo", path=path)
+        raise StorageError(
+            f"only {bytes_text(free)} are free, too little for the demo; free some space or set TMPDIR", path=path
+        )
     if fitting < entries:
-        complain(f"only {bytes_text(free)} are free in {path}: {fitting:,} entries instead of {entries:,}")
+        complain(
+            f"only {bytes_text(free)} are free in {path}: the demo commits {fitting:,} entries instead of {entries:,}"
+        )
     return min(entries, fitting)
 
 
 def command(
     entries: Annotated[
-        int, typer.Option(min=1000, max=50_000_000, help="How many offsets to commit at first.")
+        int, typer.Option(min=1000, max=50_000_000, help="How many offsets the first step commits.")
     ] = 1_000_000,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the directory, and say where it is.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the directory, and print its path.")] = False,
     form: Annotated[
-        Literal["text", "json"], typer.Option("--format", help="How to print: text, or json for an object a line.")
+        Literal["text", "json"],
+        typer.Option("--format", help="Output format: text, or json (one object per line)."),
     ] = "text",
 ) -> int:
     """Runs the demo; returns the exit code."""

@@ -1,7 +1,7 @@
-"""The commands `offsetlog spark <job>`: which there are.
+"""The list of the commands `offsetlog spark <job>`.
 
-Each is a module that loads neither PySpark nor its job before it runs.  `options` holds what
-several of them take, `session` runs their jobs.
+Each command is a module that loads PySpark and its job only when it runs.  `options` holds options that several
+commands share, `session` runs their jobs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Every job runs in this process on all cores, or with --master on a cluster. The 
 spark-submit: give it the file offsetlog/spark/__main__.py, then JOB and its arguments.
 """
 
-#: Where the modules of the commands are.
+#: The package that holds the modules of the commands.
 PACKAGE = "offsetlog.cli.spark"
 #: Their names, in the order in which they are listed.
 COMMANDS = ("audit", "lag", "compact_report", "repartition", "snapshot", "diff", "verify", "migrate", "pack")

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from offsetlog.spark.jobs.audit import Audit
     from offsetlog.spark.jobs.audit_coverage import Coverage
 
-HELP = """Tell what every group committed, and what looks wrong: rewinds, stalls, zombies.
+HELP = """Report the commits of every group, and suspicious ones: rewinds, stalls, zombies.
 
-Rewinds: an offset went down. Stalls: an offset did not move, or a group was silent while others went on, for --stall or
-longer. Zombie commits: an older epoch after a newer one. Also open and aborted transactions, rates, and who commits
-most. All of it is about the records that the log still holds; the coverage, which stands first, says how many those
-are. A log of which something is missing is refused without --permissive.
+Rewinds: an offset went down. Stalls: for --stall or longer, an offset did not move, or a group was silent while others
+committed. Zombie commits: a commit with an older epoch after one with a newer epoch. The audit also shows open and
+aborted transactions, rates, and the groups that commit most. It covers only the records that the log still holds; the
+coverage, printed first, says how many those are. A log with missing parts is refused without --permissive.
 
---report makes one page of HTML with plots; --output writes every table, whole, as Parquet.
+--report writes one HTML page with plots; --output writes every table in full, as Parquet.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
@@ -95,18 +95,18 @@ def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: d
 
 
 def _none(coverage: Coverage, name: str) -> str:
-    # Nobody can say of a log that was cleaned that there was none.
-    return "0" if coverage.nothing(name, "") == "" else "unknown, none in what is left"
+    # If the log was cleaned, finding none does not prove that there were none.
+    return "0" if coverage.nothing(name, "") == "" else "unknown, none in the records that are left"
 
 
 def _check_report(report: Path, overwrite: bool) -> None:
-    # An audit may take long: an obstacle to its report is named before.
+    # An audit may take long, so an obstacle to its report is reported before it starts.
     if report.is_dir():
-        raise ConfigError("it is a directory, and the report is one file", path=report)
+        raise ConfigError("the report must be a file, not a directory", path=report)
     if report.exists() and not overwrite:
-        raise ConfigError("there is a file already; --overwrite replaces it", path=report)
+        raise ConfigError("the file exists already; --overwrite replaces it", path=report)
     if not report.parent.is_dir():
-        raise ConfigError("there is no such directory for the report", path=report.parent)
+        raise ConfigError("the directory for the report does not exist", path=report.parent)
     if find_spec("matplotlib") is None:
         raise missing_library("the report", "matplotlib")
 
@@ -119,20 +119,25 @@ def _write_report(audit: Audit, path: str, report: Path, options: dict[str, str]
 
 def command(
     path: DirectoryPath,
-    stall: Annotated[str, typer.Option("--stall", metavar="TIME", help="How long is too long.")] = "15m",
+    stall: Annotated[
+        str, typer.Option("--stall", metavar="TIME", help="Report a position as stalled after this long.")
+    ] = "15m",
     until: Annotated[
         str | None,
         typer.Option(
             "--until",
             metavar="TIME",
-            help="Stalls last until then, or until the last commit.",
+            help="Measure stalls up to this time, by default up to the last commit.",
             show_default=False,
         ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML.", show_default=False)
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write the report to this HTML file.", show_default=False),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="Rows of each table on the page.")] = 50,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1, max=100_000, help="Most rows to show in each table of the HTML report.")
+    ] = 50,
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,

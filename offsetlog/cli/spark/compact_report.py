@@ -21,13 +21,13 @@ from offsetlog.cli.spark.options import (
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.spark.jobs.places import check_paths
 
-HELP = """Tell what of a log is alive, what is dead, and what a clean would free.
+HELP = """Report which records of a log are live, which are dead, and what a clean would free.
 
-By log partition, or with --groups by group. A broker's cleaner leaves the active segment alone, and so does this
-report, unless --roll is given: then it reports what `offsetlog compact` would free, which closes that segment first. In
-a log with an open transaction nothing from its beginning on is cleaned. Nothing is freed where everything that is dead
-lies in one of these. A few bytes less than nothing are freed where batches that stay get the time of their deletion.
-A log of which something is missing is refused without --permissive.
+There is a row for each log partition, or with --groups for each group. Like a broker's cleaner, the report leaves out
+the active segment; with --roll, it reports what `offsetlog compact` would free, which closes that segment first. An
+open transaction keeps all records after its beginning from being cleaned. If all dead records are in the active segment
+or after such a beginning, nothing is freed. The freed bytes can be slightly negative: batches that stay gain a delete
+horizon. A log with missing parts is refused without --permissive.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
@@ -40,7 +40,7 @@ Examples:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    # The fields of the job's tables, under the names that every command has.
+    # Renames the fields of the job's tables to the names that all commands share.
     row["clean_end"] = row.pop("end", None)
     for name in ("tombstone", "expired_tombstone", "marker", "expired_marker"):
         row[f"{name}s"] = row.pop(name)
@@ -50,7 +50,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 def command(
     path: DirectoryPath,
     groups: Annotated[bool, typer.Option("--groups", help="Print a row for each group.")] = False,
-    roll: Annotated[bool, typer.Option("--roll", help="As if the active segments were closed first.")] = False,
+    roll: Annotated[bool, typer.Option("--roll", help="Report as if the active segments were closed first.")] = False,
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,
@@ -74,7 +74,7 @@ def command(
         else:
             table, name = report.partitions.orderBy("log_partition"), "spark compact-report"
         rows = (_row(row.asDict()) for row in table.toLocalIterator())
-        Output(form).rows(columns(name), rows, "there is no record in it", wide=wide)
+        Output(form).rows(columns(name), rows, "the log holds no records", wide=wide)
         if output_directory is not None:
             found, problems = report.tables(), report.incomplete
             write_marked(spark, found, output_directory, path=path, problems=problems, overwrite=overwrite)

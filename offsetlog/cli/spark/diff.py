@@ -27,13 +27,13 @@ from offsetlog.spark.jobs.places import check_log, check_target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-HELP = """Print the positions that two directories do not have the same of, or one directory at two times.
+HELP = """Print the positions that differ between two directories, or in one directory between two times.
 
-A position that was only committed again, with the same offset, leader epoch and metadata, is the same. Times are
+A position that was only committed again, with the same offset, leader epoch and metadata, does not differ. Times are
 written as for `offsetlog diff`, or as ms since 1970.
 
-Exit codes: 0 nothing is different, 3 something is, 1 there is no such group, something was cleaned since, or with
---permissive is missing, 2 refused, or could not be read.
+Exit codes: 0 nothing differs; 1 there is no such group, the state of that time was cleaned away, or with --permissive
+something is missing; 2 refused, or could not be read; 3 something differs.
 
 \b
 Examples:
@@ -44,7 +44,7 @@ Examples:
 
 
 def _row(row: dict[str, object]) -> dict[str, object]:
-    # The fields of the job's table, under the names that every command has.
+    # Renames the fields of the job's table to the names that all commands share.
     def renamed(name: str) -> str:
         side, _, field = name.partition("_")
         return f"{field}_{side}" if side in ("before", "after") else name
@@ -52,21 +52,23 @@ def _row(row: dict[str, object]) -> dict[str, object]:
     return {renamed(name): value for name, value in row.items()}
 
 
-#: The exit code where the states are not the same; 1 and 2 are for states that could not be compared.
+#: The exit code if the states differ; 1 and 2 are for states that could not be compared.
 DIFFERENT = 3
 
 
 def _printed(changes: DataFrame, form: Format, *, wide: bool) -> int:
     """Prints the changes; returns how many there are."""
     rows = (_row(row.asDict()) for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
-    return Output(form).rows(columns("spark diff"), rows, "nothing is different", wide=wide)
+    return Output(form).rows(columns("spark diff"), rows, "nothing differs", wide=wide)
 
 
 def command(
     path: DirectoryPath,
-    other: Annotated[str | None, typer.Argument(metavar="OTHER", help="Another one.", show_default=False)] = None,
+    other: Annotated[
+        str | None, typer.Argument(metavar="OTHER", help="The directory to compare with.", show_default=False)
+    ] = None,
     at: Annotated[str | None, typer.Option("--at", help="The time of the first state.", show_default=False)] = None,
-    to: Annotated[str | None, typer.Option("--to", help="The time of the second.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The time of the second state.", show_default=False)] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only this group.", show_default=False)] = None,
     output: OutputDirectory = None,
     overwrite: Overwrite = False,
@@ -79,7 +81,7 @@ def command(
 ) -> int:
     """Prints or writes the changes; returns the exit code."""
     if other is None and at is None and to is None:
-        raise InvalidArgumentError("one directory now is the same as itself: give another, --at or --to")
+        raise InvalidArgumentError("there is nothing to compare: give OTHER, --at or --to")
     first, second = moment_option(at), moment_option(to)
     logs = [path] if other is None else [path, other]
     for each in logs:

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 HELP = """Print how far every group lags behind the ends of the logs that it reads.
 
-The ends come from one of: --ends, samples as Parquet, .csv or .json with topic, partition, log_end_offset and, where
+The log ends come from one of: --ends, samples in Parquet, .csv or .json with topic, partition, log_end_offset and, if
 known, log_start_offset and timestamp (ms, or a time); --bootstrap, a cluster, asked now; --logs, log directories of
-brokers, whose newest segments show them. With --at or --every lag is printed over time, from samples that carry a
+brokers, whose newest segments show the ends. With --at or --every, lag is printed over time, from samples that have a
 timestamp.
 
-Printed are sums by group and topic; --output writes each partition, as Parquet. A position beyond the end of its log
-counts as lag 0, and is reported; so is one below its start, and one whose end nobody knows.
-A log of which something is missing is refused without --permissive.
+The rows are sums by group and topic; --output writes each partition, as Parquet. A position beyond the end of its log
+counts as lag 0 and is reported; so are positions before the start of their log, and positions whose log end is
+unknown. A log with missing parts is refused without --permissive.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
@@ -48,7 +48,7 @@ Examples:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    # The fields of the job's table, under the names that every command has.
+    # Renames the fields of the job's table to the names that all commands share.
     return {**row, "timestamp": row.get("time"), "lost_partitions": row["lost"]}
 
 
@@ -57,7 +57,7 @@ def _client_config(bootstrap: str, settings: list[str] | None) -> dict[str, str]
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise InvalidArgumentError(f"{setting!r} is no setting; one is written NAME=VALUE")
+            raise InvalidArgumentError(f"{setting!r} is not a setting; write it as NAME=VALUE")
         config[name] = value
     return config
 
@@ -87,10 +87,14 @@ def _ends(
 def command(
     path: DirectoryPath,
     ends: Annotated[
-        str | None, typer.Option("--ends", metavar="PATH", help="Samples of the ends of logs.", show_default=False)
+        str | None,
+        typer.Option("--ends", metavar="PATH", help="Read the log ends from these samples.", show_default=False),
     ] = None,
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", metavar="HOST:PORT,...", help="A cluster.", show_default=False)
+        str | None,
+        typer.Option(
+            "--bootstrap", metavar="HOST:PORT,...", help="Ask this cluster for the log ends.", show_default=False
+        ),
     ] = None,
     kafka: Annotated[
         list[str] | None,
@@ -104,16 +108,26 @@ def command(
     logs: Annotated[
         list[str] | None,
         typer.Option(
-            "--logs", metavar="DIR", help="A broker's log directory. Can be given several times.", show_default=False
+            "--logs",
+            metavar="DIR",
+            help="Read the log ends from this log directory of a broker. Can be given several times.",
+            show_default=False,
         ),
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option("--at", metavar="TIME", help="A time. Can be given several times.", show_default=False),
+        typer.Option(
+            "--at", metavar="TIME", help="Print the lag at this time. Can be given several times.", show_default=False
+        ),
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option("--every", metavar="TIME", help="From the first sample to the last, as 1h.", show_default=False),
+        typer.Option(
+            "--every",
+            metavar="TIME",
+            help="Print the lag at this interval, e.g. 1h, from the first sample to the last.",
+            show_default=False,
+        ),
     ] = None,
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
@@ -127,11 +141,11 @@ def command(
 ) -> int:
     """Prints the lag; returns the exit code."""
     if sum(given is not None for given in (ends, bootstrap, logs)) != 1:
-        raise ConfigError("the ends of logs are needed, from one of --ends, --bootstrap and --logs")
+        raise ConfigError("the source of the log ends is missing: give one of --ends, --bootstrap and --logs")
     times = None if at is None else [round(parse_time(each).timestamp() * 1000) for each in at]
     step_ms = None if every is None else parse_duration(every)
     if (times is not None or step_ms is not None) and ends is None:
-        raise ConfigError("--at and --every need --ends: a cluster and its logs tell only the present ends")
+        raise ConfigError("--at and --every need --ends: a cluster and its logs show only the present ends")
     with checked_on_driver(master):
         check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings, output_directory) as spark:
@@ -158,7 +172,7 @@ def command(
         if output_directory is not None:
             tables = {"lag": table}
             write_marked(spark, tables, output_directory, path=path, problems=problems, overwrite=overwrite)
-            # The written rows are not computed again.
+            # Reads the written rows back instead of computing them again.
             table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
         order = ["time", "group", "topic"] if is_over_time else ["group", "topic"]
         rows = (_row(row.asDict()) for row in job.by_topic(table).orderBy(*order).toLocalIterator())

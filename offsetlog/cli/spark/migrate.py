@@ -14,19 +14,19 @@ from offsetlog.cli.migrations import WORDS, effect_of
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.spark.options import DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import report_incomplete, spark_for
-from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout, PartitionCount
+from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout, NewPartitionCount
 from offsetlog.errors import InvalidArgumentError, LockedError
 from offsetlog.spark.jobs.places import check_file, store_path
 
 HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.
 
 They are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines, or CSV
-with a heading, of group, topic, partition and offset, or of path and value. A position that TARGET has is never moved
-back, unless with --overwrite; and then only after a question, off a terminal only with --yes. A row that cannot be a
-position is refused and reported, with its line in the dump.
+with a heading, of group, topic, partition and offset, or of path and value. A position in TARGET moves back only with
+--overwrite, and only after a question or with --yes. A row that is not a valid position is refused and reported with
+its line in the dump.
 
-Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, or going back was, or with --permissive
-something is missing in TARGET, 2 refused, or could not be read or written.
+Exit codes: 0 all rows were taken or needed nothing, 1 some rows were refused, or a move back was refused, or with
+--permissive something is missing in TARGET, 2 refused, or could not be read or written.
 
 \b
 Examples:
@@ -40,28 +40,29 @@ Examples:
 def command(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The log directory.", show_default=False)],
     zookeeper: Annotated[
-        str | None, typer.Option("--zookeeper", metavar="HOST:PORT,.../ROOT", help="Where it runs.", show_default=False)
+        str | None,
+        typer.Option("--zookeeper", metavar="HOST:PORT,.../ROOT", help="The ZooKeeper to read.", show_default=False),
     ] = None,
     dump: Annotated[
-        str | None, typer.Option("--dump", metavar="FILE", help="A file instead.", show_default=False)
+        str | None, typer.Option("--dump", metavar="FILE", help="The dump to read instead.", show_default=False)
     ] = None,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", help="Only this group. Can be given several times.", show_default=False),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     yes: Yes = False,
     lock_timeout: LockTimeout = 0.0,
     tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Connections to ZooKeeper.")] = 4,
-    partitions: PartitionCount = None,
+    partitions: NewPartitionCount = None,
     permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Commits them; returns the exit code."""
+    """Commits the offsets; returns the exit code."""
     if (zookeeper is None) == (dump is None):
         raise InvalidArgumentError("give --zookeeper or --dump")
     store_path(target)
@@ -78,7 +79,7 @@ def command(
         else:
             rows = migrate.from_dump(spark, str(dump))
             if group:
-                # A row without a group may be of one of them.
+                # A row without a group may belong to one of these groups.
                 rows = rows.where(fn.col("group").isin(group) | fn.col("group").isNull())
         consent = Consent(yes, dry_run=False)
         try:
@@ -101,7 +102,7 @@ def command(
         for action, count in {**done.committed, **done.kept}.items():
             output.line(f"{count_text(count, 'position')} {WORDS[action]}")
         if not (done.committed or done.kept or done.refused):
-            output.line("there is no position")
+            output.line("the source has no positions")
         if dry_run:
             output.line("nothing was written")
     if done.refused:

@@ -1,4 +1,4 @@
-"""The options that several commands of jobs take, and what they mean."""
+"""The options that several commands of jobs share, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.moments import parse_moment
 
-#: Not a Path: on a cluster it may be the address of a store of objects.
+#: Not a Path: on a cluster it may be the address of an object store.
 DirectoryPath = Annotated[
     str,
-    typer.Argument(metavar="PATH", help="A log directory, ours or a broker's.", show_default=False),
+    typer.Argument(metavar="PATH", help="A log directory, of offsetlog or of a broker.", show_default=False),
 ]
 Master = Annotated[
     str | None,
@@ -25,7 +25,7 @@ Master = Annotated[
 DriverMemory = Annotated[
     str | None,
     typer.Option(
-        "--driver-memory", metavar="SIZE", help="Memory of Spark's JVM, as 1g.", show_default=False
+        "--driver-memory", metavar="SIZE", help="Memory of Spark's JVM, e.g. 1g.", show_default=False
     ),
 ]
 Settings = Annotated[
@@ -40,16 +40,16 @@ Settings = Annotated[
 OutputDirectory = Annotated[
     str | None,
     typer.Option(
-        "--output", metavar="DIR", help="Write the tables there, as Parquet.", show_default=False
+        "--output", metavar="DIR", help="Write the tables to this directory, as Parquet.", show_default=False
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the tables, or the report, that are there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing tables, or an existing report.")]
 
 Permissive = Annotated[
     bool,
     typer.Option(
         "--permissive",
-        help="Go on where something is missing or damaged, report it, and mark what is written as incomplete.",
+        help="Go on if something is missing or damaged, report it, and mark the output as incomplete.",
     ),
 ]
 
@@ -60,18 +60,18 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         if not name or not equals:
-            raise InvalidArgumentError(f"{setting!r} is no setting; one is written NAME=VALUE")
+            raise InvalidArgumentError(f"{setting!r} is not a setting; write it as NAME=VALUE")
         pairs[name] = value
     return pairs
 
 
 def moment_option(text: str | None) -> str | None:
-    """Returns what the option `at` is given for a moment as it is typed; None for now.
+    """Converts a typed moment to a value of the data source's option `at`; None for now.
 
-    JSON names log offsets by log partition, as in the option itself.
+    JSON is an object of log offsets by log partition, as in the option itself.
 
     Raises:
-        InvalidArgumentError: it is no moment.
+        InvalidArgumentError: the text is not a moment.
     """
     if text is None:
         return None
@@ -81,7 +81,7 @@ def moment_option(text: str | None) -> str | None:
             return json.dumps(json.loads(plain))
         except ValueError as failure:
             raise InvalidArgumentError(
-                f"{text!r} is no JSON of log offsets by log partition: {failure}"
+                f"{text!r} is not a JSON object of log offsets by log partition: {failure}"
             ) from None
     moment = parse_moment(text)
     if moment is None:

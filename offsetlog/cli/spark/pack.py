@@ -1,4 +1,4 @@
-"""`offsetlog spark pack`: an archive of what executors need."""
+"""`offsetlog spark pack`: an archive of the packages that executors need."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output, bytes_text
 from offsetlog.missing_library import missing_library
 
-HELP = """Write an archive of offsetlog and what it depends on, for the executors of a cluster.
+HELP = """Write an archive of offsetlog and its dependencies, for the executors of a cluster.
 
-Spark unpacks it on each executor. It holds no interpreter: its bin/python starts the machine's own Python, which must
-be of the same minor version, machine and libc as this one; that is checked, and the executor's standard error says
-what does not fit. PySpark is not in it, since executors have Spark's own. Only packages of this environment are packed,
-and nothing is downloaded.
+Spark unpacks the archive on each executor. It holds no interpreter: its bin/python starts the machine's own Python,
+which must match this one in minor version, machine type and libc; this is checked, and the executor's standard error
+says what does not match. The archive omits PySpark, since executors have Spark's own. Only packages of this environment
+are packed, and nothing is downloaded.
 
 Exit codes: 0 done, 2 refused, or it could not be written.
 
@@ -36,14 +36,14 @@ def command(
         typer.Option(
             "--with",
             metavar="NAME",
-            help="A further installed package, with what it depends on. Can be given several times.",
+            help="Another installed package to pack, with its dependencies. Can be given several times.",
             show_default=False,
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the archive that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing archive.")] = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
-    """Writes the archive and prints what is in it; returns the exit code."""
+    """Writes the archive and prints its contents; returns the exit code."""
     try:
         from offsetlog.spark.packing import pack
     except ModuleNotFoundError as missing:

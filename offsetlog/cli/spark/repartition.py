@@ -16,12 +16,12 @@ from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_rewrite
 
-HELP = """Rewrite a log directory to another number of partitions of the offsets topic.
+HELP = """Copy a log directory into one with another number of partitions of the offsets topic.
 
 PATH is only read. TARGET is a new directory, complete when the command ends and absent when it fails. Every record goes
-to the partition of its group, and keeps its order, its time and its transaction; that nothing is lost is proved by the
-digest. Stop the broker before: records it writes meanwhile are not in TARGET. Records that cannot be moved without loss
-are refused and named: damage, a log of which something is missing, a group with records in two partitions, two
+to the partition of its group, and keeps its order, its time and its transaction; the digest proves that nothing is
+lost. Stop the broker first: records that it writes meanwhile are not in TARGET. If records cannot be moved without
+loss, the command refuses and names the reason: damage, missing parts, a group with records in two partitions, or two
 different open transactions of one producer.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
@@ -39,15 +39,23 @@ def command(
     partitions: Annotated[
         int,
         typer.Option(
-            "--partitions", metavar="N", min=1, max=PARTITIONS_MAX, help="How many it gets.", show_default=False
+            "--partitions",
+            metavar="N",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="Number of partitions of TARGET.",
+            show_default=False,
         ),
     ],
     keep: Annotated[
         str,
-        typer.Option("--keep", metavar="history|state", help="Every record, or only those that count now."),
+        typer.Option(
+            "--keep", metavar="history|state", help="Copy every record (history), or only the live ones (state)."
+        ),
     ] = "history",
     segment_bytes: Annotated[
-        int | None, typer.Option("--segment-bytes", help="Size of the new segments; 100 MiB.", show_default=False)
+        int | None,
+        typer.Option("--segment-bytes", help="Size of the new segments; 100 MiB by default.", show_default=False),
     ] = None,
     permissive: Permissive = False,
     master: Master = None,
@@ -57,8 +65,8 @@ def command(
 ) -> int:
     """Rewrites the directory; returns the exit code."""
     if keep not in ("history", "state"):
-        raise InvalidArgumentError(f"--keep is history or state, not {keep!r}")
-    # Errors are reported before a Spark has started.
+        raise InvalidArgumentError(f"--keep must be history or state, not {keep!r}")
+    # Wrong paths are reported before Spark starts.
     with checked_on_driver(master):
         check_rewrite(path, target)
     with spark_for("repartition", master, driver_memory, settings) as spark:
@@ -74,6 +82,6 @@ def command(
     output.line(f"{done.before} partitions became {done.after} in {done.target}")
     output.line(f"{count_text(done.records, 'record')} in {count_text(done.batches, 'batch', 'batches')}")
     if done.renamed:
-        output.line(f"{count_text(done.renamed, 'transaction')} got another producer id, not to meet one of the same")
+        output.line(f"{count_text(done.renamed, 'transaction')} got a new producer id, since theirs is used by others")
     output.line(f"digest {done.digest}, before and after")
     return report_incomplete(done.incomplete)

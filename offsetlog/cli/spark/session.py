@@ -1,4 +1,4 @@
-"""How a command runs its job: the Spark session, and the failures of Spark as errors of ours."""
+"""Runs the job of a command: starts a Spark session, and turns Spark's failures into errors of offsetlog."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def spark_for(
     settings: list[str] | None,
     output: str | None = None,
 ) -> Iterator[SparkSession]:
-    """Yields a session for a job, and stops it if it is new; failures of Spark become ours.
+    """Yields a session for a job, and stops it if it is new; Spark's failures become errors of offsetlog.
 
-    `output` is where Spark is going to write, if anywhere.
+    `output` is the place that the job writes to, if any.
 
     Raises:
-        ConfigError: PySpark is not installed, or Spark does not start, or it cannot write to such a place.
-        OffsetLogError: as the source raised it on an executor, or with the first line of what Spark
-            says, and the exception of a Python worker.
+        ConfigError: PySpark is not installed, Spark does not start, or it cannot write to a place such as `output`.
+        OffsetLogError: the error that the source raised on an executor; for any other failure, the first line of
+            Spark's message with the exception of the Python worker.
     """
     parsed = parse_settings(settings)
     try:
@@ -59,10 +59,11 @@ def spark_for(
 
 @contextlib.contextmanager
 def checked_on_driver(master: str | None) -> Iterator[None]:
-    """Says of a log that is not there, where the job is for a cluster, that the driver has to see it.
+    """If the job runs on a cluster, adds to the error about a missing log that the driver has to see the log.
 
     Raises:
-        MissingFileError: with the ways to read it; what else the checks of paths raise.
+        MissingFileError: the driver does not see the log; the message names the ways to read it.  Other errors of the
+            path checks pass unchanged.
     """
     try:
         yield
@@ -72,7 +73,7 @@ def checked_on_driver(master: str | None) -> Iterator[None]:
         raise not_on_driver(failure) from None
 
 
-#: How many problems of a log are named.
+#: How many problems of a log are named; more are only counted.
 _PROBLEMS_TOLD = 20
 
 
@@ -86,14 +87,14 @@ def report_incomplete(problems: Sequence[str]) -> int:
 
 
 _OURS = re.compile(r"^(?:[\w.]+: )*offsetlog\.errors\.(\w+): (.*)$", re.MULTILINE)
-#: How Py4J begins, before it gives the exception of Java's.
+#: The first line of a Py4J error, before Java's exception.
 _CALL = re.compile(r"An error occurred while calling [\w.$]+\.")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 @contextlib.contextmanager
 def own_failures() -> Iterator[None]:
-    """Turns a failure of Spark into the one that an executor raised, or into its first line."""
+    """Turns a failure of Spark into the error that an executor raised, or into one with Spark's first line."""
     try:
         yield
     except CorruptionError as failure:
@@ -108,11 +109,11 @@ def own_failures() -> Iterator[None]:
 
 
 def _with_way_on(failure: CorruptionError) -> OffsetLogError:
-    """Returns the error of a damaged log with the ways to go on; one of a missing part names them already."""
+    """Adds the ways to go on to the error of a damaged log; the error of a missing part names them already."""
     if "--permissive" in str(failure):
         return failure
     return type(failure)(
-        f"{failure.message}; the job goes on with --permissive, and offsetlog verify names all that is damaged",
+        f"{failure.message}; --permissive goes on without the damaged part, and offsetlog verify lists all damage",
         path=failure.path,
         position=failure.position,
         log_offset=failure.log_offset,
@@ -120,7 +121,7 @@ def _with_way_on(failure: CorruptionError) -> OffsetLogError:
 
 
 def failure_of(text: str) -> OffsetLogError:
-    """Returns the error that a text of Spark reports."""
+    """Returns the error that a message of Spark reports."""
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
@@ -134,7 +135,7 @@ def failure_of(text: str) -> OffsetLogError:
 
 
 def _cause_of(text: str) -> str:
-    """Returns what the last Python traceback of a text ends with, in one line; empty where there is none."""
+    """Returns the exception that ends the last Python traceback in a text, in one line; "" if there is none."""
     _, found, after = text.rpartition(_TRACEBACK)
     if not found:
         return ""

@@ -22,12 +22,12 @@ from offsetlog.cli.spark.options import (
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_format, check_target
 
-HELP = """Write the committed positions as of a time to a table that everybody reads.
+HELP = """Write the committed positions as of a time to a table that any tool can read.
 
-The columns are those of the view "offsets", in one folder for each log partition. Beside them stands what it is:
-source, moment, number of rows, and the digest read back from the table (_snapshot.json, or a property of the table).
-Delta and Iceberg need their Spark package; for Iceberg TARGET is the name of a table with its catalog.
-A log of which something is missing is refused; with --permissive the table says that it is incomplete.
+The columns are those of the view "offsets", in one folder for each log partition. The table is described by
+_snapshot.json, or a property of the table: source, moment, number of rows, and the digest read back from the table.
+Delta and Iceberg need their Spark package; for Iceberg, TARGET is the name of a table with its catalog.
+A log with missing parts is refused; with --permissive the table is marked as incomplete.
 
 Exit codes: 0 done, 1 done and incomplete, 2 refused, or it could not be read or written.
 
@@ -41,7 +41,9 @@ Examples:
 def command(
     path: DirectoryPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The new table.", show_default=False)],
-    at: Annotated[str | None, typer.Option("--at", help="The time; now by default.", show_default=False)] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="The time of the positions; now by default.", show_default=False)
+    ] = None,
     table_format: Annotated[
         str, typer.Option("--table-format", metavar="parquet|delta|iceberg", help="The format of the table.")
     ] = "parquet",

@@ -16,9 +16,9 @@ from offsetlog.types import Digest
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
-Both are of the same records, also while somebody writes. PATH is only read. A log that ends before the offset in a
-checkpoint beside it is reported: its tail is missing. So is everything else that its witnesses list and that is not
-there; with --permissive the exit code is about the digests alone.
+Both digests cover the same records, even while the log is written to. PATH is only read. A log that ends before the
+offset in a checkpoint beside it has lost its tail, which is reported; so is everything else that its witnesses list and
+that is missing. With --permissive, only the digests decide the exit code.
 
 With --logical the last row, which has no log partition, is the sum over all of them: equal sums of two clusters are
 equal states, however many log partitions each has.
@@ -28,7 +28,7 @@ Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 cou
 \b
 Examples:
   offsetlog spark verify /var/kafka-logs
-  offsetlog spark verify data --logical        comparable with another cluster's
+  offsetlog spark verify data --logical        to compare with another cluster's digests
 """
 
 COLUMNS = shown_as(columns("spark verify"), "equal", show=lambda equal: "yes" if equal else "NO")
@@ -46,7 +46,9 @@ def _row(log_partition: int | None, end: int | None, spark: Digest, engine: Dige
 
 def command(
     path: DirectoryPath,
-    logical: Annotated[bool, typer.Option("--logical", help="Leave out where records stand.")] = False,
+    logical: Annotated[
+        bool, typer.Option("--logical", help="Ignore log offsets, to compare with another cluster.")
+    ] = False,
     permissive: Permissive = False,
     master: Master = None,
     driver_memory: DriverMemory = None,

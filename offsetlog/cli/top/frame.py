@@ -20,14 +20,14 @@ FLUSHES = "offsetlog_flush_duration_seconds"
 
 
 class Table(NamedTuple):
-    """A table: headings, of which `<` stands before one whose column is text, and rows."""
+    """A table: headings, where a leading `<` marks a column of text, and rows."""
 
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
 
 class Frame(NamedTuple):
-    """One picture: lines that stand above the tables, and tables."""
+    """One picture: lines, and the tables below them."""
 
     lines: list[str]
     tables: list[Table]
@@ -39,10 +39,10 @@ def frame_of(
     """Makes a frame.
 
     Args:
-        address: of the server.
-        groups: None where they are not known.
-        interval: None where there are no metrics.
-        trouble: why something is missing that was asked for.
+        address: the server's address.
+        groups: None if they are unknown.
+        interval: None if there are no metrics.
+        trouble: why requested facts are missing.
     """
     lines = [f"offsetlog top  {address}"]
     tables = []
@@ -62,27 +62,27 @@ def frame_of(
 
 
 def rate_text(rate: float | None) -> str:
-    """A rate of so many a second; "" where it is not known."""
+    """A rate per second; "" if it is unknown."""
     if rate is None:
         return ""
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.2g}"
 
 
 def duration_text(seconds: float | None) -> str:
-    """A short time; "" where it is not known."""
+    """A short time; "" if it is unknown."""
     if seconds is None:
         return ""
     if math.isinf(seconds):
         return "> 60 s"
     for unit, factor in (("us", 1e6), ("ms", 1e3)):
-        # A number that rounds to 1000 is 1 of the next unit.
+        # A number that rounds to 1000 is shown as 1 of the next unit.
         if seconds * factor < 999.5:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
 
 
 def size_text(size: float) -> str:
-    """A number of bytes in the unit that suits it."""
+    """A number of bytes in a suitable unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
             return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
@@ -209,7 +209,7 @@ def _groups_line(groups: Groups) -> str:
 
 
 def _groups(shown: list[Group], rates: Mapping[str, float] | None) -> Table:
-    # Without rates there is no column of them.
+    # Without rates the table has no column for them.
     heading = () if rates is None else ("commits/s",)
     rows = [
         (
@@ -226,7 +226,7 @@ def _groups(shown: list[Group], rates: Mapping[str, float] | None) -> Table:
 
 
 def plain_text(frame: Frame) -> str:
-    """Returns a frame as lines with columns of spaces."""
+    """Returns a frame as lines, with columns aligned by spaces."""
     lines = list(frame.lines)
     for table in frame.tables:
         headings = [each.removeprefix("<") for each in table.headings]

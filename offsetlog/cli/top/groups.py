@@ -11,16 +11,16 @@ from offsetlog.cli.top.kafka_client import KafkaClient
 from offsetlog.errors import CoordinatorLoadingError
 from offsetlog.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 
-#: Groups that rebalance come first; of the others those that commit most.
+#: Groups that rebalance are listed first; the others by their commits, most first.
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 _ORDER = {"PreparingRebalance": 0, "CompletingRebalance": 1, "Stable": 2, "Empty": 3, "Dead": 4}
 
 
 class Group(NamedTuple):
-    """A group; None for what the broker does not say.
+    """A group; a field is None if the broker does not report it.
 
     Attributes:
-        protocol: by which its partitions are assigned, "" for none.
+        protocol: the protocol that assigns its partitions; "" for none.
         clients: the client ids of its members, each once.
     """
 
@@ -46,19 +46,19 @@ def groups_of(
 
     Args:
         client: connected to the broker.
-        count_max: how many are described.
-        rates: commits a second by group, by which they are ordered; None where they are not known.
+        count_max: how many groups to describe.
+        rates: commits per second by group, which order the groups; None if they are unknown.
 
     Raises:
-        CoordinatorLoadingError: they are not known yet.
+        CoordinatorLoadingError: the broker is still loading the groups.
         ConnectionError: the broker refuses to list them.
         Also as KafkaClient.
     """
     answer = client.ask(ListGroupsRequest())
     if answer.error_code == error_codes.COORDINATOR_LOAD_IN_PROGRESS.code:
-        raise CoordinatorLoadingError("the groups are being loaded")
+        raise CoordinatorLoadingError("the server is still loading the groups")
     if answer.error_code:
-        raise ConnectionError(f"the groups are not listed: error {answer.error_code}")
+        raise ConnectionError(f"the broker refuses to list the groups: error {answer.error_code}")
     listed = [Group(each.group_id, each.group_state, each.group_type) for each in answer.groups]
     listed.sort(key=lambda each: _ORDER.get(each.state, 5))
     by_state = Counter(each.state for each in listed)
@@ -75,7 +75,7 @@ def groups_of(
 
 
 def _described(client: KafkaClient, listed: list[Group]) -> list[Group]:
-    # Other kinds of groups are described by requests of their own.
+    # Groups of other types need other requests to describe them.
     names = [each.name for each in listed if each.group_type.lower() in ("", "classic")]
     if not names:
         return listed

@@ -1,4 +1,4 @@
-"""A plain connection to a broker, for the few requests that `offsetlog top` has."""
+"""A plain connection to a broker, for the few requests that `offsetlog top` sends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class KafkaClient:
     """One connection with one request at a time, in the newest versions that both sides know.
 
     Args:
-        host, port: of the broker.
-        timeout: of each wait, in seconds.
+        host, port: the broker's address.
+        timeout: limit of each wait, in seconds.
 
     Raises:
-        OSError: nobody answers there.
-        CorruptionError, UnsupportedVersionError: the peer is no broker, or not one for us.
+        OSError: there is no answer at this address.
+        CorruptionError, UnsupportedVersionError: the peer is not a broker, or has no version in common with offsetlog.
     """
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
@@ -54,7 +54,7 @@ class KafkaClient:
         self._socket.sendall(encode_request(message, version, self._correlation_id, CLIENT_ID))
         size = int.from_bytes(self._exactly(4), "big")
         if size > ANSWER_BYTES_MAX:
-            raise CorruptionError(f"{self._place} is not a broker, or its answer has {size} bytes")
+            raise CorruptionError(f"{self._place} is not a broker, or its answer of {size} bytes is too large")
         got, answer = decode_response(_api_of(message).response, version, self._exactly(size))
         if got != self._correlation_id:
             raise CorruptionError(f"{self._place} answered another request")
@@ -69,7 +69,7 @@ class KafkaClient:
                 raise TimeoutError(f"{self._place} does not answer") from failure
             if not more:
                 raise ConnectionError(
-                    f"{self._place} closed the connection; is this the address of Kafka clients?"
+                    f"{self._place} closed the connection; is this the address for Kafka clients?"
                 )
             received += more
         return bytes(received)

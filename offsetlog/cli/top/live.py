@@ -1,4 +1,4 @@
-"""Looks at a running server, again and again, and shows them on a terminal."""
+"""Polls a running server, and shows each poll on a terminal."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TIMEOUT_SECONDS = 10.0
 
 
 class Observer:
-    """Looks at a server again and again; what lies between two looks gives rates.
+    """Polls a server; the difference between two polls gives the rates.
 
     Args:
-        server: HOST:PORT of its clients.
-        metrics: HOST:PORT of its metrics, None for none.
-        groups: how many are described.
-        clock: the time of day in seconds.
+        server: HOST:PORT for clients.
+        metrics: HOST:PORT of the metrics, None for none.
+        groups: how many groups to describe.
+        clock: returns the time of day in seconds.
 
     Raises:
-        InvalidArgumentError: that is no address.
+        InvalidArgumentError: an address is not HOST:PORT.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Observer:
         self._before: Samples | None = None
 
     def look(self) -> Frame:
-        """Asks the server, and returns what is seen.
+        """Polls the server once; returns the frame.
 
         Raises:
-            OSError: nobody answers.
+            OSError: the server does not answer.
             CorruptionError, UnsupportedVersionError: the answer cannot be understood.
             ConfigError: a package is missing.
         """
@@ -76,11 +76,11 @@ class Observer:
         except CoordinatorLoadingError:
             raise
         except (OSError, OffsetLogError):
-            self.close()    # the next look connects again
+            self.close()    # the next poll connects again
             raise
 
     def close(self) -> None:
-        """Closes the connection; a later look opens another."""
+        """Closes the connection; a later poll opens another."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -89,7 +89,7 @@ class Observer:
 def show(observer: Observer, console: Console, wait: Callable[[], None], frame: Frame) -> None:
     """Shows one picture after the other on a terminal, this one first, until `wait` raises.
 
-    A server that does not answer is shown so, and asked again.
+    If the server does not answer, the picture says so, and the server is polled again.
     """
     from rich.live import Live
 

@@ -14,10 +14,9 @@ from offsetlog.cli.top.live import Observer, show
 
 HELP = """Show a running server: its groups, rates and latencies.
 
-HOST:PORT is where clients connect; that gives the groups, from a Kafka broker as well. --metrics adds
-rates, latencies and memory, also the commits of each group; it is the address that was given to
-`offsetlog serve --metrics`. Ctrl-C ends it. If the output is not a terminal, one picture is printed, as
-with --once.
+HOST:PORT is the address for clients, of offsetlog or of a Kafka broker; it gives the groups. --metrics adds rates,
+latencies, memory and the commits of each group; give it the address of `offsetlog serve --metrics`. Ctrl-C ends the
+command. If the output is not a terminal, one picture is printed, as with --once.
 
 Exit codes: 0 shown; 2 the server does not answer, or wrong usage.
 
@@ -29,7 +28,7 @@ Examples:
 
 
 def command(
-    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The address of Kafka clients.")],
+    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The address for Kafka clients.")],
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="The address of its metrics.")
     ] = None,
@@ -45,7 +44,7 @@ def command(
     observer = Observer(server, metrics, groups)
     output = Output(Format.TEXT)
     with closing(observer):
-        # A server that is not there at all is an error, and no picture.
+        # If the server does not answer the first time, the command fails.
         first = observer.look()
         if once or not output.is_terminal:
             for line in plain_text(first).splitlines():

@@ -1,4 +1,4 @@
-"""Samples of a server's /metrics, and what follows from two of them: rates and quantiles."""
+"""Samples of a server's /metrics, and the rates and quantiles between two of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Samples(NamedTuple):
-    """The samples of one look.
+    """The samples of one poll.
 
     Attributes:
-        at: when, in seconds since 1970.
-        values: by name, and by labels in the order of their names.
-        group_commits: how many commits each group has made; None: the server does not say.
+        at: the time, in seconds since 1970.
+        values: the values by name, and by labels in the order of their names.
+        group_commits: how many commits each group has made; None if the server does not report it.
     """
 
     at: float
@@ -33,11 +33,11 @@ class Samples(NamedTuple):
     group_commits: Mapping[str, int] | None = None
 
     def get(self, name: str, **labels: str) -> float | None:
-        """One sample, None where there is none."""
+        """One sample, None if there is none."""
         return self.values.get(name, {}).get(tuple(sorted(labels.items())))
 
     def total(self, name: str) -> float | None:
-        """The sum over all labels, None where there is no sample."""
+        """The sum over all labels, None if there is no sample."""
         found = self.values.get(name)
         return sum(found.values()) if found else None
 
@@ -46,7 +46,7 @@ def parse(text: str, at: float) -> Samples:
     """Reads an answer of /metrics.
 
     Raises:
-        CorruptionError: it is none.
+        CorruptionError: the text is not in the format of Prometheus.
     """
     try:
         from prometheus_client.parser import text_string_to_metric_families
@@ -59,19 +59,19 @@ def parse(text: str, at: float) -> Samples:
                 labels = tuple(sorted(sample.labels.items()))
                 values.setdefault(sample.name, {})[labels] = sample.value
     except (ValueError, IndexError, KeyError) as failure:
-        raise CorruptionError(f"it does not answer with metrics: {failure}") from failure
+        raise CorruptionError(f"the answer is not in the format of Prometheus: {failure}") from failure
     return Samples(at, values)
 
 
 def fetch(host: str, port: int, timeout: float, at: float) -> Samples:
-    """Asks for /metrics and /groups, `timeout` in seconds; raises as `parse`, or OSError."""
+    """Fetches /metrics and /groups, with `timeout` in seconds; raises as `parse`, or OSError."""
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     samples = parse(_read(f"{url}/metrics", timeout).decode(errors="replace"), at)
     return samples._replace(group_commits=_group_commits(f"{url}/groups", timeout))
 
 
 def _group_commits(url: str, timeout: float) -> Mapping[str, int] | None:
-    # Rates of groups are an addition: without them the rest is shown.
+    # The rates of groups are optional: without them the rest is shown.
     try:
         commits = json.loads(_read(url, timeout))["commits"]
         return {str(group): int(count) for group, count in commits.items()}
@@ -94,11 +94,11 @@ def _read(url: str, timeout: float) -> bytes:
 
 
 class Interval:
-    """Events between two looks; from the start of the server on, if there is one look only.
+    """Events between two polls, or since the start of the server if there is only one poll.
 
     Args:
-        now: the later one.
-        before: the earlier one, None for none; ignored if the server was started after it.
+        now: the samples of the later poll.
+        before: the samples of the earlier poll, or None; ignored if the server was started after it.
     """
 
     def __init__(self, now: Samples, before: Samples | None) -> None:
@@ -115,7 +115,7 @@ class Interval:
         return 0.0 if self._before is None else self._before.values.get(name, {}).get(labels, 0.0)
 
     def rate(self, name: str, **labels: str) -> float | None:
-        """How much a counter grew a second, over all samples with these labels; None: unknown."""
+        """The growth of a counter per second, over all samples with these labels; None if unknown."""
         found = self.now.values.get(name)
         if not found or not self.seconds:
             return None
@@ -124,12 +124,12 @@ class Interval:
         return sum(grown) / self.seconds if grown else None
 
     def group_rates(self) -> Mapping[str, float] | None:
-        """Commits a second of each group that made any; None: unknown."""
+        """Commits per second of each group that made any; None if unknown."""
         commits = self.now.group_commits
         if commits is None or not self.seconds:
             return None
         before = {} if self._before is None else self._before.group_commits or {}
-        # A count that was forgotten begins with 0 again.
+        # The server drops the counts of some groups; a dropped count starts again at 0.
         grown = {
             group: count - past if (past := before.get(group, 0)) <= count else count
             for group, count in commits.items()
@@ -137,7 +137,7 @@ class Interval:
         return {group: count / self.seconds for group, count in grown.items() if count}
 
     def quantile(self, name: str, share: float, **labels: str) -> float | None:
-        """A quantile of a histogram in seconds, as Prometheus estimates it; None: nothing happened."""
+        """A quantile of a histogram in seconds, as Prometheus estimates it; None if there were no events."""
         return quantile(share, sorted(self._buckets(f"{name}_bucket", labels)))
 
     def _buckets(self, name: str, labels: Mapping[str, str]) -> Iterator[tuple[float, float]]:
@@ -149,14 +149,14 @@ class Interval:
 
 
 def quantile(share: float, cumulative: list[tuple[float, float]]) -> float | None:
-    """The quantile of a histogram, between the bounds of its bucket in proportion.
+    """Returns a quantile of a histogram, interpolated linearly within its bucket.
 
     Args:
         share: from 0 to 1.
         cumulative: the bounds with the number of values up to each, in order; the last is infinite.
 
     Returns:
-        None where there are no values; infinity where it lies above the last finite bound.
+        None if there are no values; infinity if the quantile is above the last finite bound.
     """
     if not cumulative or cumulative[-1][1] <= 0:
         return None

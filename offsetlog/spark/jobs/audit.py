@@ -1,10 +1,10 @@
-"""Commits, how often they were made and by which producer, and suspicious ones.
+"""The audit: counts and rates of commits, by group and producer, and suspicious commits.
 
 Every table is a function from `prepared` commits to a DataFrame, in Spark's own functions.  The tables cover the
 records that the log still holds: cleaned records are in no table, and a log that was cleaned shows fewer commits and
 fewer findings than there were.
 
-Times are in milliseconds since 1970, null where records carry none; positions are counted by partition of the log.
+Times are in milliseconds since 1970, null if a record carries none; positions are counted by log partition.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, commit_records, payload_bytes, when, with_effects
 from offsetlog.spark.jobs.session import read_view
 
-#: The columns that the tables are made from; `bytes` and `effective_at` are added where they are not there.
+#: The columns that the tables are made from; `bytes` and `effective_at` are added if they are missing.
 COLUMNS = [
     *POSITION, "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id", "kind",
     "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_offset",
 ]  # fmt: skip
-#: Of the view "records": the same, and what tells the exact bytes and the generations of groups.
+#: Columns of the view "records": the same, and those for the exact bytes and the generations of groups.
 RECORD_COLUMNS = [*COLUMNS, "key", "value", "fields", "control"]
 
-#: How long a position or a group may rest before it is a finding, unless the caller names another time.
+#: The default of how long a position or a group may rest before that is a finding, in ms.
 STALL_MS = 15 * 60 * 1000
 
 _SECOND_MS = 1000
@@ -44,10 +44,11 @@ _BEFORE = (Window.unboundedPreceding, -1)
 
 @dataclass(frozen=True)
 class Audit:
-    """The tables of an audit; the function of its name explains each.
+    """The tables of an audit; each is explained by the function of the same name.
 
-    `commits` is what they are made of, as `prepared` returns it; `bucket_ms` the width of the buckets of `over_time`;
-    `until` when the log is looked at, None for its youngest commit; `incomplete` says what is missing or damaged in it.
+    `commits` are the rows that they are made of, as `prepared` returns them; `bucket_ms` is the width of the buckets of
+    `over_time`; `until` is the time up to which stalls are measured, None for that of the youngest commit;
+    `incomplete` lists what is missing or damaged in the log.
     """
 
     commits: DataFrame
@@ -69,7 +70,7 @@ class Audit:
     incomplete: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, DataFrame]:
-        """Returns the tables by name; those that could not be made are left out."""
+        """Returns the tables by name, without those that could not be made."""
         names = [each.name for each in fields(self)[2:] if each.name not in ("stall_ms", "until", "incomplete")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -85,14 +86,14 @@ def read(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns what an audit needs of the view "records" of a directory.
+    """Returns the columns of the view "records" of a directory that an audit needs.
 
     Args:
         spark: the session.
         path: a log directory.
-        partitions: log partitions, as "0,3-5"; None for all.
-        permissive: as of `read_view`.
-        reported: likewise.
+        partitions: log partitions, such as "0,3-5"; None for all.
+        permissive: as for `read_view`.
+        reported: as for `read_view`.
     """
     given = {"partitions": partitions, "columns": ",".join(RECORD_COLUMNS)}
     found = read_view(spark, path, "records", permissive=permissive, reported=reported, **given)
@@ -100,7 +101,7 @@ def read(
 
 
 def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
-    """Returns how much of the log an audit could see; `totals` is the row of its table of that name."""
+    """Returns how much of the log an audit could see; `totals` is the row of its table `totals`."""
     offsets = gone = 0
     for row in [] if audit.coverage is None else audit.coverage.collect():
         offsets, gone = offsets + row["log_end"], gone + row["gone"]
@@ -110,16 +111,16 @@ def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
 
 
 def commits_of(records: DataFrame) -> DataFrame:
-    """Returns the offset commits of the view "records" as the view "commits" has them, with the exact `bytes`."""
+    """Returns the offset commits in the view "records" in the form of the view "commits", with the exact `bytes`."""
     size = (fn.octet_length("key") + fn.coalesce(fn.octet_length("value"), fn.lit(0))).cast("bigint")
     return commit_records(records).withColumn("bytes", size).select(*COLUMNS, "bytes")
 
 
 def prepared(commits: DataFrame) -> DataFrame:
-    """Returns commits with `at` (their time), `bytes` (of key and value) and `effective_at`, which the tables need.
+    """Adds the columns that the tables need: `at` (the time), `bytes` (of key and value) and `effective_at`.
 
     Args:
-        commits: rows of the view "commits"; `bytes` is about right unless it is there.
+        commits: rows of the view "commits"; if they have no column `bytes`, it is estimated.
     """
     if "bytes" not in commits.columns:
         commits = commits.withColumn("bytes", payload_bytes())
@@ -171,9 +172,9 @@ def groups(commits: DataFrame) -> DataFrame:
 
 
 def positions(commits: DataFrame) -> DataFrame:
-    """Returns for each group, topic and partition its counts as in `totals`, and what is committed in the end.
+    """Returns for each group, topic and partition its counts as in `totals`, and the offset committed in the end.
 
-    `offset` is null where the last thing in effect is a deletion, or nothing ever took effect.
+    `offset` is null if the last record in effect is a deletion, or if none ever took effect.
     """
     return _last_offsets(commits, *_counts())
 
@@ -211,11 +212,11 @@ def _in_effect(commits: DataFrame) -> DataFrame:
 
 
 def rewinds(commits: DataFrame) -> DataFrame:
-    """Returns each commit whose offset is below that of the one in effect before it, of the same position.
+    """Returns each commit whose offset is below the one that was in effect before it for the same position.
 
     Columns: the position, from_offset, to_offset, distance, from_at, at, from_log_offset, log_offset, effective_at,
-    after_delete (the position was deleted in between, so that somebody began again), metadata, producer_id.  A distance
-    that is no bigint is the largest one.
+    after_delete (the position was deleted in between, so that a consumer began again), metadata, producer_id.  A
+    distance beyond the range of bigint is shown as the largest bigint.
     """
 
     def before(name: str) -> Column:
@@ -248,18 +249,18 @@ def _end_of(commits: DataFrame, until: int | None) -> DataFrame:
 
 
 def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
-    """Returns each time that a committed offset did not move for long.
+    """Returns each period in which a committed offset did not move for a long time.
 
-    A run is the commits of a position that follow each other with the same offset; it ends with the first commit of
-    another offset, with a deletion, or at the end of the log, `until`, where it is `ongoing`.
+    A run consists of consecutive commits of a position with the same offset.  It ends with the first commit of another
+    offset, with a deletion, or at `until`, the end of the log; in the last case it is `ongoing`.
 
     Args:
-        commits: prepared.
-        stall_ms: how long it has to last.
-        until: when the log is looked at, in ms; None for the time of its youngest record.
+        commits: as `prepared` returns them.
+        stall_ms: the shortest stall to return.
+        until: the time up to which stalls are measured, in ms; None for the time of the youngest record.
 
-    Columns: the position, offset, since, until, stalled_ms, commits (of the run), ongoing, and kind: "repeated" where
-    the same offset was committed again in a run, "silent" where there was one commit and nothing followed.
+    Columns: the position, offset, since, until, stalled_ms, commits (of the run), ongoing, and kind: "repeated" if the
+    run has several commits of the offset, "silent" if it has only one.
     """
     in_effect = commits.where(fn.col("effective_at").isNotNull())
     is_other = (
@@ -278,8 +279,8 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
         fn.count("*").alias("commits"),
     )
     by_run = Window.partitionBy(*POSITION).orderBy("_run")
-    # The record that ended a run may carry no time, as old brokers' deletions: then it lasted for as long as it was
-    # seen.
+    # The record that ended a run may have no time, e.g. an old broker's deletion: the run then lasts until its own last
+    # time.
     next_at = fn.when(fn.lead("_run").over(by_run).isNotNull(), fn.coalesce(fn.lead("since").over(by_run), "_last"))
     timed = (
         runs.withColumn("_next", next_at)
@@ -301,17 +302,17 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
 
 
 def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
-    """Returns each time that a group committed nothing for long while other groups went on.
+    """Returns each period in which a group committed nothing for a long time while other groups did.
 
     A group without a position in the end is silent until its last deletion, and no longer: nothing of it could move.
 
     Args:
-        commits: prepared.
-        stall_ms: how long it has to last.
-        until: when the log is looked at, in ms; None for the time of its youngest record.
+        commits: as `prepared` returns them.
+        stall_ms: the shortest silence to return.
+        until: the time up to which silences are measured, in ms; None for the time of the youngest record.
 
     Columns: group, since, until, silent_ms, ongoing, others: commits of other groups in the whole seconds between, at
-    least one.  Deletions are no commits: it is the broker that deletes what expired.
+    least one.  Deletions do not count as commits, since the broker itself deletes expired positions.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS)
     timed = _timed_commits(commits).select("group", "at")
@@ -361,29 +362,28 @@ def _group_ends(commits: DataFrame) -> DataFrame:
 
 
 def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
-    """Returns commits that look as if they came from somebody who should have been gone.
+    """Returns commits that look as if they came from a client that had been replaced.
 
-    The log shows it in these ways, by `reason`:
+    The log shows such commits in these ways, by `reason`:
 
-    * "leader epoch": a commit in effect whose leader epoch is below one of the same position since that was last
-      deleted.
-      `offset_below` tells the two cases apart: with an offset that is lower, too, somebody went back on purpose; with
-      one that is not, it read from a leader that had been replaced.
-    * "producer epoch": in a transaction, an epoch below one that the same producer used before in this partition of the
-      log, or with which its transaction was ended there.  A broker fences those, so that it is a sign of a log that was
-      put together, or of a fault.
+    * "leader epoch": a commit in effect whose leader epoch is below an earlier one of the same position, since the
+      position was last deleted.  `offset_below` distinguishes two cases: if the offset is lower, too, the position was
+      moved back on purpose; if not, the consumer read from a leader that had been replaced.
+    * "producer epoch": in a transaction, an epoch below one that the same producer used before in this log partition,
+      or with which its transaction was ended there.  A broker fences such commits, so this is a sign of a log that was
+      merged from several, or of a bug.
 
-    A record of a commit names neither member nor generation: a broker refuses a stale generation before anything is
-    written, and nothing tells afterwards.
+    A commit's record names neither member nor generation: a broker refuses a stale generation before anything is
+    written, so the log does not show it.
 
     Args:
-        commits: prepared.
-        records: rows of the view "records" for the ends of transactions; None takes the epochs of commits only.
+        commits: as `prepared` returns them.
+        records: rows of the view "records" for the ends of transactions; None uses only the epochs of commits.
 
     Columns: the position, reason, epoch, newer_epoch (the highest before), offset, offset_below, at, log_offset,
     producer_id.
     """
-    # A topic that was deleted and made again begins with epoch 0 again.
+    # A topic that was deleted and created again begins with epoch 0 again.
     earlier = _by_effect("deletes_before").rowsBetween(*_BEFORE)
     known = fn.when(fn.col("leader_epoch") >= 0, fn.struct("leader_epoch", "offset"))
     by_leader = (
@@ -411,7 +411,7 @@ def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
 
 
 def _of_producers(commits: DataFrame, records: DataFrame | None) -> DataFrame:
-    # Commits in transactions, and their ends: rows whose kind, as all of a position, is null.
+    # Commits in transactions, and the ends of transactions: rows whose kind and position are null.
     written = commits.where(fn.col("producer_id") >= 0)
     if records is None:
         return written
@@ -425,19 +425,19 @@ def _told(field: str) -> Column:
 
 
 def generations(records: DataFrame) -> DataFrame:
-    """Returns what the records of groups themselves tell of commits out of order.
+    """Returns signs of disorder in the groups' own records.
 
-    By `reason`:
+    The column `reason` is one of:
 
-    * "generation": a group's record has a lower generation, or epoch, than one before it since the group was deleted.
+    * "generation": a group's record has a lower generation, or epoch, than an earlier one since the group was deleted.
     * "no member": commits outside of transactions while the last record of a classic group said that it has no member:
-      by a tool that resets offsets, or by a consumer that is a member of nothing.
+      from a tool that resets offsets, or from a consumer that assigns its partitions itself.
 
     Args:
         records: rows of the view "records", of whole groups.
 
     Columns: log_partition, group, reason, generation, newer_generation (null for "no member"), log_offset, at,
-    last_log_offset, commits (both of "no member": those between log_offset and last_log_offset).
+    last_log_offset, commits (only for "no member": the number of commits from log_offset to last_log_offset).
     """
     kinds = ["group_metadata", "consumer_group_metadata", "share_group_metadata", "streams_group_metadata"]
     generation = fn.coalesce(_told("value.generation"), _told("value.epoch")).cast("int")
@@ -530,10 +530,10 @@ def transactions(commits: DataFrame) -> DataFrame:
 
 
 def rates(commits: DataFrame) -> DataFrame:
-    """Returns commits per second of each group, and of all together in a row whose group is null.
+    """Returns the commits per second of each group, and of all groups together in a row whose group is null.
 
-    Columns: group, p50, p95, p99, most: percentiles over the seconds in which at least one was written, and the
-    highest; active_seconds, how many those are; span_seconds, from the first to the last; mean, over the span.
+    Columns: group; p50, p95, p99: percentiles over the seconds with at least one commit; most: the maximum;
+    active_seconds: the number of such seconds; span_seconds: from the first to the last; mean: over the span.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS).alias("second")
     by_group = _timed_commits(commits).groupBy("group", second).agg(fn.count("*").alias("count"))
@@ -560,9 +560,9 @@ def rates(commits: DataFrame) -> DataFrame:
 
 
 def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
-    """Returns group, bucket (its start, in ms), commits, deletes and bytes, for each group and bucket with any."""
+    """Returns group, bucket (its start, in ms), commits, deletes and bytes, for each group and bucket with records."""
     if bucket_ms <= 0:
-        raise InvalidArgumentError(f"a bucket of {bucket_ms} ms holds nothing")
+        raise InvalidArgumentError(f"the width of a bucket must be positive, not {bucket_ms} ms")
     bucket = fn.col("at") - fn.col("at") % fn.lit(bucket_ms).cast("bigint")
     commits_and_deletes = _counts()[:2]
     return (
@@ -591,8 +591,8 @@ def audit(
     """Returns all tables.
 
     Args:
-        commits: as `prepared` returns them; best persisted, since every table reads them.
-        records: rows of the view "records" for `zombies` and `generations`; None leaves the latter out.
+        commits: as `prepared` returns them; persist them, since every table reads them.
+        records: rows of the view "records" for `zombies` and `generations`; None omits `generations`.
         stall_ms: how long a position or a group may rest.
         until: when the log is looked at, in ms; None for the time of its youngest commit.
         bucket_ms: of `over_time`.
@@ -621,7 +621,7 @@ def audit(
 
 
 def bucket_for(span_ms: int, most: int = 120) -> int:
-    """Returns the width of a bucket, a round time in ms of which at most `most` make up a span."""
+    """Returns the width of a bucket: a round time in ms, such that a span has at most about `most` buckets."""
     rounds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
     for seconds in rounds:
         if span_ms <= seconds * 1000 * most:
@@ -643,10 +643,10 @@ def run(
     Args:
         spark: the session.
         path: a log directory.
-        partitions: log partitions, as "0,3-5"; None for all.
+        partitions: log partitions, such as "0,3-5"; None for all.
         stall_ms: how long a position or a group may rest.
-        until: when the log is looked at, in ms; None for the time of its youngest commit.
-        permissive: goes on where something is missing or damaged, which `incomplete` says then.
+        until: the time up to which stalls are measured, in ms; None for the time of the youngest commit.
+        permissive: goes on if something is missing or damaged; `incomplete` then says what.
 
     Raises:
         CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
@@ -658,7 +658,7 @@ def run(
     incomplete = problems_of(spark, path, "records", permissive=permissive, **given)
     records = read(spark, path, partitions=partitions, permissive=permissive, reported=incomplete)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
-    # One time that is far off, as of a clock in microseconds, must not put all others into one bucket.
+    # One outlier, e.g. a time in microseconds, must not put all other times into one bucket.
     shown = fn.least("at", fn.lit(LAST_MS))
     (row,) = commits.agg(fn.min(shown).alias("first"), fn.max(shown).alias("last")).collect()
     if until is not None and is_ahead(until) and (row["last"] is None or row["last"] < until):

@@ -1,4 +1,4 @@
-"""The share of the commits that an audit could see: records that a cleaner left, their span, and losses."""
+"""The share of the log that an audit could see: the records that the cleaner left, their span, and losses."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from offsetlog.spark.scan.files import Files, PartitionListing, attempts, list_a
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import open_on_driver
 
-#: Findings that need a log which spans longer than a stall.
+#: Tables that can only have rows if the log spans longer than a stall.
 OF_TIME = ("stalls", "silences")
 
 
 def log_ends(path: str | os.PathLike[str], *, partitions: str | None = None) -> list[tuple[int, int]]:
-    """Returns the log partitions with the log offset at which each ends, whether or not a record of it is left.
+    """Returns each log partition with the log offset at which it ends, even if no record of it is left.
 
     Args:
         path: a log directory.
-        partitions: log partitions, as "0,3-5"; None for all.
+        partitions: log partitions, such as "0,3-5"; None for all.
 
     Raises:
-        ConfigError, MissingFileError, StorageError: the log is not there, or cannot be listed.
+        ConfigError, MissingFileError, StorageError: the log does not exist, or cannot be listed.
     """
     given = {} if partitions is None else {"partitions": partitions}
     source = open_on_driver(parse({"path": os.fspath(path), "view": "records", **given}))
@@ -42,18 +42,18 @@ def _end_of(files: Files, listing: PartitionListing) -> int:
         except MissingFileError:
             if left == 0:
                 raise
-            listing = list_again(files, listing)  # somebody cleans the log
+            listing = list_again(files, listing)  # the log is being cleaned
         except StorageError:
-            break  # it is damaged, and the records that are read tell it
+            break  # damaged; reading the records reports it
     return listing.segments[-1].base_offset
 
 
 def coverage(records: DataFrame, ends: Sequence[tuple[int, int]] = ()) -> DataFrame:
-    """Returns for each log partition the records that are there, its `log_end`, and how many log offsets have `gone`.
+    """Returns for each log partition the number of its records, its `log_end`, and how many log offsets have `gone`.
 
     Args:
         records: log_partition and log_offset of the view "records".
-        ends: as `log_ends` returns them; of a log partition without one, its last record is the end.
+        ends: as `log_ends` returns them; a log partition that is not among them ends with its last record.
     """
     known = records.sparkSession.createDataFrame(list(ends), "log_partition int, _end bigint")
     found = records.groupBy("log_partition").agg(
@@ -72,11 +72,11 @@ class Coverage:
     """How much of a log an audit could see.
 
     Attributes:
-        log_offsets: that were given out, in all log partitions.
-        gone: those of them that have no record any more: a cleaner took it, or the log begins above.
-        span_ms: from the first commit to the last, or to the time until which stalls last if that is later, in ms; None
-            where no commit has a time.
-        stall_ms: how long a stall is at least.
+        log_offsets: how many log offsets were assigned, in all log partitions.
+        gone: how many of them no longer have a record: a cleaner dropped it, or the log begins above.
+        span_ms: the time from the first commit to the last, or to the time up to which stalls are measured if that is
+            later, in ms; None if no commit has a time.
+        stall_ms: the shortest stall.
         incomplete: losses and damage.
     """
 
@@ -88,7 +88,7 @@ class Coverage:
 
     @property
     def cleaned_share(self) -> float:
-        """The share of the log that has gone, from 0 to 1."""
+        """The share of the log offsets that no longer have a record, from 0 to 1."""
         return self.gone / self.log_offsets if self.log_offsets else 0.0
 
     @property
@@ -102,19 +102,19 @@ class Coverage:
         return self.span_ms is not None and self.span_ms >= self.stall_ms
 
     def lines(self) -> list[str]:
-        """Returns what a reader has to know before any finding, in sentences."""
+        """Returns the sentences that a reader has to know before any finding."""
         found = [f"Incomplete: {problem}." for problem in self.incomplete[:5]]
         if len(self.incomplete) > 5:
             found.append(f"Incomplete: {count_text(len(self.incomplete) - 5)} more problems.")
         found.append(self._cleaned())
         span = "No commit carries a time" if self.span_ms is None else f"The log spans {duration_text(self.span_ms)}"
         stall = f"--stall is {duration_text(self.stall_ms)}"
-        found.append(f"{span}; {stall}" + ("." if self.is_long_enough else ": no stall or silence could be found."))
+        found.append(f"{span}; {stall}" + ("." if self.is_long_enough else ", so no stall or silence can be found."))
         return found
 
     def _cleaned(self) -> str:
         if self.log_offsets == 0:
-            return "There is no record in the log."
+            return "The log holds no records."
         if self.gone == 0:
             return f"The log has all of its {count_text(self.log_offsets)} records."
         share = f"{self.cleaned_share:.1%}" if self.cleaned_share >= 0.001 else "Less than 0.1%"
@@ -124,11 +124,11 @@ class Coverage:
         )
 
     def nothing(self, table: str, said: str) -> str:
-        """Returns what stands for a table of findings that has no row.
+        """Returns the sentence to print in place of a table of findings without rows.
 
         Args:
-            table: its name.
-            said: its sentence about a log that is whole.
+            table: the name of the table.
+            said: the sentence if the log is whole.
         """
         if table in OF_TIME and not self.is_long_enough:
             return "Unknown: the log spans less than --stall."

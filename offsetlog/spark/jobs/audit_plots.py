@@ -1,8 +1,8 @@
-"""The plots of an audit's report, as SVG that stands inside a page of HTML.
+"""The plots of an audit's report, as SVG for an HTML page.
 
-Nothing is drawn to a screen and no state of matplotlib is touched.  Text stays text; the colours of text and lines are
-the page's, so that they are readable in the dark as well.  Names come from a log and may hold anything: no mathematics
-is read into them, and matplotlib escapes them.
+Nothing is drawn to a screen, and matplotlib's global state does not change.  Text stays text; text and lines have the
+colours of the page, so that they are readable in a dark scheme, too.  Names come from a log and may hold anything: they
+are not parsed as mathematics, and matplotlib escapes them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, moment, short
 
-#: Most eyes can distinguish these, in the light and in the dark.
+#: Colours that most people can distinguish, on light and on dark pages.
 COLOURS = ["#3b7dd8", "#e08a2c", "#2fa37c", "#c45aa0", "#8a6fd1", "#8d99a6"]
 BAD = "#d64f4f"
 
-# Stand-ins for what the page decides.
+# Placeholders for colours that the page decides.
 _INK, _FAINT = "#010203", "#040506"
 _WIDTH = 7.2
 
-# Not all of it is typed.
+# matplotlib is only partly typed.
 dates: Any = matplotlib.dates
 
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_FAINT)
     axes.tick_params(which="both", colors=_INK, labelsize=9, length=0)
-    # Or the first label of the times would lie upon the lowest one beside it.
+    # Otherwise the first label of the time axis would overlap the lowest label of the other axis.
     axes.tick_params(axis="x", pad=8)
     axes.grid(visible=True, color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -65,19 +65,19 @@ def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
 
 def _svg(figure: Figure, name: str, title: str) -> str:
     out = io.StringIO()
-    # The salt makes identifiers differ between the plots of a page, and be the same in every run.
+    # The salt makes the identifiers differ between the plots of a page, and stay the same in every run.
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}
     with mpl.rc_context(settings), warnings.catch_warnings():
-        # Whoever shows the page has the glyphs that matplotlib's own font lacks.
+        # The browser has the glyphs that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    # Inside HTML neither is needed, and a page without addresses is seen to load nothing.
+    # HTML needs neither metadata nor namespaces, and a page without addresses visibly loads nothing.
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text, flags=re.ASCII)
     text = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', text)
-    # Several plots stand in one page, and would have the same identifiers; those that are needed are salted.
+    # The plots of a page would have the same identifiers; those that are needed are salted.
     needed = set(re.findall(r"#([\w-]+)", text))
     text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in needed else "", text)
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
@@ -109,7 +109,7 @@ def _legend(axes: Axes, columns: int = 3, more: Sequence[Patch] = ()) -> None:
 def _times(axes: Axes) -> None:
     locator = dates.AutoDateLocator(minticks=3, maxticks=8)
     axes.xaxis.set_major_locator(locator)
-    # Each tick says its minute, and the day stands beside them as it does in the tables.
+    # Each tick shows its minute, and the day is written beside the axis as in the tables.
     axes.xaxis.set_major_formatter(
         dates.ConciseDateFormatter(
             locator,
@@ -124,7 +124,7 @@ def _times(axes: Axes) -> None:
 
 
 def over_time(rows: list[Row], bucket_ms: int) -> str:
-    """Returns records over time: rows of group (None for all others), bucket, count, in the order of the groups."""
+    """Plots records over time: rows of group (None for all others), bucket, count, in the order of the groups."""
     figure, axes = _figure(3.4, 2 * _WIDTH)
     names = list(dict.fromkeys(row["group"] for row in rows))
     names.sort(key=lambda name: name is None)
@@ -137,7 +137,7 @@ def over_time(rows: list[Row], bucket_ms: int) -> str:
         heights = [counts.get((name, bucket), 0) for bucket in buckets]
         label = "others" if name is None else short(name, 22)
         places: Any = [moment(bucket + bucket_ms // 2) for bucket in buckets]
-        # A name that begins with an underscore would be left out.
+        # matplotlib leaves a name that begins with an underscore out of the legend.
         axes.bar(places, heights, width, bottom=bottom, color=colour, label="\u200b" + label)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
@@ -150,7 +150,7 @@ def over_time(rows: list[Row], bucket_ms: int) -> str:
 
 
 def rates(rows: list[Row]) -> str:
-    """Returns percentiles of the rate by group: rows of group, p50, p95, p99, most."""
+    """Plots percentiles of the rate by group: rows of group, p50, p95, p99, most."""
     figure, axes = _figure(_height(len(rows)))
     for place, row in enumerate(rows):
         axes.plot(
@@ -167,7 +167,7 @@ def rates(rows: list[Row]) -> str:
     axes.set_xlim(0.8, 1.25 * max([row["most"] for row in rows], default=1) + 0.4)
     axes.xaxis.set_major_formatter(FuncFormatter(_number))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, position: ""))
-    axes.set_xlabel("commits in a second in which there was one", color=_INK, fontsize=9)
+    axes.set_xlabel("commits per second, over seconds with at least one", color=_INK, fontsize=9)
     _labels(axes, [row["group"] for row in rows])
     _legend(axes, 4)
     return _svg(figure, "rates", "Rates by group")
@@ -184,7 +184,7 @@ def _bars(rows: list[Row], parts: list[tuple[str, str, str]], name: str, title: 
     for place, whole in enumerate(left):
         axes.text(whole + most * 0.01, place, text(whole), va="center", fontsize=8.5, color=_INK)
     axes.set_xlim(0, most * 1.14)
-    # Each bar tells its length.
+    # Each bar is labelled with its length.
     axes.xaxis.set_major_locator(NullLocator())
     axes.spines["bottom"].set_visible(False)
     _labels(axes, [row["group"] for row in rows])
@@ -194,19 +194,19 @@ def _bars(rows: list[Row], parts: list[tuple[str, str, str]], name: str, title: 
 
 
 def sizes(rows: list[Row]) -> str:
-    """Returns bytes by group."""
+    """Plots bytes by group."""
     return _bars(rows, [("bytes", "bytes", COLOURS[2])], "sizes", "Bytes by group", bytes_text)
 
 
 def talkers(rows: list[Row]) -> str:
-    """Returns commits and deletions by group."""
+    """Plots commits and deletions by group."""
     parts = [("commits", "commits", COLOURS[0]), ("deletes", "deletions", COLOURS[1])]
     rows = sorted(rows, key=lambda row: -(row["commits"] + row["deletes"]))
     return _bars(rows, parts, "talkers", "Commits by group", _number)
 
 
 def rewinds(rows: list[Row]) -> str:
-    """Returns rewinds over time by how far they went: rows of at, distance, after_delete."""
+    """Plots rewinds over time by their distance: rows of at, distance, after_delete."""
     figure, axes = _figure(4.2)
     for after_delete, label, colour, mark in (
         (False, "went back", BAD, "v"),
@@ -219,7 +219,7 @@ def rewinds(rows: list[Row]) -> str:
                 places, [row["distance"] for row in mine], 26, color=colour, marker=mark, label=label, alpha=0.8
             )
     axes.set_yscale("log")
-    # Whole powers of ten, so that at least two have their labels.
+    # Limits are powers of ten, so that at least two ticks have labels.
     distances = [row["distance"] for row in rows]
     low, high = (math.floor(math.log10(min(distances, default=1))), math.ceil(math.log10(max(distances, default=10))))
     axes.set_ylim(0.8 * 10.0**low, 1.25 * 10.0 ** max(high, low + 1))
@@ -233,7 +233,7 @@ def rewinds(rows: list[Row]) -> str:
 
 
 def stalls(rows: list[Row]) -> str:
-    """Returns the longest stalls: rows of group, topic, partition, since, until, kind, ongoing."""
+    """Plots the longest stalls: rows of group, topic, partition, since, until, kind, ongoing."""
     figure, axes = _figure(_height(len(rows)))
     colours = {"repeated": COLOURS[1], "silent": COLOURS[5]}
     for place, row in enumerate(rows):
@@ -244,7 +244,7 @@ def stalls(rows: list[Row]) -> str:
         if row["ongoing"]:
             ends: Any = [end]
             axes.scatter(ends, [place], 28, color=BAD, marker=">", zorder=3)
-    axes.scatter([], [], 28, color=BAD, marker=">", label="goes on")
+    axes.scatter([], [], 28, color=BAD, marker=">", label="ongoing")
     _labels(axes, [f"{short(row['group'], 16)} {short(row['topic'], 12)}:{row['partition']}" for row in rows])
     _times(axes)
     kinds = {"repeated": "committed again and again", "silent": "one commit, then nothing"}

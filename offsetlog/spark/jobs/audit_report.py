@@ -1,6 +1,6 @@
-"""The report of an audit: one page of HTML that holds everything it shows, and loads and runs nothing.
+"""The report of an audit: one self-contained HTML page, which loads and runs nothing.
 
-`gather` collects from the tables what is shown, a bounded number of rows of each; `page` makes the page of it.
+`gather` collects the rows to show, a bounded number from each table; `page` makes the page from them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from offsetlog.spark.jobs.audit_text import LAST_MS, bytes_text, count_text, dur
 
 Row = dict[str, Any]
 
-#: Rows of each table that the page shows, unless the caller names another number.
+#: The default of how many rows of each table the page shows.
 ROWS = 50
-#: The most that a plot shows: bars of one, groups of the plot over time, and points.
+#: The most that a plot shows: bars, groups of the plot over time, and points.
 BARS, SERIES, POINTS = 15, 5, 2000
 
 
@@ -32,7 +32,7 @@ BARS, SERIES, POINTS = 15, 5, 2000
 
 @dataclass(frozen=True)
 class Shown:
-    """The rows of one table that the page shows, and how many it has."""
+    """The rows of one table that the page shows, and how many rows the table has."""
 
     rows: list[Row]
     total: int
@@ -55,7 +55,7 @@ class Findings:
 
 
 def _orders() -> dict[str, list[SparkColumn | str]]:
-    # The rows of each table that come first; the rest of its order only makes it the same each time.
+    # The order of each table: the first keys decide which rows come first, the others make the order reproducible.
     place: list[SparkColumn | str] = ["group", "topic", "partition", "log_partition"]
     return {
         "rewinds": [fn.desc("distance"), *place, "log_offset"],
@@ -77,12 +77,12 @@ def _shown(table: DataFrame, order: list[SparkColumn | str], limit: int) -> Show
 
 
 def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Findings:
-    """Runs the queries of an audit, and returns what its report shows.
+    """Runs the queries of an audit, and returns the contents of its report.
 
     Args:
         audit: the tables.
-        options: those of the audit, as the page prints them.
-        rows: of each table.
+        options: the options of the audit, as the page prints them.
+        rows: how many rows of each table are shown.
     """
     orders = _orders()
     tables = {name: _shown(table, orders[name], rows) for name, table in audit.tables().items() if name in orders}
@@ -91,7 +91,7 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
     sizes = [row.asDict() for row in top_talkers(audit.groups, "bytes", BARS).collect()]
     names = [row["group"] for row in talkers[:SERIES]]
     name = fn.when(fn.col("group").isin(names), fn.col("group")) if names else fn.lit(None).cast("string")
-    # Everything after the last moment of a plot is one bar there, however many buckets it is.
+    # Everything after the last moment that a plot can show becomes one bar, however many buckets it has.
     bucket = fn.least("bucket", fn.lit(LAST_MS))
     counted = (
         audit.over_time.groupBy(name.alias("group"), bucket.alias("bucket"))
@@ -120,7 +120,7 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table on the page; `show` makes text of a row's value."""
+    """A column of a table on the page; `show` converts a value to text."""
 
     name: str
     heading: str
@@ -177,7 +177,7 @@ FINDINGS = [
     Section(
         "rewinds",
         "Rewinds",
-        "A commit in effect with a lower offset than the one before it, of the same position: somebody reads again.",
+        "A commit in effect with a lower offset than the one before it, for the same position: records are read again.",
         [
             *_POSITION,
             _count("from_offset", "from"),
@@ -193,9 +193,9 @@ FINDINGS = [
     Section(
         "zombies",
         "Zombie commits",
-        "An older epoch after a newer one. A consumer that went on with an old leader epoch read from a leader that "
-        "had been replaced; if it went back too, somebody reset it. A commit names neither member nor generation, so "
-        "that a fenced member looks like one that was not.",
+        "An older epoch after a newer one. A commit with an old leader epoch comes from a consumer that read from a "
+        "replaced leader; if its offset is lower, too, the group was reset. A commit names neither member nor "
+        "generation, so a fenced member looks like any other.",
         [
             *_POSITION,
             Column("reason", "of"),
@@ -213,7 +213,7 @@ FINDINGS = [
         "stalls",
         "Stalls",
         "A committed offset that did not move: committed again and again (repeated), or once and then nothing "
-        "(silent). Those that go on come first.",
+        "(silent). Ongoing stalls come first.",
         [
             *_POSITION,
             _count("offset", "offset"),
@@ -222,29 +222,29 @@ FINDINGS = [
             _time("until", "until"),
             _count("commits", "commits"),
             Column("kind", "kind"),
-            Column("ongoing", "goes on", _yes),
+            Column("ongoing", "ongoing", _yes),
         ],
         "Every position moved.",
     ),
     Section(
         "silences",
         "Silent groups",
-        "A group that committed nothing while others went on.",
+        "A group that committed nothing while others did.",
         [
             Column("group", "group"),
             Column("silent_ms", "for", duration_text, number=True),
             _time("since", "since"),
             _time("until", "until"),
             _count("others", "commits of others"),
-            Column("ongoing", "goes on", _yes),
+            Column("ongoing", "ongoing", _yes),
         ],
-        "No group was silent while others went on.",
+        "No group was silent while others committed.",
     ),
     Section(
         "generations",
         "Groups out of order",
-        "From the groups' own records: a generation below an earlier one; and commits, outside of transactions, while "
-        "the group had no member, as tools make them that reset offsets.",
+        "From the groups' own records: a generation below an earlier one; and commits outside of transactions while "
+        "the group had no member, e.g. from a tool that resets offsets.",
         [
             Column("group", "group"),
             Column("reason", "what"),
@@ -259,7 +259,7 @@ FINDINGS = [
     Section(
         "transactions",
         "Transactions that did not commit",
-        "Open ones come first: their records count only when they end, and nothing after their beginning is "
+        "Open ones come first: their records take effect only if they commit, and nothing after their beginning is "
         "cleaned.",
         [
             Column("outcome", "outcome"),
@@ -280,7 +280,7 @@ COUNTS = [
     Section(
         "groups",
         "Groups",
-        "Those that committed most come first.",
+        "Groups that committed most come first.",
         [
             Column("group", "group"),
             _count("positions", "positions"),
@@ -293,15 +293,15 @@ COUNTS = [
     Section(
         "positions",
         "Positions",
-        "Those that were committed most often come first.",
+        "Positions that were committed most often come first.",
         [*_POSITION, _count("offset", "offset now"), *_COUNTS, *_SPAN],
         "Nothing was committed.",
     ),
     Section(
         "rates",
         "Rates",
-        "Commits in a second: percentiles over the seconds in which there was one, and the mean from the first second "
-        "to the last.",
+        "Commits per second: percentiles over the seconds with at least one commit, and the mean from the first such "
+        "second to the last.",
         [
             Column("group", "group", lambda name: "all groups" if name is None else plain(name)),
             *(_count(name, heading) for name, heading in (("p50", "median"), ("p95", "95 %"), ("p99", "99 %"))),
@@ -433,14 +433,14 @@ def _plot(title: str, note: str, svg: str, *, wide: bool = False) -> str:
 def _plots(findings: Findings) -> str:
     found = []
     if findings.series:
-        note = f"Commits and deletions, of the {SERIES} groups with the most and of all others."
+        note = f"Commits and deletions of the {SERIES} groups with the most, and of all others."
         found.append(_plot("Over time", note, plots.over_time(findings.series, findings.bucket_ms), wide=True))
     if findings.talkers:
         found.append(_plot("Top talkers", "Commits and deletions by group.", plots.talkers(findings.talkers)))
         note = "Bytes of keys and values of commits and deletions, before compression."
         found.append(_plot("Bytes by group", note, plots.sizes(findings.sizes)))
     if findings.rates:
-        found.append(_plot("Rates", "The busiest groups, and all together.", plots.rates(findings.rates)))
+        found.append(_plot("Rates", "The busiest groups, and all groups together.", plots.rates(findings.rates)))
     rewinds = [row for row in findings.rewinds if row["at"] is not None]
     if rewinds:
         total = findings.tables["rewinds"].total
@@ -448,7 +448,7 @@ def _plots(findings: Findings) -> str:
         found.append(_plot("Rewinds", note, plots.rewinds(rewinds)))
     stalls = findings.tables["stalls"].rows[:BARS]
     if stalls:
-        found.append(_plot("Stalls", "Those that go on, and the longest.", plots.stalls(stalls)))
+        found.append(_plot("Stalls", "Ongoing stalls, and the longest ones.", plots.stalls(stalls)))
     return '<div class="plots">\n' + "\n".join(found) + "\n</div>" if found else ""
 
 
@@ -456,9 +456,9 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
     """Returns the page.
 
     Args:
-        findings: the tables that it shows.
-        title: of the page.
-        path: of what was audited.
+        findings: the contents.
+        title: the title of the page.
+        path: the path of the audited log.
     """
     totals = findings.totals
     span = f"{time_text(totals['first_at'])} to {time_text(totals['last_at'])} UTC"
@@ -502,7 +502,7 @@ def page(findings: Findings, *, title: str = "Audit of committed offsets", path:
 {cards(COUNTS)}
 <h2>How this was made</h2>
 <section class="card"><dl>{options}</dl>
-<p class="note" style="margin-top:12px">All of it covers the records that the log still holds: a log that was
+<p class="note" style="margin-top:12px">The audit covers the records that the log still holds: a log that was
 cleaned shows fewer commits and fewer findings than there were. All times are in UTC.</p></section>
 </main>
 </body>

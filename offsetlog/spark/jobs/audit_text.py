@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-# C0, DEL, C1, line and paragraph separators, surrogates, and what turns the direction of the text around.
+# C0, DEL, C1, line and paragraph separators, surrogates, and characters that change the direction of text.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: The last moment of a plot, in ms since 1970, which leaves the calendar room for margins.
+#: The last moment that a plot shows, in ms since 1970; it leaves room for margins before the calendar ends.
 LAST_MS = round((datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
 
 
 def plain(text: str) -> str:
-    """Returns a name in one line: control characters become escapes, and one of which nothing is seen gets quotes."""
+    """Returns a name in one line: control characters are escaped, and a name without visible characters is quoted."""
     seen = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return seen if seen.strip() else f'"{seen}"'
 
 
 def short(text: str, length: int = 28) -> str:
-    """Returns a name for a plot, its middle left out where it is long."""
+    """Returns a name for a plot; the middle of a long name is left out."""
     whole = plain(text)
     if len(whole) <= length:
         return whole
@@ -29,7 +29,7 @@ def short(text: str, length: int = 28) -> str:
 
 
 def time_text(ms: int | None) -> str:
-    """Returns a time in UTC, a dash for none, the number itself where no calendar has it."""
+    """Returns a time in UTC, a dash for none, the number itself if no calendar date exists."""
     if ms is None:
         return "–"
     try:
@@ -39,12 +39,12 @@ def time_text(ms: int | None) -> str:
 
 
 def moment(ms: int) -> datetime:
-    """Returns a time for a plot, from 1970 to LAST_MS; what lies beyond is shown there."""
+    """Returns a time for a plot, limited to the range from 1970 to LAST_MS."""
     return _EPOCH + timedelta(milliseconds=min(max(ms, 0), LAST_MS))
 
 
 def duration_text(ms: int | None) -> str:
-    """Returns how long something lasts, in its two largest units."""
+    """Returns a duration in its two largest units."""
     if ms is None:
         return "–"
     if ms < 1000:
@@ -58,7 +58,7 @@ def duration_text(ms: int | None) -> str:
 
 
 def bytes_text(size: float | None) -> str:
-    """Returns a number of bytes in the unit that suits it."""
+    """Returns a number of bytes in a suitable unit."""
     if size is None:
         return "–"
     for unit in ("B", "KiB", "MiB"):

@@ -1,4 +1,4 @@
-"""The former place of the commands of the jobs, `offsetlog.cli.spark`: programs may call one."""
+"""The former module of the jobs' commands, now `offsetlog.cli.spark`, for programs that still use this name."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The space that a clean would free: live and dead records and bytes, by log partition and by group.
 
-The engine's own cleaner decides, in a task for each log partition, without a history that is kept: of each key the last
-record stays; what an aborted transaction wrote goes; a tombstone and a transaction's marker go only when a clean found
-them alone `delete_retention_ms` ago, which the delete horizon of their batch tells.
+The engine's own cleaner decides, in one task per log partition, as if no history were kept: the last record of each key
+stays; records of an aborted transaction are dropped; a tombstone or a transaction's marker is dropped only if a clean
+found it alone `delete_retention_ms` ago, which the delete horizon of its batch shows.
 
-Records are counted exactly, and so are the bytes of a log partition that a clean frees.  Records of one batch share its
-bytes by their sizes.  Batches without a record, and files beside the log, are not counted.
+Records are counted exactly, and so are the bytes of a log partition that a clean frees.  The bytes of a batch are
+divided among its records by their sizes.  Batches without records, and files beside the log, are not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from offsetlog.spark.scan.files import choose, list_partitions, resolve
 from offsetlog.spark.scan.options import parse_partitions
 from offsetlog.spark.session_settings import hadoop_settings_of
 
-#: The fates of records that go, by name.
+#: The reasons for which a record is dropped.
 GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
 
 #: More tasks than this cost more than they bring.
@@ -35,7 +35,7 @@ TASKS_MAX = 1000
 class CompactReport:
     """The tables: one row for each log partition, and for each group in it.
 
-    `incomplete` says what is missing or damaged in the log.
+    `incomplete` lists what is missing or damaged in the log.
     """
 
     partitions: DataFrame
@@ -56,27 +56,29 @@ def surveys(
     now_ms: int | None = None,
     permissive: bool = False,
 ) -> DataFrame:
-    """Returns a row of `clean_surveying.COLUMNS` for each group of each log partition, computed once, now.
+    """Returns a row of `clean_surveying.COLUMNS` for each group of each log partition, computed by this call.
 
     Args:
         spark: the session.
         path: a log directory or that of a partition, as executors reach it.
-        partitions: only these log partitions, as "0,3-5".
-        roll: as if the active segments were closed first.
+        partitions: only these log partitions, such as "0,3-5".
+        roll: whether to report as if the active segments were closed first.
         now_ms: the time in milliseconds since 1970, None for now.
-        permissive: leaves out what is damaged; else a task fails there.
+        permissive: whether to leave out damaged parts; if not, the task fails there.
 
     Raises:
-        ConfigError, MissingFileError, StorageError: there is no log, or not these log partitions.
-        InvalidArgumentError: it is a single segment.
-        PythonException: a task failed; its text has the CorruptionError, StorageError or CapacityError.
+        ConfigError, MissingFileError, StorageError: there is no log, or it has none of these log partitions.
+        InvalidArgumentError: the path is a single segment.
+        PythonException: a task failed; its text contains the CorruptionError, StorageError or CapacityError.
     """
     files, found = resolve(os.fspath(path), hadoop_settings_of(spark))
     wanted = None if partitions is None else parse_partitions(partitions)
     rows = []
     for each in choose(list_partitions(files, found), wanted, found):
         if each.directory is None:
-            raise InvalidArgumentError("a clean is of a whole log: give the directory of the partition", path=path)
+            raise InvalidArgumentError(
+                "a single segment cannot be cleaned: give the directory of its partition", path=path
+            )
         rows.append((each.number, each.directory))
     if not rows:
         return spark.createDataFrame([], SPARK_SCHEMA)
@@ -84,7 +86,7 @@ def surveys(
     surveying = CleanSurveying(files.arrow, roll, moment, permissive)
     tasks = spark.createDataFrame(rows, "number int, directory string").repartition(min(len(rows), TASKS_MAX))
     rows_of = fn.udf(surveying, f"array<struct<{SPARK_SCHEMA}>>", useArrow=False)
-    # Both tables are of one survey, however often they are read.
+    # Both tables come from one survey, however often they are read.
     return tasks.select(fn.inline(rows_of("number", "directory"))).localCheckpoint()
 
 
@@ -114,21 +116,21 @@ def _tabulated(surveyed: DataFrame, *keys: str) -> DataFrame:
 
 
 def partitions_of(surveyed: DataFrame) -> DataFrame:
-    """Returns one row for each log partition that has records, of what `surveys` returns.
+    """Returns one row for each log partition that has records, from the result of `surveys`.
 
-    Columns: log_partition, log_end, end (below it is cleaned); segments, batches, records, bytes; live_records,
-    live_bytes, dead_records, dead_bytes (as of now, markers are alive); superseded, aborted, expired_tombstone,
-    expired_marker, keyless (records that go); tombstone, marker (that stay until their time); records_after,
-    freed_records, freed_bytes, bytes_after.
+    Columns: log_partition, log_end, end (records below it are cleaned); segments, batches, records, bytes;
+    live_records, live_bytes, dead_records, dead_bytes (markers count as live); superseded, aborted, expired_tombstone,
+    expired_marker, keyless (records that are dropped); tombstone, marker (records that stay until their time);
+    records_after, freed_records, freed_bytes, bytes_after.
     """
     return _tabulated(surveyed, "log_partition", "log_end", "end", "segments", "batches")
 
 
 def groups_of(surveyed: DataFrame) -> DataFrame:
-    """Returns one row for each group of a log partition: of its offsets and of its own records.
+    """Returns one row for each group of a log partition, for its offsets and its own records together.
 
-    Columns: log_partition, group (null for markers and what cannot be decoded), and those of `partitions_of` from
-    records on.
+    Columns: log_partition, group (null for markers and undecodable records), and those of `partitions_of` from
+    `records` on.
     """
     return _tabulated(surveyed, "log_partition", "group")
 
@@ -142,9 +144,9 @@ def run(
     now_ms: int | None = None,
     permissive: bool = False,
 ) -> CompactReport:
-    """Returns what a clean of a directory would free; takes and raises what `surveys` does.
+    """Returns what a clean of a directory would free; arguments and errors as for `surveys`.
 
-    A log that is not whole is a CorruptionError, too; with `permissive` the report says what is missing.
+    Also raises CorruptionError if parts of the log are missing; with `permissive` the report lists them instead.
     """
     incomplete = problems_of(spark, path, "records", permissive=permissive, partitions=partitions)
     surveyed = surveys(spark, path, partitions=partitions, roll=roll, now_ms=now_ms, permissive=permissive)

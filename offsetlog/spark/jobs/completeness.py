@@ -1,4 +1,4 @@
-"""A job whose log is not whole refuses, or with `permissive` goes on and marks what it writes."""
+"""Jobs over a log with missing parts: they refuse, or with `permissive` go on and mark their output as incomplete."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from offsetlog.spark.scan.options import ReadOptions, parse
 from offsetlog.spark.scan.plan import open_on_driver, problem_of
 from offsetlog.spark.session_settings import hadoop_settings_of
 
-#: Beside tables that were made of a log that was not whole, with an entry for each; what begins so is no data to Spark.
+#: A file beside tables made from an incomplete log, with an entry for each; Spark ignores names that begin with "_".
 MARK = "_incomplete.json"
 
 
 def doubts_of(
     spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object
 ) -> tuple[str, ...]:
-    """Returns which witnesses of a log are missing or damaged, so that less can be known to be missing.
+    """Returns which witnesses of a log are missing or damaged; without them, losses may stay undetected.
 
-    Arguments as of `problems_of`, which says what is known to be missing.
+    Arguments as for `problems_of`, which returns the known losses.
 
     Raises:
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
@@ -48,18 +48,17 @@ def _options(
 def problems_of(
     spark: SparkSession, path: str | os.PathLike[str], view: str, *, permissive: bool, **options: object
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in a log, as a view shows it; without `permissive` nothing may be missing.
+    """Returns what is missing or damaged in a log, as seen by a view; without `permissive` a missing part is an error.
 
-    With `permissive` the log is read once for it, and at most PROBLEMS_MAX problems are named.  Without, damage is an
-    error of the job that reads.
+    With `permissive` the log is read once for this, and at most PROBLEMS_MAX problems are returned.  Without it, damage
+    is an error of the job that reads the log.
 
     Args:
         spark: the session.
         path: the log directory.
-        view: the one that the job reads, with the same options: each has problems of its own, as a state that the log
-            cannot tell any more.
-        permissive: whether the job goes on.
-        options: of the source; None leaves one out.
+        view: the view that the job reads; each view has its own problems, e.g. a state that was cleaned away.
+        permissive: whether the job goes on despite problems.
+        options: the options of the source, the same as the job's; None leaves an option out.
 
     Raises:
         DataLossError, PossibleLossError, CorruptionError: something is missing, and `permissive` is not set.
@@ -76,7 +75,7 @@ def problems_of(
 
 
 def write_text(spark: SparkSession, directory: str, name: str, text: str) -> None:
-    """Writes a file beside the data of a table, wherever Spark can write; one that is there is replaced."""
+    """Writes a file beside the data of a table, wherever Spark can write; replaces an existing file."""
     path, system = _hadoop_file(spark, directory, name)
     stream = system.create(path, True)
     try:
@@ -100,21 +99,22 @@ def write_marked(
     problems: Sequence[str],
     overwrite: bool = False,
 ) -> None:
-    """Writes tables as `session.write_tables`, and marks them as incomplete where something is missing.
+    """Writes tables as `session.write_tables`, and marks them as incomplete if there are problems.
 
-    The mark names each table of the directory that is incomplete, with its log and the problems.  It is there before
-    the first of them, so that none is without it, whenever this ends; other jobs' tables keep theirs.
+    The mark is a file that names each incomplete table of the directory, with its log and the problems.  It is written
+    before the tables, so that no incomplete table is without it, even after a crash.  Entries of other jobs' tables
+    stay.
 
     Args:
         spark: the session.
-        tables: by name.
-        directory: where; an address that Spark can write to.
-        path: the log that they were made of.
-        problems: its losses and damage.
-        overwrite: replaces tables that are there.
+        tables: the tables by name.
+        directory: the directory, at an address that Spark can write to.
+        path: the log that the tables were made from.
+        problems: the log's losses and damage.
+        overwrite: whether existing tables are replaced.
 
     Raises:
-        ConfigError: as `session.write_tables`; a table is there already; the mark that is there is none. Nothing was
+        ConfigError: as `session.write_tables`; a table exists already; the existing mark cannot be read.  Nothing was
             written.
     """
     before = _marks(spark, directory)
@@ -140,9 +140,9 @@ def write_marked_table(
     problems: Sequence[str],
     overwrite: bool = False,
 ) -> None:
-    """Writes one table to a directory of its own, in which the mark is that of the table; else as `write_marked`."""
+    """Writes one table to a directory of its own, which also holds the table's mark; otherwise as `write_marked`."""
     if not problems:
-        # The table that is replaced goes with its mark.
+        # The mark of the replaced table is removed with it.
         table.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)
         return
     if overwrite:
@@ -164,7 +164,7 @@ def _check_absent(spark: SparkSession, directory: str, *name: str) -> None:
     target, system = _hadoop_file(spark, directory, *name)
     if system.exists(target):
         place = "/".join((directory.rstrip("/"), *name))
-        raise ConfigError("there is something already; --overwrite replaces it", path=place)
+        raise ConfigError("a file or directory of this name exists already; --overwrite replaces it", path=place)
 
 
 def _marks(spark: SparkSession, directory: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _marks(spark: SparkSession, directory: str) -> dict[str, Any]:
     finally:
         stream.close()
     if not isinstance(found, dict):
-        text = "it does not say which tables are incomplete: remove it with the tables of which that is not known"
+        text = "the file does not list the incomplete tables: remove it, and the tables that may be incomplete"
         raise ConfigError(text, path=f"{directory.rstrip('/')}/{MARK}")
     return found
 

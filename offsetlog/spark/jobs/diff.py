@@ -13,24 +13,24 @@ from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.scan.options import fixed_moment
 
 KEY = ("group", "topic", "partition")
-#: Fields whose change makes a position another one, beside another topic id; times do not (docs/history.md).
+#: The fields that are compared, besides the topic id; times are not (docs/history.md).
 COMPARED = ("offset", "leader_epoch", "metadata")
 VALUE = (*COMPARED, "commit_timestamp", "expire_timestamp", "topic_id")
 
 
 def changes(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Returns the positions that two states do not have the same of, as `OffsetStore.diff` tells them.
+    """Returns the positions that differ between two states, as `OffsetStore.diff` does.
 
-    Columns: group, topic, partition, change ("added", "removed" or "changed"), then before_ and after_ each column of
-    VALUE, null where there is no such position.
+    Columns: group, topic, partition, change ("added", "removed" or "changed"), then each column of VALUE with the
+    prefix before_ and with after_, null if the state has no such position.
 
     Args:
         before: the view "offsets" of one state; at least KEY and VALUE.
-        after: that of the other.
+        after: the view "offsets" of the other state.
     """
 
     def side(rows: DataFrame, name: str) -> DataFrame:
-        # A column of its own tells whether there is a position: any of the others may be null.
+        # A separate column says whether the state has the position, since any other column may be null.
         keys = [fn.col(each).alias(f"{name}_key_{each}") for each in KEY]
         values = [fn.col(each).alias(f"{name}_{each}") for each in VALUE]
         return rows.select(*keys, *values, fn.lit(True).alias(name))
@@ -40,7 +40,7 @@ def changes(before: DataFrame, after: DataFrame) -> DataFrame:
     same_value = [fn.col(f"before_{each}").eqNullSafe(fn.col(f"after_{each}")) for each in COMPARED]
     condition = same_key[0] & same_key[1] & same_key[2]
     change = fn.when(fn.col("before").isNull(), "added").when(fn.col("after").isNull(), "removed").otherwise("changed")
-    # A topic id that one of them does not carry says nothing.
+    # Topic ids are compared only if both states have one.
     other_topic = fn.coalesce(fn.col("before_topic_id") != fn.col("after_topic_id"), fn.lit(False))
     is_same = same_value[0] & same_value[1] & same_value[2] & ~other_topic
     return (
@@ -71,12 +71,12 @@ def run(
     Args:
         spark: the session.
         before: a log directory.
-        after: another; None for the same.
-        before_at: a moment, as the source's option `at` takes it; None for all that is there.
-        after_at: likewise.
+        after: another log directory; None for the same one.
+        before_at: the moment of the first state, as for the source's option `at`; None for the present state.
+        after_at: the moment of the second state, likewise.
         group: only this group.
-        permissive: goes on where something is missing or damaged; `problems` says what is.
-        reported: the result of `problems`; anything else that is missing or damaged is an error then.
+        permissive: goes on if something is missing or damaged; `problems` says what.
+        reported: the result of `problems`; anything else that is missing or damaged is then an error.
     """
     other = before if after is None else after
     first, second = (
@@ -87,12 +87,12 @@ def run(
 
 
 def has_group(spark: SparkSession, states: Sequence[tuple[str, str | None]], group: str) -> bool:
-    """Returns whether a group has a position in one of the states, or a record of its own in one of their logs now.
+    """Returns whether a group has a position in one of the states, or now has a record of its own in one of the logs.
 
     Args:
         spark: the session.
-        states: log directories, each with a moment, as the source's option `at` takes it; None for all that is there.
-        group: its name.
+        states: log directories, each with a moment, as for the source's option `at`; None for the present state.
+        group: the group's name.
     """
     for path, at in states:
         if not read_view(spark, path, "offsets", at=at, group=group).isEmpty():
@@ -112,7 +112,7 @@ def problems(
     group: str | None = None,
     permissive: bool,
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in what `run` compares; raises as `completeness.problems_of`."""
+    """Returns what is missing or damaged in the states that `run` compares; raises as `completeness.problems_of`."""
     other = before if after is None else after
     first = problems_of(spark, before, "offsets", permissive=permissive, at=before_at, group=group)
     second = problems_of(spark, other, "offsets", permissive=permissive, at=after_at, group=group)

@@ -1,4 +1,4 @@
-"""Which records counted, from when on, which count now, and what they weigh: columns and rows that several jobs use.
+"""Columns and rows that several jobs use: when a record took effect, which records are in effect now, their bytes.
 
 A position is (log partition, group, topic, partition): log offsets compare only within one partition of the log.
 """
@@ -13,20 +13,20 @@ from offsetlog.spark.in_effect import NEVER, counts_from, in_effect_from
 #: The key of a position in the views of commits.
 POSITION = ["log_partition", "group", "topic", "partition"]
 
-#: Kinds of the view "records" that are no record of a group.
+#: Kinds in the view "records" that are not a group's own records.
 NOT_OF_A_GROUP = ("offset_commit", "marker", "unknown", "undecodable")
 
 
 def commit_records(records: DataFrame) -> DataFrame:
-    """Returns the rows of the view "records" that commit or delete a position; their `kind` is that of "commits"."""
+    """Returns the rows of the view "records" that commit or delete a position, with `kind` as in the view "commits"."""
     kind = fn.when(fn.col("value").isNull(), "delete").otherwise("commit")
     return records.where(fn.col("kind") == "offset_commit").withColumn("kind", kind)
 
 
 def with_effects(commits: DataFrame) -> DataFrame:
-    """Returns commits with `effective_at`, the log offset from which on each counted, null where it never did.
+    """Adds `effective_at`, the log offset at which each commit took effect, null if it never did.
 
-    The rule is that of `in_effect`.  Commits that have the column already are returned as they are.
+    The rule is in `offsetlog.spark.in_effect`.  Commits that have the column already are returned as they are.
 
     Args:
         commits: rows of the view "commits", of whole positions: kind, outcome, marker_offset, log_offset and POSITION.
@@ -40,7 +40,7 @@ def with_effects(commits: DataFrame) -> DataFrame:
         fn.coalesce("marker_offset", fn.lit(NEVER)),
         _choose,
     ).cast("bigint")
-    # From the end: for a frame that begins at its row Spark goes through all of it again for every row.
+    # Ordered from the end: for a frame that begins at its own row, Spark would read the whole frame for every row.
     following = Window.partitionBy(*POSITION).orderBy(fn.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
     least_of_later = fn.coalesce(fn.min("_counts").over(following), fn.lit(NEVER))
     effective_at = fn.nullif(in_effect_from(fn.col("_counts"), least_of_later, _choose), fn.lit(NEVER))
@@ -52,10 +52,10 @@ def _choose(condition: Column, yes: Column | int, no: Column | int) -> Column:
 
 
 def pending(commits: DataFrame) -> DataFrame:
-    """Returns the rows of the view "commits" that open transactions hold: their COMMIT would bring them into effect.
+    """Returns the pending rows of the view "commits": a COMMIT of their open transaction would bring them into effect.
 
-    They are the latest value of each producer and position; a tombstone erases the values before it, in whatever
-    transaction it is itself.
+    These are the latest values of each producer and position.  A tombstone erases the values before it, whatever
+    transaction the tombstone is in.
     """
     latest = (
         commits.where("kind = 'commit' and outcome = 'open'")
@@ -72,7 +72,7 @@ def pending(commits: DataFrame) -> DataFrame:
 
 
 def group_records(records: DataFrame) -> DataFrame:
-    """Returns the rows of the view "records" that groups consist of: the latest of each key, unless a tombstone."""
+    """Returns the current records of groups from the view "records": the latest of each key, unless a tombstone."""
     return (
         records.where(~fn.col("kind").isin(*NOT_OF_A_GROUP) & fn.col("group").isNotNull())
         .groupBy("log_partition", "key")
@@ -84,7 +84,7 @@ def group_records(records: DataFrame) -> DataFrame:
 
 
 def when(timestamp: str = "timestamp", commit_timestamp: str = "commit_timestamp") -> Column:
-    """Returns when a record was written, in ms since 1970: the record's time, else the commit's own, else null."""
+    """Returns when a record was written, in ms since 1970: the record's time, or the commit's own, or null."""
     return fn.coalesce(
         fn.when(fn.col(timestamp) >= 0, fn.col(timestamp)),
         fn.when(fn.col(commit_timestamp) >= 0, fn.col(commit_timestamp)),
@@ -92,10 +92,11 @@ def when(timestamp: str = "timestamp", commit_timestamp: str = "commit_timestamp
 
 
 def payload_bytes() -> Column:
-    """Returns about how many bytes key and value of a commit have, from the columns of the view "commits".
+    """Estimates the bytes of a commit's key and value from the columns of the view "commits".
 
-    The key is exact.  The version of the value is not recorded: it is taken for version 1 with an expire time, for 4
-    with a topic id, else for 3, which is what brokers write since Kafka 2.1; others are up to 4 bytes off.
+    The size of the key is exact.  The view lacks the version of the value, so it is derived: version 1 if there is an
+    expire time, 4 if there is a topic id, otherwise 3, which brokers write since Kafka 2.1.  For values of other
+    versions the size is up to 4 bytes off.
     """
     key = 2 + 2 + fn.octet_length("group") + 2 + fn.octet_length("topic") + 4
     metadata = fn.coalesce(fn.octet_length("metadata"), fn.lit(0))

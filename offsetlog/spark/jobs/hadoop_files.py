@@ -1,4 +1,4 @@
-"""Output of Spark through Hadoop's file systems; beside local files and HDFS each needs a package."""
+"""Output of Spark through Hadoop's file systems; each, except local files and HDFS, needs a package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from offsetlog.errors import ConfigError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-#: Hadoop's packages, by scheme; they have the version of the Hadoop that Spark has.
+#: The packages of Hadoop's file systems, by scheme; their version must be that of Spark's Hadoop.
 _PACKAGES = {
     "s3a": "org.apache.hadoop:hadoop-aws",
     "abfs": "org.apache.hadoop:hadoop-azure",
@@ -20,10 +20,10 @@ _PACKAGES = {
 
 
 def check_writable(spark: SparkSession, target: str) -> None:
-    """Refuses a URI that Spark has no file system for; nothing is contacted.
+    """Refuses a URI for which Spark has no file system; contacts no server.
 
     Raises:
-        ConfigError: with the package that has it.
+        ConfigError: the file system is missing; the message names its package.
     """
     found = _SCHEME.match(target)
     if found is None:
@@ -46,4 +46,4 @@ def _way(scheme: str, jvm: Any) -> str:
     if package is None:
         return ""
     version = "VERSION" if scheme == "gs" else jvm.org.apache.hadoop.util.VersionInfo.getVersion()
-    return f": give it --conf spark.jars.packages={package}:{version}"
+    return f"; add it with --conf spark.jars.packages={package}:{version}"

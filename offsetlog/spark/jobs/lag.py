@@ -1,7 +1,7 @@
 """The lag of groups: committed offsets against the ends of the logs they read, now and over time.
 
-The ends are rows of (topic, partition, log_end_offset) with log_start_offset and timestamp (ms since 1970) where they
-are known; `lag_ends` has several ways to get them.
+The ends are rows of (topic, partition, log_end_offset), with log_start_offset and timestamp (ms since 1970) if they are
+known; `lag_ends` gets them in several ways.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from offsetlog.spark.jobs.completeness import problems_of
 from offsetlog.spark.jobs.effects import POSITION, commit_records, with_effects
 from offsetlog.spark.jobs.session import read_view
 
-#: Columns of the view "records", for `committed_at`.
+#: The columns of the view "records" that `committed_at` needs.
 COLUMNS = [*POSITION, "offset", "kind", "value", "timestamp", "outcome", "marker_offset", "log_offset"]
 
-#: Moments that may be asked for at once.
+#: The most moments in one call.
 MOMENTS_MAX = 100_000
 
 _TOPIC_PARTITION = ["topic", "partition"]
@@ -35,7 +35,7 @@ def read(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns what `committed_at` needs of the view "records" of a directory."""
+    """Returns the columns of the view "records" of a directory that `committed_at` needs."""
     given = {"partitions": partitions, "columns": ",".join(COLUMNS)}
     return read_view(spark, path, "records", permissive=permissive, reported=reported, **given).select(*COLUMNS)
 
@@ -48,7 +48,7 @@ def problems(
     is_over_time: bool,
     permissive: bool,
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in what `run` reads; raises as `completeness.problems_of`."""
+    """Returns what is missing or damaged in the log that `run` reads; raises as `completeness.problems_of`."""
     view, columns = ("records", ",".join(COLUMNS)) if is_over_time else ("offsets", None)
     return problems_of(spark, path, view, permissive=permissive, partitions=partitions, columns=columns)
 
@@ -57,7 +57,7 @@ def problems(
 
 
 def _told(joined: DataFrame) -> DataFrame:
-    # `committed`, `log_start_offset` and `log_end_offset` become the lag and what is to be known of it.
+    # Computes the lag, and the columns that explain it, from `committed`, `log_start_offset` and `log_end_offset`.
     committed, start, end = fn.col("committed"), fn.col("log_start_offset"), fn.col("log_end_offset")
     zero = fn.lit(0).cast("bigint")
     problem = (
@@ -90,13 +90,13 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
     Args:
         offsets: rows of the view "offsets".
-        ends: of each topic partition the youngest row counts, or the highest end where no time is known.
+        ends: the ends of logs; for each topic partition the youngest row counts, or the highest end without times.
 
     Columns: group, topic, partition, committed, log_start_offset, log_end_offset, end_timestamp, lag, beyond_end, lost,
-    problem, log_partition.  `lag` is what is left to read, never below 0, null where no end is known; `beyond_end` is
-    by how much a position is above the end, as after a topic was created again; `lost` how many records were deleted
-    before the group read them, which `lag` counts as Kafka's own tools do.  A negative offset is none, and has no lag.
-    `problem` says which of these is so, or null.
+    problem, log_partition.  `lag` is the number of records left to read, never below 0, null if no end is known.
+    `beyond_end` is how far a position is above the end, e.g. after a topic was created again.  `lost` is the number of
+    records that were deleted before the group read them; like Kafka's own tools, `lag` includes them.  A negative
+    offset is not a position and has no lag.  `problem` names the one of these cases that applies, or is null.
     """
     latest = (
         _ends(ends)
@@ -120,8 +120,8 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 def by_topic(table: DataFrame) -> DataFrame:
     """Returns the sums of `lag` or `lag_over_time` by group and topic (and time).
 
-    Columns: time where the table has it, group, topic, partitions, lag, most (the largest of one partition), beyond_end
-    and lost (partitions), without_end (partitions).
+    Columns: time if the table has it, group, topic, partitions, lag, most (the largest lag of one partition), and the
+    numbers of partitions beyond_end, lost and without_end.
     """
     times = ["time"] if "time" in table.columns else []
     return table.groupBy(*times, "group", "topic").agg(
@@ -138,37 +138,38 @@ def by_topic(table: DataFrame) -> DataFrame:
 
 
 def moments(spark: SparkSession, times: list[int]) -> DataFrame:
-    """Returns times, in ms since 1970, as the column `time`.
+    """Returns times, in ms since 1970, as a DataFrame with the column `time`.
 
     Raises:
-        InvalidArgumentError: there are none, or more than MOMENTS_MAX.
+        InvalidArgumentError: there are no times, or more than MOMENTS_MAX.
     """
     if not times:
-        raise InvalidArgumentError("no moment is asked for")
+        raise InvalidArgumentError("there must be at least one moment")
     if len(times) > MOMENTS_MAX:
-        raise InvalidArgumentError(f"{len(times):,} moments are asked for, at most {MOMENTS_MAX:,} can be")
+        raise InvalidArgumentError(f"{len(times):,} moments are too many; the limit is {MOMENTS_MAX:,}")
     return spark.createDataFrame([(time,) for time in sorted(set(times))], "time bigint")
 
 
 def every(first: int, last: int, step_ms: int) -> list[int]:
-    """Returns the multiples of a step from the first at or above `first` to the first at or above `last`.
+    """Returns the multiples of a step, from the first one >= `first` to the first one >= `last`.
 
     Raises:
-        InvalidArgumentError: the step is not positive, or there are more than MOMENTS_MAX.
+        InvalidArgumentError: the step is not positive, or there are more than MOMENTS_MAX multiples.
     """
     if step_ms <= 0:
-        raise InvalidArgumentError(f"{step_ms} ms is no step")
+        raise InvalidArgumentError(f"the step must be positive, not {step_ms} ms")
     begin, end = -(-first // step_ms), -(-last // step_ms)
     if end - begin >= MOMENTS_MAX:
-        raise InvalidArgumentError(f"{end - begin + 1:,} moments are asked for, at most {MOMENTS_MAX:,} can be")
+        raise InvalidArgumentError(f"{end - begin + 1:,} moments are too many; the limit is {MOMENTS_MAX:,}")
     return [number * step_ms for number in range(begin, end + 1)]
 
 
 def effect_times(records: DataFrame) -> DataFrame:
-    """Returns the records of offset commits in effect, with the time from which on they counted, `effect_time`.
+    """Returns the offset commits that took effect, with the time at which they did, `effect_time`.
 
-    That is the highest timestamp of the log partition up to there: a time stands for the longest prefix of the log
-    whose timestamps are all at or before it, as everywhere in offsetlog, and a transaction counts from its end on.
+    This is the highest timestamp of the log partition up to the log offset where the commit took effect: as everywhere
+    in offsetlog, a time means the longest prefix of the log without a later timestamp, and a transaction counts from
+    its end on.
 
     Args:
         records: rows of the view "records" of whole log partitions.
@@ -180,7 +181,7 @@ def effect_times(records: DataFrame) -> DataFrame:
 
 
 def committed_at(records: DataFrame, times: DataFrame) -> DataFrame:
-    """Returns what was committed at each of some times: time, POSITION, committed; what was deleted is left out.
+    """Returns the positions committed at each of the times: time, POSITION, committed; without deleted positions.
 
     Args:
         records: rows of the view "records" of whole log partitions.
@@ -201,7 +202,7 @@ def committed_at(records: DataFrame, times: DataFrame) -> DataFrame:
             *POSITION,
             "time",
             fn.lit(None).cast("struct<kind string, offset bigint>").alias("said"),
-            # After everything of its time.
+            # Sorted after all commits of the same time.
             fn.lit(2**63 - 1).alias("order"),
             fn.lit(0).cast("bigint").alias("log_offset"),
         )
@@ -217,7 +218,7 @@ def committed_at(records: DataFrame, times: DataFrame) -> DataFrame:
 
 
 def ends_at(ends: DataFrame, times: DataFrame) -> DataFrame:
-    """Returns of each topic partition the last known end at each of some times; rows without a time know nothing.
+    """Returns the last known end of each topic partition at each of the times; rows without a time are ignored.
 
     Columns: time, topic, partition, log_start_offset, log_end_offset, end_timestamp.
     """
@@ -253,11 +254,11 @@ def _none_like(table: DataFrame, name: str) -> Column:
 
 
 def lag_over_time(records: DataFrame, ends: DataFrame, times: DataFrame) -> DataFrame:
-    """Returns `lag` at each of some times, with the column `time` before the others.
+    """Returns `lag` at each of the times, with `time` as the first column.
 
     Args:
         records: rows of the view "records" of whole log partitions.
-        ends: samples with their `timestamp`; at a time the last one counts that is not younger.
+        ends: samples with their `timestamp`; at each time the last sample up to it counts.
         times: the column `time`, as `moments` makes it.
     """
     joined = committed_at(records, times).join(ends_at(ends, times), ["time", *_TOPIC_PARTITION], "left")
@@ -286,28 +287,28 @@ def run(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns the lag of everything that is committed in a directory: now, or over time.
+    """Returns the lag of all committed positions of a directory: now, or over time.
 
     Args:
         spark: the session.
         path: a log directory.
         ends: the ends of the logs, as `lag_ends` gives them.
-        partitions: log partitions, as "0,3-5"; None for all.
-        times: at these, in ms since 1970.
-        step_ms: or at the multiples of this, from the first sample of an end to the last.
-        permissive: goes on where something is missing or damaged; `problems` says what is.
-        reported: the result of `problems`; anything else that is missing or damaged is an error then.
+        partitions: log partitions, such as "0,3-5"; None for all.
+        times: the times of lag over time, in ms since 1970.
+        step_ms: instead of `times`: their interval in ms, from the first sample to the last.
+        permissive: goes on if something is missing or damaged; `problems` says what.
+        reported: the result of `problems`; anything else that is missing or damaged is then an error.
 
     Raises:
-        InvalidArgumentError: lag over time is asked for, and no sample carries a time; a time lies in the future, by
-            this machine's clock and by the samples'.
+        InvalidArgumentError: lag over time needs a sample with a timestamp, and there is none; or a time is in the
+            future, by this machine's clock and by the samples.
     """
     if times is None and step_ms is None:
         offsets = read_view(spark, path, "offsets", permissive=permissive, reported=reported, partitions=partitions)
         return lag(offsets, ends)
     (span,) = _ends(ends).agg(fn.min("timestamp").alias("first"), fn.max("timestamp").alias("last")).collect()
     if span["first"] is None:
-        raise InvalidArgumentError("over time the ends of logs are needed with their timestamps")
+        raise InvalidArgumentError("lag over time needs log ends with timestamps, and no sample has one")
     asked = list(times or [])
     for time in asked:
         if is_ahead(time) and time > span["last"]:
@@ -321,7 +322,7 @@ def run(
 def keys(
     spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None, permissive: bool = False
 ) -> list[tuple[str, int]]:
-    """Returns the topics and partitions that something is committed for."""
+    """Returns the topics and partitions that have a committed offset."""
     offsets = read_view(spark, path, "offsets", permissive=permissive, partitions=partitions)
     found = offsets.select(*_TOPIC_PARTITION).distinct().collect()
     return sorted((row["topic"], row["partition"]) for row in found)

@@ -1,4 +1,4 @@
-"""Where the logs that groups read end: from a file of samples, from a broker, or from the logs' own directories.
+"""The ends of the logs that groups read: from a file of samples, from a broker, or from the logs' own directories.
 
 Each way gives rows of topic, partition, log_start_offset, log_end_offset, timestamp.
 """
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 )
 _NEEDED = ["topic", "partition", "log_end_offset"]
 _log = logging.getLogger(__name__)
-#: How often a directory is looked at in which something seems to be lost.
+#: How often a directory is read if something seems to be lost.
 LOOKS = 3
 
 
@@ -63,15 +63,16 @@ def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 
 
 def of_samples(spark: SparkSession, path: str) -> DataFrame:
-    """Returns samples from Parquet, or from .csv (with a header) or .json (one object a line) by the path's ending.
+    """Returns samples from .csv (with a header), .json (one object per line) or Parquet, by the ending of the path.
 
-    `timestamp` may be a number, ms since 1970, or a timestamp; it and log_start_offset may be missing.
+    `timestamp` may be a number, ms since 1970, or a timestamp.  `timestamp` and `log_start_offset` may be missing.
 
     Raises:
         InvalidArgumentError: topic, partition or log_end_offset are missing.
     """
     lower = path.lower().rstrip("/")
-    # Values are read as text, or the topic 007 would be a number; a line that cannot be read is no sample left out.
+    # Values are read as text, so that the topic 007 does not become a number.  A line that cannot be read is an error;
+    # it is not skipped.
     if lower.endswith((".csv", ".csv.gz")):
         found = spark.read.csv(path, header=True, mode="FAILFAST")
     elif lower.endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
@@ -80,7 +81,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
         found = spark.read.parquet(path)
     missing = [name for name in _NEEDED if name not in found.columns]
     if missing:
-        raise InvalidArgumentError(f"the ends of logs lack {', '.join(missing)}", path=path)
+        raise InvalidArgumentError(f"the samples of log ends lack {', '.join(missing)}", path=path)
     for name in ("log_start_offset", "timestamp"):
         if name not in found.columns:
             found = found.withColumn(name, fn.lit(None).cast("bigint"))
@@ -92,14 +93,14 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _check_numbers(found: DataFrame, name: str, path: str) -> None:
-    """Raises InvalidArgumentError for a text that is no number, with its row; of a time Spark knows more forms."""
+    """Raises InvalidArgumentError, with the row, for a text that is not a number; a time may have other forms."""
     if dict(found.dtypes)[name] != "string" or name == "timestamp":
         return
     kind = "int" if name == "partition" else "bigint"
     bad = found.where(fn.col(name).isNotNull() & fn.col(name).try_cast(kind).isNull()).limit(1).collect()
     for row in bad:
         texts = ", ".join(f"{key} {value!r}" for key, value in row.asDict().items() if value is not None)
-        raise InvalidArgumentError(f"{name} {row[name]!r} is no number in the row with {texts}", path=path)
+        raise InvalidArgumentError(f"{name} {row[name]!r} is not a number, in the row with {texts}", path=path)
 
 
 def _in_ms(kind: str) -> Column:
@@ -120,13 +121,13 @@ def of_broker(
     *,
     timeout: float = 30.0,
 ) -> DataFrame:
-    """Returns the ends of some topic partitions as a cluster tells them now; those that it does not know are left out.
+    """Asks a cluster for the present ends of topic partitions; partitions that it does not know are left out.
 
     Args:
         spark: the session.
-        keys: topic and partition.
-        config: of confluent-kafka's clients, with bootstrap.servers.
-        timeout: in seconds, for each of the two requests.
+        keys: topics and partitions.
+        config: settings of confluent-kafka's clients, with bootstrap.servers.
+        timeout: the limit of each of the two requests, in seconds.
 
     Raises:
         ConfigError: confluent-kafka is not installed.
@@ -135,8 +136,8 @@ def of_broker(
     try:
         from confluent_kafka import KafkaException, TopicPartition, admin
     except ModuleNotFoundError:
-        raise missing_library("a question to a Kafka cluster", "confluent_kafka") from None
-    # Its types are only half declared.
+        raise missing_library("a request to a Kafka cluster", "confluent_kafka") from None
+    # The package declares only some of its types.
     kafka: Any = admin
     client = kafka.AdminClient({"log_level": 0, **config})
     asked = sorted(set(keys))
@@ -181,12 +182,12 @@ def of_broker(
 
 
 def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
-    """Returns where a log ends by its newest segment, and the first damage in it that is no unfinished tail."""
+    """Returns the end of a log from its newest segment, and the first damage in it that is not an unfinished tail."""
     position, offset, damage = 0, segment_base(segment), None
     while True:
         found = skim(segment, position=position, next_offset=offset)
         if found.damage is not None:
-            # A writer may have filled the place since it was read.
+            # A writer may have filled this place after it was read.
             offset = max(offset, found.next_offset)
             found = skim(segment, position=found.position, next_offset=offset)
         position, offset = found.position, max(offset, found.next_offset)
@@ -200,14 +201,14 @@ def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
 
 
 def _length_at(segment: Path, position: int) -> bytes:
-    """Returns the length of a batch, which is written last."""
+    """Returns the length of a batch; writers write this field last."""
     with segment.open("rb") as file:
         file.seek(position + 8)
         return file.read(4)
 
 
 class _Directory:
-    """A log directory of a broker, its checkpoints as they were before its logs were listed."""
+    """A log directory of a broker, with its checkpoints as read before the logs are listed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -232,7 +233,7 @@ class _Directory:
         return found
 
     def ends(self, topic: str, partition: int, directory: Path) -> tuple[tuple[int, int] | None, OffsetLogError | None]:
-        """Returns the first offset of a log and its end, None without a segment; and why the end may be wrong."""
+        """Returns the first offset and the end of a log, None if it has no segment, and why the end may be wrong."""
         segments = segments_of(directory)
         if not segments:
             return None, None
@@ -241,7 +242,7 @@ class _Directory:
         for each in beyond_ends(self._reached, {partition: end}, is_clean=self.is_clean, topic=topic):
             if damage is None and not each.is_of_crash:
                 damage = DataLossError(
-                    f"the log of {topic}-{partition} ends at {end.offset}, and {each.name} says {each.offset}",
+                    f"the log of {topic}-{partition} ends at {end.offset}, but {each.name} says {each.offset}",
                     path=directory,
                     lost_from=end.offset,
                     lost_below=each.offset,
@@ -250,10 +251,10 @@ class _Directory:
 
 
 def _ends_in(path: Path) -> list[tuple[str, int, int, int, OffsetLogError | None]]:
-    """Returns topic, partition, first offset, end and what is wrong with it, of each log in a directory."""
+    """Returns for each log in a directory: topic, partition, first offset, end, and why the end may be wrong."""
     found: list[tuple[str, int, int, int, OffsetLogError | None]] = []
     for _ in range(LOOKS):
-        # Beside a broker a checkpoint and a log may be of two moments; a loss is one at each look.
+        # A running broker may change a log after its checkpoint was read; only a real loss is seen at every attempt.
         directory, found = _Directory(path), []
         for topic, partition, place in directory.logs():
             ends, damage = directory.ends(topic, partition, place)
@@ -271,27 +272,27 @@ def of_directories(
     permissive: bool = False,
     problems: list[str] | None = None,
 ) -> DataFrame:
-    """Returns the ends of all partitions that lie in brokers' log directories, from the headers of the newest segments.
+    """Returns the ends of all partitions in brokers' log directories, from the headers of the newest segments.
 
-    Read on the driver, which must see the directories; a broker may be writing to them.  Where several directories hold
-    a partition, as those of replicas, the highest end counts for `lag`.
+    The driver reads the directories and must see them; brokers may be writing to them.  If several directories hold a
+    partition, e.g. those of replicas, the highest end counts for `lag`.
 
     Args:
         spark: the session.
-        directories: of brokers, on this machine.
-        permissive: takes the end of a log that lost its end, or is damaged, as it is.
-        problems: gets a line for each of these.
+        directories: log directories of brokers, on this machine.
+        permissive: whether to accept the end of a log that is damaged, or that ends below its checkpoint.
+        problems: gets a line for each of these logs.
 
     Raises:
-        MissingFileError: a directory is not there.
-        DataLossError: a log ends below what its recovery point or high watermark says, and `permissive` is not set.
+        MissingFileError: a directory does not exist.
+        DataLossError: a log ends below its recovery point or high watermark, and `permissive` is not set.
         StorageError, CorruptionError: a log cannot be read.
     """
-    # One time for all of them: of replicas the highest end counts, and not that of the directory seen last.
+    # All ends get the same time, so that the highest end of the replicas counts, and not the one that was read last.
     rows, now = [], time.time_ns() // 1_000_000
     for directory in (local_path(each, "log directory of a broker") for each in directories):
         if not directory.is_dir():
-            raise MissingFileError("there is no such directory", path=directory)
+            raise MissingFileError("the directory does not exist", path=directory)
         for *row, damage in _ends_in(directory):
             if damage is not None and not permissive:
                 raise damage
@@ -299,5 +300,7 @@ def of_directories(
                 problems.append(str(damage))
             rows.append(dict(zip(SCHEMA.names, [*row, now], strict=True)))
     if all(row["topic"] == TOPIC for row in rows):
-        _log.warning("no log of a topic lies there, so that every end is unknown: give a broker's log.dirs")
+        _log.warning(
+            "the given directories hold no log of a topic, so every log end is unknown; give the log.dirs of a broker"
+        )
     return _frame(spark, rows)

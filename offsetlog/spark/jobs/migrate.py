@@ -1,6 +1,6 @@
-"""Brings the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory.
+"""Imports the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory.
 
-The rules are those of offsetlog/migration/rules.py, said in columns; both are tested with one table of cases.
+The rules are those of offsetlog/migration/rules.py, written for columns; both are tested with one table of cases.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import FORMAT, ZooKeeperOffsets
 from offsetlog.zookeeper.consumer_offsets import CONSUMERS
 
-#: The columns that a dump may have: names, or a node's path and its value as ZooKeeper's own tools print them.
+#: The columns that a dump may have: names, or a node's path and value as ZooKeeper's own tools print them.
 DUMP_NAMES = ("group", "topic", "partition", "offset", "path", "value", "moment")
 
-#: Is called before positions are moved back, with the number of rows by action as in `Migration.committed`, and with
-#: rows that move back: group, topic, partition, current and offset.  An exception of it ends the migration, and nothing
-#: was written.
+#: A function that is called before positions are moved back.  It gets the number of rows by action, as in
+#: `Migration.committed`, and rows that move back: group, topic, partition, current and offset.  If it raises, the
+#: migration ends and nothing was written.
 Agree = Callable[[dict[str, int], list[dict[str, str | int]]], None]
 
 
@@ -43,12 +43,12 @@ class Migration:
     """The result of a migration, or with a dry run its plan.
 
     Attributes:
-        committed: rows by action: "new", "forward", and "back" where going back was asked for.
-        kept: rows by the reason why the directory stays as it is: "same", "lower" than what it has, or "lost" where the
-            log partition of the group lost something, so that nothing can be committed to it.
-        refused: how many rows were refused.
-        examples: some of these, each with group, topic, partition, offset as they stood and a reason; of a dump the
-            file and the line as well.
+        committed: the number of rows by action: "new", "forward", and, only with `overwrite`, "back".
+        kept: the number of rows that were not committed, by reason: "same" as in the directory, "lower" than there, or
+            "lost" if records of the group's log partition are missing, so that nothing can be committed to it.
+        refused: the number of refused rows.
+        examples: some of the refused rows, each with group, topic, partition and offset as they were given, and a
+            reason; for a dump also with the file and the line.
         dry_run: whether nothing was written.
         incomplete: losses and damage in the directory; only with `permissive`.
     """
@@ -70,15 +70,15 @@ def from_zookeeper(
     tasks: int = 4,
     in_flight: int = 64,
 ) -> DataFrame:
-    """Returns what stands in ZooKeeper, as text: group, topic, partition, offset, moment.
+    """Returns the offsets in ZooKeeper, as text: group, topic, partition, offset, moment.
 
     Args:
         spark: the session.
-        hosts: as clients of ZooKeeper take them, "host:port,host:port".
-        root: of the Kafka cluster in it, as "/kafka"; "" for none.
-        groups: which; None for all.
-        tasks: how many read at a time, each through one connection.
-        in_flight: about how many questions each has outstanding.
+        hosts: the servers, in the form of ZooKeeper's clients: "host:port,host:port".
+        root: the root of the Kafka cluster in ZooKeeper, such as "/kafka"; "" for none.
+        groups: the groups to read; None for all.
+        tasks: the number of tasks that read at once, each through one connection.
+        in_flight: roughly how many requests each task has in flight.
     """
     spark.dataSource.register(ZooKeeperOffsets)
     reader = spark.read.format(FORMAT).option("hosts", hosts).option("root", root)
@@ -88,14 +88,15 @@ def from_zookeeper(
 
 
 def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
-    """Returns what a file lists, as `from_zookeeper` does, with `file` and `line`: JSON lines, or CSV with a heading.
+    """Returns the offsets in a dump as `from_zookeeper` does, with `file` and `line`.
 
-    A line has group, topic, partition and offset; or path, "/consumers/GROUP/offsets/TOPIC/PARTITION" with whatever
-    before it, and value.  Other columns are passed over, and so are paths of other nodes.  A file is CSV where its name
-    ends in .csv (or .csv.gz and the like); then quotes within quotes are doubled.  `file` is written as in a URI.
+    A dump is JSON lines, or CSV with a heading.  A line has group, topic, partition and offset; or path and value,
+    where path ends with "/consumers/GROUP/offsets/TOPIC/PARTITION".  Other columns are ignored, and so are paths of
+    other nodes.  A file is CSV if its name ends in .csv (or .csv.gz and the like); quotes within quotes are doubled
+    there.  `file` is written as in a URI.
 
     Raises:
-        InvalidArgumentError: a heading has none of these columns, or one of them twice.
+        InvalidArgumentError: a heading lacks some of these columns, or has one of them more than once.
         MissingFileError: there is no such file.
     """
     check_file(path)
@@ -115,7 +116,7 @@ def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
 
 
 def _numbered(spark: SparkSession, path: str) -> DataFrame:
-    # A large file is read in blocks at a time: the lines of a block follow each other, and those above it are counted.
+    # A large file is read in blocks: lines are numbered in a block, and the lines of the blocks before it are added.
     found = spark.read.text(path).select(
         fn.col("value").alias("text"),
         fn.col("_metadata.file_path").alias("address"),
@@ -131,7 +132,7 @@ def _numbered(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _of_json(lines: DataFrame) -> DataFrame:
-    # A value of another kind than text is taken as it is written.
+    # A value that is not a string is taken as it is written.
     schema = ", ".join(f"{name} string" for name in DUMP_NAMES)
     rows = lines.where(fn.trim("text") != "").withColumn("row", fn.from_json("text", schema))
     return rows.select("row.*", "file", "line")
@@ -144,8 +145,8 @@ def _of_csv(lines: DataFrame, path: str) -> DataFrame:
     wanted = [name for name in DUMP_NAMES if name in names]
     if not wanted or any(names.count(name) > 1 for name in wanted):
         raise InvalidArgumentError(
-            f"the heading {','.join(heading)!r} does not name each of group, topic, partition and offset, or path and "
-            "value, once",
+            f"the heading {','.join(heading)!r} must name each of group, topic, partition and offset once, or each of "
+            "path and value",
             path=path,
         )
     schema = ", ".join(f"field{number} string" for number in range(len(names)))
@@ -157,10 +158,10 @@ def _of_csv(lines: DataFrame, path: str) -> DataFrame:
 
 
 def checked(rows: DataFrame) -> DataFrame:
-    """Returns rows of text with numbers (position, committed) and a `reason`, null for what can be committed.
+    """Adds numbers (position, committed) and a `reason` to rows of text; `reason` is null if the row can be committed.
 
-    The rules are those of `rules.sort_rows`: a position that stands there more than once with different offsets is
-    refused as a whole.
+    The rules are those of `rules.sort_rows`: if a position appears more than once with different offsets, all of its
+    rows are refused.
     """
     names = ("group", "topic", "partition", "offset")
     reason = (
@@ -178,24 +179,24 @@ def checked(rows: DataFrame) -> DataFrame:
         .withColumn("reason", reason)
     )
     same = Window.partitionBy("group", "topic", "number")
-    # A row that is refused contradicts none.
+    # A refused row contradicts no other row.
     sound = fn.when(fn.col("reason").isNull(), fn.col("committed"))
     twice = fn.col("reason").isNull() & (fn.min(sound).over(same) != fn.max(sound).over(same))
     return numbered.withColumn("reason", fn.when(twice, rules.CONTRADICTED).otherwise(fn.col("reason")))
 
 
 def _number(name: str, form: str, kind: str) -> Column:
-    # Java's $ matches before a line feed at the end, too, and a cast drops it.
+    # Java's $ also matches before a final line feed, which a cast would drop.
     return fn.when(fn.col(name).rlike(rf"\A(?:{form})\z"), fn.expr(f"try_cast({name} as {kind})"))
 
 
 def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = False) -> DataFrame:
-    """Returns sound rows of `checked` with an `action` beside what is committed now, by `rules.action_of`.
+    """Adds an `action`, by `rules.action_of`, and the offset that is committed now to valid rows of `checked`.
 
     Args:
-        rows: of which `reason` is null.
+        rows: the rows whose `reason` is null.
         offsets: the view "offsets" of the directory; None for a new one.
-        overwrite: whether positions are moved back, too.
+        overwrite: whether positions may be moved back.
     """
     good = rows.select("group", "topic", fn.col("number").alias("partition"), fn.col("committed").alias("offset"))
     good = good.dropDuplicates(["group", "topic", "partition"])
@@ -212,9 +213,9 @@ def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = Fa
 
 
 def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
-    """Returns rows of `compared` with the action "lost" for what would be written of groups whose log partition lost.
+    """Sets the action "lost" in rows of `compared` whose group cannot be written, since its log partition has losses.
 
-    One group of such a partition would refuse the commit of all others.
+    A single such group would make the commit of all groups fail.
     """
     if not lost_groups:
         return chosen
@@ -237,17 +238,18 @@ def run(
     permissive: bool = False,
     lock_timeout: float = 0.0,
 ) -> Migration:
-    """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group whole or not at all.
+    """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group completely or not at all.
 
-    A position that the directory has already is never moved back, unless that is asked for.  Each position is a
-    commit of now, so that no retention deletes it at once.  The directory's lock is held meanwhile.
+    A position in the directory moves back only with `overwrite`.  Each position gets the present time as its commit
+    time, so that no retention deletes it at once.  The directory's lock is held meanwhile.
 
     Args:
         spark: the session.
-        rows: those to commit.
-        target: a log directory on this machine; it is made where there is none.
-        partitions: of a new directory (4), or of one of Kafka's, which does not say it.
-        overwrite: whether positions are moved back, too.
+        rows: the rows to commit.
+        target: a log directory on this machine; created if it does not exist.
+        partitions: the number of partitions of the offsets topic, for a new directory (4 by default) or one written by
+            Kafka.
+        overwrite: whether positions may be moved back.
         dry_run: only reports; takes no lock, and writes nothing.
         examples: how many of the refused rows are reported, and of those that move back.
         agree: is asked before positions are moved back; None: they are.
@@ -306,13 +308,13 @@ def _lost_groups(chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequen
 
 
 def _is_log(path: Path) -> bool:
-    """Tells whether there is a log directory, though each of its log partitions may be missing."""
+    """Returns whether a path is a log directory, even if each of its log partitions is missing."""
     directory = LogDirectory(path, FileSystem())
     return path.is_dir() and (any(path.glob("__consumer_offsets-*")) or directory.read_properties() is not None)
 
 
 def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore) -> DataFrame:
-    # Under the store's lock, so that nothing moves between the look and the commit.
+    # Read under the store's lock, so that no position moves between this read and the commit.
     table = store.to_arrow().select(["group", "topic", "partition", "offset"])
     kinds = pa.schema(
         [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]

@@ -1,4 +1,4 @@
-"""The paths that a job is given: a wrong one is reported before Spark starts."""
+"""Checks of the paths of a job: a wrong path is reported before Spark starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsetlog.directory.reading import find_partitions
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
 from offsetlog.spark.location import AnyPath, Location
 
-#: Names in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
+#: Names in the directory of a Spark table, complete or not: notes, checksums, files, folders of a column's values.
 _OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
 
 #: The formats of a snapshot.
@@ -22,10 +22,10 @@ TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 
 def local_path(path: AnyPath, what: str) -> Path:
-    """Returns a path of the file system that driver and executors share.
+    """Returns a path on the file system that driver and executors share.
 
     Raises:
-        InvalidArgumentError: it is the address of something else.
+        InvalidArgumentError: the path is a URI of another file system.
     """
     found = Location.of(path).here
     if found is None:
@@ -34,13 +34,15 @@ def local_path(path: AnyPath, what: str) -> Path:
 
 
 def check_table_format(table_format: str) -> None:
-    """Raises InvalidArgumentError where a snapshot cannot be written as that."""
+    """Raises InvalidArgumentError if a snapshot cannot be written in this format."""
     if table_format not in TABLE_FORMATS:
-        raise InvalidArgumentError(f"{table_format!r} is no format of tables; there are {', '.join(TABLE_FORMATS)}")
+        raise InvalidArgumentError(
+            f"{table_format!r} is not a table format; the formats are {', '.join(TABLE_FORMATS)}"
+        )
 
 
 def check_log(path: AnyPath) -> None:
-    """Raises, as `find_partitions`, where a path is no log; addresses are inspected when they are read."""
+    """Raises as `find_partitions` if a path is not a log; a URI is checked only when it is read."""
     found = Location.of(path).here
     if found is not None:
         find_partitions(found)
@@ -50,9 +52,9 @@ def log_directory(path: AnyPath, what: str) -> LogDirectory:
     """Returns a whole log directory on a shared file system.
 
     Raises:
-        MissingFileError: there is nothing, or nothing of the offsets topic.
-        InvalidArgumentError: it is a part of one, or the address of something else.
-        StorageError: it cannot be read.
+        MissingFileError: there is no directory, or it holds nothing of the offsets topic.
+        InvalidArgumentError: the path is a part of a log directory, or a URI of another file system.
+        StorageError: the directory cannot be read.
     """
     directory = LogDirectory(local_path(path, what), FileSystem())
     if directory.exists():
@@ -62,59 +64,63 @@ def log_directory(path: AnyPath, what: str) -> LogDirectory:
 
 
 def store_path(path: AnyPath) -> Path:
-    """Returns where a store is, or is to be made.
+    """Returns the path of a store, which may be created later.
 
     Raises:
-        InvalidArgumentError: it is a file, a part of a log directory, or the address of something else.
+        InvalidArgumentError: the path is a file, a part of a log directory, or a URI of another file system.
     """
     found = Location.of(path).here
     if found is None:
-        raise InvalidArgumentError(f"the target must be a directory of this machine, not {path}")
+        raise InvalidArgumentError(f"the target must be a directory on this machine, not {path}")
     LogDirectory(found, FileSystem()).check_is_none_of_its_parts()
     return found
 
 
 def check_file(path: AnyPath) -> None:
-    """Raises MissingFileError where there is nothing at a path of this machine; a pattern is left to Spark."""
+    """Raises MissingFileError if a path on this machine does not exist; a pattern is left to Spark."""
     found = Location.of(path).here
     if found is not None and not found.exists() and not re.search(r"[*?\[{]", str(found)):
-        raise MissingFileError("there is no such file or directory", path=path)
+        raise MissingFileError("the file or directory does not exist", path=path)
 
 
 def check_apart(target: AnyPath, *logs: AnyPath) -> None:
-    """Refuses to write into a log, or to replace it, or what holds it.
+    """Refuses a target whose writing would change or replace a log.
 
     Raises:
-        InvalidArgumentError: the target is one of the logs, in one, or above one.
+        InvalidArgumentError: the target is one of the logs, is inside one, or contains one.
     """
     new = Location.of(target).parts
     for log in logs:
         old = Location.of(log).parts
         if new[: len(old)] == old or old[: len(new)] == new:
-            raise InvalidArgumentError(f"the output must lie apart from the log {os.fspath(log)}", path=target)
+            raise InvalidArgumentError(
+                f"the output must be outside the log {os.fspath(log)}, and must not contain it", path=target
+            )
 
 
 def check_new(target: AnyPath, way_on: str = "") -> None:
-    """Raises ConfigError where there is something at a path of this machine; `way_on` ends the sentence."""
+    """Raises ConfigError if a path on this machine exists; `way_on` ends the sentence of the error."""
     found = Location.of(target).here
     if found is not None and os.path.lexists(found):
-        raise ConfigError(f"there is something already{way_on}", path=target)
+        raise ConfigError(f"a file or directory of this name exists already{way_on}", path=target)
 
 
 def check_replaceable(target: AnyPath) -> None:
-    """Raises ConfigError where what is at a path of this machine is no table: Spark would remove all of it."""
+    """Raises ConfigError if a path on this machine is not a table: Spark would remove everything in it."""
     found = Location.of(target).here
     if found is None or not os.path.lexists(found):
         return
     if not found.is_dir():
-        raise ConfigError("it is no directory of a table, and is not replaced by one", path=target)
+        raise ConfigError("not the directory of a table, so it is not replaced by one", path=target)
     foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
     if foreign is not None:
-        raise ConfigError(f"there is {foreign!r} in it, which is of no table: it is not replaced by one", path=target)
+        raise ConfigError(
+            f"the directory holds {foreign!r}, which no table has, so it is not replaced by one", path=target
+        )
 
 
 def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
-    """Refuses what cannot be written, as `check_apart`, and as `check_new`, or `check_replaceable` to overwrite it."""
+    """Refuses a target as `check_apart` does, and as `check_new`, or with `overwrite` as `check_replaceable`."""
     check_apart(target, *logs)
     if overwrite:
         check_replaceable(target)
@@ -123,25 +129,25 @@ def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
 
 
 def check_vacant(directory: AnyPath, overwrite: bool) -> None:
-    """Raises ConfigError where a directory of this machine, to which tables are to be written, holds something.
+    """Raises ConfigError if a directory on this machine, to which tables will be written, is not empty.
 
-    So it does where it is none, even if it may be replaced.
+    With `overwrite` it need not be empty, but it must be a directory.
     """
     found = Location.of(directory).here
     if found is None or not found.exists():
         return
     if not found.is_dir():
-        raise ConfigError("it is no directory", path=directory)
+        raise ConfigError("not a directory", path=directory)
     if not overwrite and any(found.iterdir()):
-        raise ConfigError("there is something already; --overwrite replaces it", path=directory)
+        raise ConfigError("the directory is not empty; --overwrite replaces the tables in it", path=directory)
 
 
 def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: AnyPath) -> None:
-    """Looks at the log that a job reads, and at the directory that it is to write tables to, if any.
+    """Checks the log that a job reads, and the directory that it writes tables to, if any.
 
     Raises:
-        MissingFileError, StorageError: the log is none, or cannot be read.
-        InvalidArgumentError: the tables would be written into the log, or into one of the others that are read.
+        MissingFileError, StorageError: there is no log, or it cannot be read.
+        InvalidArgumentError: the tables would be written into the log, or into another directory that is read.
         ConfigError: as `check_vacant`.
     """
     check_log(log)
@@ -151,7 +157,7 @@ def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: 
 
 
 def check_rewrite(source: AnyPath, target: AnyPath) -> LogDirectory:
-    """Returns the log directory that is rewritten to a new place.
+    """Checks the paths of a rewrite; returns the log directory that is rewritten.
 
     Raises as `log_directory`, `check_new` and `check_apart`.
     """

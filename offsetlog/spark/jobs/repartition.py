@@ -1,8 +1,8 @@
-"""Rewrites a log directory to another number of partitions of the offsets topic, which Kafka itself cannot do.
+"""Copies a log directory into one with another number of partitions of the offsets topic; Kafka itself cannot do that.
 
-Every record goes to the partition of its group, in the order of its old partition; where several old ones meet in a
-new one they are merged by time, so that what was committed at a moment stays what it was.  docs/spark.md says what is
-kept and what cannot be.
+Every record goes to the partition of its group, in the order of its old partition.  If a new partition gets records of
+several old ones, these are merged by time, so that the state at every past moment stays the same.  docs/spark.md says
+what is kept and what cannot be kept.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from offsetlog.verify.findings import Finding, Place
 
 Keep = Literal["history", "state"]
 
-#: The headers that are ours: the first goes with its record, the second speaks of places in the old log.
+#: offsetlog's own headers: the first stays with its record, the second refers to places in the old log.
 OWN_HEADER = "ol.transaction"
 _FLUSHED_HEADER = "ol.flushed"
 
-#: Marks a directory that is being built, so that one that was left over is known for what it is; locked meanwhile.
+#: The file that marks a directory being built, so that a leftover one is recognized; it is locked meanwhile.
 BUILDING = "repartition.building"
-#: Says what was missing in the log that a directory was made of.
+#: The file that says what was missing in the log that a directory was made from.
 INCOMPLETE = "repartition.incomplete"
 
 #: The columns of the view "records" that are needed.
@@ -89,12 +89,12 @@ class Repartition:
     Attributes:
         target: the new directory.
         before: the number of partition directories that were read.
-        after: that of the new ones.
-        records: that were written, the markers of transactions included.
-        batches: that they stand in.
-        markers: of transactions, each once in every new partition that has records of the transaction.
-        renamed: transactions that got another producer id, since they would have met another of the same producer.
-        digest: of the state, equal before and after.
+        after: the number of partition directories that were written.
+        records: how many records were written, including the markers of transactions.
+        batches: how many batches hold them.
+        markers: how many markers of transactions: one in every new partition that has records of the transaction.
+        renamed: how many transactions got a new producer id, since they would overlap another of the same producer.
+        digest: the digest of the state, equal before and after.
         incomplete: losses and damage in the source; only with `permissive`.
     """
 
@@ -113,14 +113,14 @@ class Repartition:
 
 
 def _ordered(records: DataFrame) -> DataFrame:
-    # The latest time up to here: sorted by it, each prefix of the merged log that ends at a moment consists of the
-    # prefixes of the old ones that end there.  The frame is of values, so that a batch stays together.
+    # Sorts by the latest time up to each record: the prefix of the merged log up to a moment then consists of the
+    # prefixes of the old logs up to that moment.  The frame is a range of values, so that a batch stays together.
     before = Window.partitionBy("log_partition").orderBy("base_offset").rangeBetween(Window.unboundedPreceding, 0)
     return records.withColumn("order_time", fn.max("timestamp").over(before))
 
 
 def _shaped(rows: DataFrame) -> DataFrame:
-    """Returns rows of the view "records" with a target and an order as what the writer takes."""
+    """Converts rows of the view "records", with a target and an order, to the columns that the writer takes."""
     standing = (
         fn.when(fn.col("control").isNotNull(), MARKER)
         .when(~fn.col("transactional"), PLAIN)
@@ -145,7 +145,7 @@ def _shaped(rows: DataFrame) -> DataFrame:
 def history_rows(records: DataFrame, partitions: int) -> DataFrame:
     """Returns every record of the view "records" with its new partition, and each marker once for every partition.
 
-    A record whose key names no group, of a kind that is not known, goes to its old partition's number modulo the new
+    A record whose key names no group, because its kind is unknown, goes to its old partition's number modulo the new
     count.
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
@@ -163,9 +163,9 @@ def history_rows(records: DataFrame, partitions: int) -> DataFrame:
 
 
 def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, partitions: int) -> DataFrame:
-    """Returns only the records that count now: committed positions, pending ones, groups, and what is not known.
+    """Returns only the records that count now: committed and pending positions, groups, and records of unknown kinds.
 
-    A committed position stands outside of transactions then.  Args are the views of these names.
+    A committed position is then outside of transactions.  The arguments are the views of these names.
     """
     place = ["log_partition", "log_offset"]
     committed = offsets.select(*place).withColumn("counts", fn.lit("committed"))
@@ -184,7 +184,7 @@ def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, parti
 
 
 def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
-    """Returns rows where each new partition's are in one task and in order."""
+    """Distributes the rows so that those of a new partition are in one task, in order."""
     by_id = getattr(rows, "repartitionById", None)
     spread = by_id(partitions, fn.col("target")) if by_id else rows.repartition(partitions, "target")
     ordered: DataFrame = spread.sortWithinPartitions("target", "order_time", "log_partition", "log_offset")
@@ -195,15 +195,15 @@ def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
 
 
 def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int]) -> tuple[list[Survey], list[Finding]]:
-    """Returns the engine's word on log partitions, each replayed by one task, and what the checkpoints say beside it.
+    """Returns the engine's survey of log partitions, each replayed by one task, and the findings of the checkpoints.
 
     Args:
         spark: the session.
-        directory: on a file system that driver and executors share.
-        numbers: of the partitions.
+        directory: the log directory, on a file system that driver and executors share.
+        numbers: the numbers of the partitions.
     """
     findings: list[Finding] = []
-    # Before the logs are read: later notes of a writer at work are about its later writes.
+    # Read before the logs: what a running writer notes later is about its later writes.
     beside = DirectoryCheck(directory.path, directory.fs, findings.append)
     rows = [(number,) for number in sorted(numbers)]
     if not rows:
@@ -218,7 +218,7 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
 
 
 def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
-    """Adds what the other witnesses know to be missing, where a checkpoint has not said it already."""
+    """Adds the losses that the other witnesses show, unless a checkpoint has shown them already."""
     known = {each.log_partition for each in findings if each.severity == "problem"}
     read = parse({"path": str(directory.path), "view": "records"})
     for loss in find_losses(open_source(read), read):
@@ -229,18 +229,20 @@ def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
 def check_surveys(
     surveys: Iterable[Survey], partitions: int, *, permissive: bool = False
 ) -> dict[int, list[int]]:
-    """Returns the open transactions' producer ids with the old partitions that they are open in.
+    """Returns the producer ids of open transactions, each with the old partitions in which it is open.
 
     Raises:
-        CorruptionError: a log is damaged: nothing is to be lost, so that it is to be repaired, or given up, before.
-        TransactionError: two transactions of one producer that are not the same are open in what would be one
-            partition.
+        CorruptionError: a log is damaged; it must be repaired, or the loss accepted, before the rewrite.
+        TransactionError: two different transactions of one producer are open in partitions that would become one.
     """
     holders: dict[int, list[int]] = {}
     epochs: dict[tuple[int, int], tuple[int, int]] = {}
     for each in surveys:
         if each.damages and not permissive:
-            raise CorruptionError(f"log partition {each.number} is damaged, nothing was written: {each.damages[0]}")
+            raise CorruptionError(
+                f"log partition {each.number} is damaged and nothing was written: {each.damages[0]}; repair it, or use "
+                "--permissive to go on without what cannot be read"
+            )
         for producer_id, epoch, groups in each.open:
             holders.setdefault(producer_id, []).append(each.number)
             for target in {partition_for(group, partitions) for group in groups}:
@@ -249,13 +251,13 @@ def check_surveys(
                     raise TransactionError(
                         f"producer {producer_id} has open transactions of epoch {other_epoch} in log partition {other} "
                         f"and of epoch {epoch} in log partition {each.number}, which would become one in partition "
-                        f"{target}: end the older one first (offsetlog abort)"
+                        f"{target}; end the older one first (offsetlog abort)"
                     )
     return holders
 
 
 def check_ends(findings: Iterable[Finding]) -> None:
-    """Raises CorruptionError where a checkpoint knows of more than the log has: a copy whose tail is missing."""
+    """Raises CorruptionError if a checkpoint shows that the end of a log is missing, e.g. in an incomplete copy."""
     for each in findings:
         if each.severity == "problem":
             place = "" if each.log_partition is None else f"log partition {each.log_partition}: "
@@ -263,11 +265,11 @@ def check_ends(findings: Iterable[Finding]) -> None:
 
 
 def check_records(records: DataFrame) -> None:
-    """Refuses what a rewrite would lose or mix.
+    """Refuses records that a rewrite would lose or mix up.
 
     Raises:
         PartitionCountError: a group has records in two log partitions, of which only one can be right.
-        UnsupportedVersionError: a record has a header that is neither ours nor any broker's, whose meaning is unknown.
+        UnsupportedVersionError: a record has a header of unknown meaning, neither offsetlog's nor a broker's.
     """
     known = fn.array(fn.lit(OWN_HEADER), fn.lit(_FLUSHED_HEADER))
     foreign = fn.size(fn.array_except(fn.coalesce("header_keys", known), known)) > 0
@@ -296,7 +298,7 @@ def check_records(records: DataFrame) -> None:
 
 
 def floors_of(directory: LogDirectory, surveys: Iterable[Survey]) -> dict[int, int]:
-    """Returns for each log partition the log offset below which records were cleaned away; 0 where none were."""
+    """Returns for each log partition the log offset below which records were cleaned away; 0 if none were."""
     checkpoints = directory.read_checkpoint(CLEANER_POINTS)
     floors = {}
     for each in surveys:
@@ -310,9 +312,9 @@ def floors_of(directory: LogDirectory, surveys: Iterable[Survey]) -> dict[int, i
 
 
 def check(source: AnyPath, target: AnyPath, partitions: int, segment_bytes: int | None = None) -> LogDirectory:
-    """Returns the source, after all that can be known about the arguments of `run` without a Spark; raises as it."""
+    """Checks the arguments of `run` as far as possible without Spark; returns the source, and raises as `run`."""
     if not 1 <= partitions <= PARTITIONS_MAX:
-        raise InvalidArgumentError(f"partitions={partitions} cannot be; there are 1 to {PARTITIONS_MAX}")
+        raise InvalidArgumentError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
     _segment_bytes(segment_bytes)
     return check_rewrite(source, target)
 
@@ -331,25 +333,25 @@ def run(
     segment_bytes: int | None = None,
     permissive: bool = False,
 ) -> Repartition:
-    """Rewrites the directory `source` to `target` with another number of partitions; `source` is only read.
+    """Copies the directory `source` to `target` with another number of partitions; `source` is only read.
 
-    `target` is complete when the call returns, and absent when it fails.  A writer at work in `source` is no harm, but
-    what it writes later is not in `target`.
+    `target` is complete when the call returns, and absent when it fails.  `source` may be written to meanwhile, but
+    later records are not in `target`.
 
     Args:
         spark: the session.
-        source: a log directory, ours or a broker's, on a file system that driver and executors share.
-        target: the new directory, on such a file system; nothing may be there.
-        partitions: how many it gets.
-        keep: "history" keeps every record; "state" only those that count now, as after a cleaning of everything.
-        segment_bytes: a new segment is rolled before it grows over this; 100 MiB by default.
-        permissive: goes on where something is missing or damaged, and notes it in the target (INCOMPLETE).
+        source: a log directory, of offsetlog or of a broker, on a file system that driver and executors share.
+        target: the new directory, on such a file system; it must not exist.
+        partitions: the number of partitions of `target`.
+        keep: "history" keeps every record; "state" only those that count now, as after a complete cleaning.
+        segment_bytes: the largest size of a new segment, in bytes; 100 MiB by default.
+        permissive: goes on if something is missing or damaged, and notes it in the target (INCOMPLETE).
 
     Raises:
-        ConfigError: there is something at `target`; or no segment can be of that size.
-        LockedError: another run makes the same target.
-        CorruptionError: the source is damaged, or something is missing in it; not with `permissive`.
-        CorruptionError: the state of what was written is another.
+        ConfigError: `target` exists, or a segment cannot have this size.
+        LockedError: another run is building the same target.
+        CorruptionError: the source is damaged, or parts of it are missing; not with `permissive`.
+        CorruptionError: the state that was written differs from the state that was read.
         TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
         InvalidArgumentError, MissingFileError, StorageError.
     """
@@ -397,7 +399,7 @@ def _incomplete(surveys: Iterable[Survey], findings: Iterable[Finding]) -> tuple
 def _begin(target: Path) -> tuple[Path, FileLock]:
     building = target.with_name(f"{target.name}.partial")
     if building.exists() and not (building / BUILDING).exists():
-        raise ConfigError("there is something already, which no repartition left", path=building)
+        raise ConfigError("this name is taken by something that no repartition left over", path=building)
     building.mkdir(parents=True, exist_ok=True)
     lock = FileSystem().lock(building / BUILDING)
     for left in building.iterdir():
@@ -418,7 +420,7 @@ def _write(
     permissive: bool,
 ) -> None:
     def view(name: str) -> DataFrame:
-        # A moment, and no range: a transaction that a writer ends meanwhile is open, as for the survey.
+        # Reads up to a moment, not a range: a transaction that ends meanwhile counts as open, as in the survey.
         given = {"partitions": ",".join(ends), "at": json.dumps(ends)}
         return read_view(spark, directory.path, name, permissive=permissive, **given)
 
@@ -451,8 +453,8 @@ def _proved(surveys: Iterable[Survey], written: Iterable[Mapping[str, Any]], bui
     after = _digest((each["positions"], each["group_records"], each["pending"]) for each in written)
     if before != after:
         raise CorruptionError(
-            f"the state of what was written is another ({after}) than that of what was read ({before}); nothing is "
-            "left of it",
+            f"the digest of the written state ({after}) differs from that of the state that was read ({before}); the "
+            "written files were removed",
             path=building,
         )
     return before
@@ -477,7 +479,7 @@ def _complete(
     building.record_properties(properties)
     cluster = old.path / META_PROPERTIES
     if old.fs.exists(cluster):
-        # So that it can take the place of the old directory in its cluster.
+        # Lets the new directory replace the old one in its cluster.
         building.fs.replace_file(building.path / META_PROPERTIES, old.fs.read_file(cluster))
     floors = {each["number"]: each["floor"] for each in written if each["floor"] > 0}
     if floors:
@@ -491,6 +493,6 @@ def _publish(building: Path, target: Path) -> None:
     fs.flush_directory(building)
     building.rename(target)
     fs.flush_directory(target.parent)
-    # Last: a run that is killed before it leaves a directory that is whole, or one that the next run knows as its own.
+    # The last step: a run that is killed before it leaves a directory that the next run recognizes as a leftover.
     (target / BUILDING).unlink()
     fs.flush_directory(target)

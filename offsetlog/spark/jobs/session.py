@@ -21,24 +21,24 @@ from offsetlog.spark.jobs.places import check_replaceable
 from offsetlog.spark.session_settings import default_parallelism_of
 from offsetlog.spark.source import register
 
-#: Silences the messages of the JVM's start; failures come as exceptions.
+#: Silences the messages of the JVM at its start; failures are raised as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
 
-#: How many problems are named; a log that is damaged everywhere has as many as batches.
+#: How many problems are named; a log that is damaged everywhere has as many as it has batches.
 PROBLEMS_MAX = 1000
 
-#: The module that a local session's Python workers are forked from.
+#: The module of the daemon that forks the Python workers of a local session.
 WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
 
 _WORKER_PYTHON = "spark.pyspark.python"
 
-#: A job that gets no executor for half a minute says so itself when it runs.
+#: How long to wait for executors, in seconds; a job that then still has none reports it itself.
 _EXECUTOR_LOOKS_MAX = 60
 _EXECUTOR_PAUSE_SECONDS = 0.5
 
 
 def is_submitted() -> bool:
-    """Tells whether spark-submit started this program: then master and settings are its own."""
+    """Returns whether spark-submit started this program and thus decides the master and the settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -49,17 +49,17 @@ def session_for(
     driver_memory: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Returns the SparkSession that runs, or makes one; it reads the format "offsetlog".
+    """Returns the running SparkSession, or creates one, and registers the format "offsetlog" in it.
 
     Args:
         job: the name of the application.
-        master: as Spark takes it; None for `local[*]`, or for what spark-submit was given.
-        driver_memory: of the JVM, as "1g".
-        settings: more of Spark's, which win.
+        master: Spark's master; None for `local[*]`, or under spark-submit for the master that it was given.
+        driver_memory: the memory of the JVM, such as "1g".
+        settings: more settings of Spark; they override the others.
 
-    A local session listens on the loopback address only, shows no progress and no web pages, and its workers run this
-    interpreter.  The workers of a cluster run the one that the setting `spark.pyspark.python` names, or else
-    `PYSPARK_PYTHON`.
+    A local session listens only on the loopback address, shows neither progress nor web pages, and its workers run this
+    interpreter.  The workers of a cluster run the interpreter that the setting `spark.pyspark.python` names, or
+    otherwise `PYSPARK_PYTHON`.
 
     Raises:
         ConfigError: Spark does not start, or nothing names the Python of a cluster's workers.
@@ -70,7 +70,7 @@ def session_for(
         master = master or "local[*]"
         builder = builder.master(master)
     elif master is not None:
-        raise ConfigError("spark-submit decides the master; give it --master before the program")
+        raise ConfigError("under spark-submit, --master is an option of spark-submit; give it before the program")
     if not submitted and master is not None:
         _set_worker_python(master, settings or {})
     given = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
@@ -82,10 +82,10 @@ def session_for(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
-            # A task that fails in this process fails the job: its error is reported once, and not by every thread.
+            # A task that fails in this process fails the job; its error is then reported once, not by every thread.
             "spark.log.level": "FATAL",
             "spark.python.daemon.module": WORKER_DAEMON,
-            # On two cores 200 tasks are only overhead; large shuffles raise it by --conf.
+            # Spark's default of 200 is only overhead on two cores; for a large shuffle, raise it with --conf.
             "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
         }
     if driver_memory is not None:
@@ -98,7 +98,7 @@ def session_for(
     except Exception as failure:
         raise ConfigError(f"Spark does not start: {str(failure).strip().partition(chr(10))[0]}") from failure
     if "spark.log.level" not in (settings or {}):
-        # They print each failure of a query as JSON with all frames of Java, before it is raised.
+        # These loggers print each failure of a query as JSON with all Java frames, before it is raised.
         for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     if "spark.log.level" not in given | dict(settings or {}):
@@ -110,11 +110,11 @@ def session_for(
 
 
 def _wait_for_executors(spark: SparkSession) -> None:
-    """Waits until the session of a cluster knows its cores, for which reads are planned.
+    """Waits until the session of a cluster knows its cores; reads are planned by their number.
 
-    A session begins before its executors have registered, and says two cores then.  They do so one after the other, so
-    that the number has to stay the same for a second.  With dynamic allocation they come as tasks do; there is nothing
-    to wait for, and each read is planned for those that are there.
+    A session starts before its executors have registered, and then reports two cores.  Executors register one after
+    another, so the wait ends when their number has not changed for a second.  With dynamic allocation executors appear
+    with the tasks: there is nothing to wait for, and each read is planned for the executors present.
     """
     context: Any = spark.sparkContext
     is_dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
@@ -122,7 +122,7 @@ def _wait_for_executors(spark: SparkSession) -> None:
         return
     looks: list[tuple[int, int]] = []
     for _ in range(_EXECUTOR_LOOKS_MAX):
-        status: Any = context._jsc.sc().getExecutorMemoryStatus()  # the driver is in it
+        status: Any = context._jsc.sc().getExecutorMemoryStatus()  # includes the driver
         looks = [*looks[-2:], (status.size() - 1, default_parallelism_of(spark))]
         if len(looks) == 3 and looks[0] == looks[1] == looks[2] and looks[0][0] > 0:
             return
@@ -130,24 +130,24 @@ def _wait_for_executors(spark: SparkSession) -> None:
 
 
 def _set_worker_python(master: str, settings: Mapping[str, str]) -> None:
-    """Gives PySpark the Python of the workers of a cluster, which it takes from the environment and nowhere else.
+    """Sets the Python of a cluster's workers in the environment, the only place from which PySpark takes it.
 
-    The setting wins, as in spark-submit; without either the workers would run whatever `python3` is there, most likely
-    without offsetlog, and that is refused.
+    The setting overrides the environment, as in spark-submit.  Without either, the workers would run their `python3`,
+    most likely without offsetlog, so that is refused.
     """
     if master.startswith("local"):
         return
     python = settings.get(_WORKER_PYTHON) or os.environ.get("PYSPARK_PYTHON") or _default_setting(_WORKER_PYTHON)
     if not python:
         raise ConfigError(
-            f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON does not name it; "
-            f"set PYSPARK_PYTHON to its path on the workers (or give --conf {_WORKER_PYTHON}=PATH)"
+            f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON is not set; set it "
+            f"to the path of that Python on the workers (or give --conf {_WORKER_PYTHON}=PATH)"
         )
     os.environ["PYSPARK_PYTHON"] = python
 
 
 def _default_setting(name: str) -> str | None:
-    """Returns a setting of `spark-defaults.conf`; None where it has none."""
+    """Returns a setting from `spark-defaults.conf`, or None."""
     directory = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
     try:
         lines = Path(directory, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
@@ -170,11 +170,12 @@ def read_view(
 
     Args:
         spark: the session.
-        path: the directory, as executors reach it.
+        path: the directory, as the executors reach it.
         view: "commits", "history", "offsets", "groups", "records" or "batches".
-        permissive: whether what is missing or damaged is passed over (`completeness.problems_of` says what is).
-        reported: with `permissive`, the problems that the caller reports; another one ends the query. None for any.
-        options: of the source; None leaves one out.
+        permissive: whether to skip missing and damaged parts (`completeness.problems_of` returns them).
+        reported: with `permissive`, the problems that the caller reports; any other problem ends the query.  None
+            accepts all problems.
+        options: options of the source; None leaves an option out.
     """
     if not permissive:
         return view_of(spark, path, view, **options)
@@ -194,21 +195,21 @@ def _is_among(reported: Sequence[str]) -> Column:
 
 
 def _unreported() -> Column:
-    # In the form of an error of a worker, so that a command gives the error itself.
+    # Formatted like an error of a worker, so that a command raises the error itself.
     text = fn.concat(
         fn.lit("\noffsetlog.errors."),
         fn.col("problem"),
         fn.lit(
-            "; it was not there when the log was read for its problems, which the result would not name: run it again"
+            "; it appeared after the log was checked for problems, so the result would not name it; run the job again"
         ),
     )
     return fn.raise_error(text).cast("boolean")
 
 
 def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
-    """Returns a view as the source gives it: with mode="permissive" each problem is a row of its own."""
+    """Returns a view with the rows of the source: with mode="permissive" each problem is a row of its own."""
     if not str(spark.sparkContext.master).startswith("local"):
-        register(spark)  # executors come and go: it is planned for the cores that are there now
+        register(spark)  # executors come and go: plans for the present number of cores
     reader = spark.read.format("offsetlog").option("view", view)
     for name, value in options.items():
         if value is not None:
@@ -220,12 +221,12 @@ def write_tables(tables: Mapping[str, DataFrame], directory: str, *, overwrite: 
     """Writes tables to Parquet, each to a directory of its name.
 
     Args:
-        tables: by name.
-        directory: where; an address that Spark can write to.
-        overwrite: replaces what is there; else that is refused by Spark.
+        tables: the tables by name.
+        directory: the directory, at an address that Spark can write to.
+        overwrite: replaces existing tables; without it Spark refuses.
 
     Raises:
-        ConfigError: the place to replace holds no table; nothing was written.
+        ConfigError: a directory to be replaced is not that of a table; nothing was written.
     """
     if overwrite:
         for name in tables:

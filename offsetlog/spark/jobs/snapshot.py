@@ -1,4 +1,4 @@
-"""The table of committed positions as of a moment, for whoever reads Parquet, Delta or Iceberg."""
+"""The table of committed positions as of a moment, as Parquet, Delta or Iceberg."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
 from offsetlog.spark.location import Location, shown
 from offsetlog.spark.scan.options import fixed_moment
 
-#: Beside the files of a Parquet table; what begins so is no data to Spark, nor to others that read such tables.
+#: The note beside the files of a Parquet table; readers of such tables ignore names that begin with "_".
 NOTE = "_snapshot.json"
 
-#: A class of each format's package, and what has to be given to Spark for it.
+#: For each format a class in its package, and the options of Spark that add the package.
 _PACKAGES = {
     "delta": (
         "io.delta.sql.DeltaSparkSessionExtension",
@@ -47,14 +47,14 @@ class Snapshot:
 
     Attributes:
         source: the log directory.
-        at: the moment, as it was asked for; None for all that was there.
-        taken_at: when, in UTC.
-        format: of the table.
-        rows: how many positions.
-        positions: the digest of all of them (docs/digest.md, logical), read back from the table, 32 digits.
-        log_partitions: the same by log partition.
+        at: the requested moment; None for the end of the log.
+        taken_at: the time when the table was made, in UTC.
+        format: the format of the table.
+        rows: the number of positions.
+        positions: the logical digest of all positions (docs/digest.md), read back from the table, 32 digits.
+        log_partitions: the digest of each log partition.
         incomplete: losses and damage in the log, and so in the table; only with `permissive`.
-        doubts: the witnesses of the log that are missing or damaged: less can be known to be missing.
+        doubts: the missing and damaged witnesses of the log; without them, losses may stay undetected.
     """
 
     source: str
@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def check_format(spark: SparkSession, table_format: str) -> None:
-    """Raises ConfigError unless Spark has the package that a format needs, and InvalidArgumentError for no format."""
+    """Raises ConfigError if Spark lacks the package of a format, InvalidArgumentError if there is no such format."""
     check_table_format(table_format)
     if table_format not in _PACKAGES:
         return
@@ -81,11 +81,11 @@ def check_format(spark: SparkSession, table_format: str) -> None:
     except Exception as failure:
         if "ClassNotFoundException" not in str(failure):
             raise
-        raise ConfigError(f"Spark has no package for {table_format}: give it {settings}") from None
+        raise ConfigError(f"Spark lacks the package for {table_format}; add it with {settings}") from None
 
 
 def noted(table: DataFrame) -> tuple[int, str, dict[str, str]]:
-    """Returns how many positions a table holds, and their digest: of all, and by log partition."""
+    """Returns the number of positions in a table, their digest, and the digest of each log partition."""
     hashed = table.withColumn("hash", position_hash(pending=False, physical=False))
     sums = [fn.sum(f"hash.{name}").alias(name) for name in LIMBS]
     rows, whole, parts = 0, 0, {}
@@ -98,12 +98,12 @@ def noted(table: DataFrame) -> tuple[int, str, dict[str, str]]:
 
 
 def _arranged(offsets: DataFrame) -> DataFrame:
-    # A group stands in one log partition: a reader of one group opens one folder, and in it finds it sorted.
+    # A group is in one log partition, so a reader of one group opens one folder, which is sorted by group.
     return offsets.repartition("log_partition").sortWithinPartitions("log_partition", "group", "topic", "partition")
 
 
 def _write_parquet(offsets: DataFrame, target: str, mode: str) -> None:
-    # All of it is replaced, whatever the session says: leftovers of another log partition would be taken for ours.
+    # The whole table is replaced, whatever the session's setting: leftover log partitions would seem part of it.
     writer = offsets.write.mode(mode).partitionBy("log_partition").option("partitionOverwriteMode", "static")
     writer.parquet(target)
 
@@ -129,13 +129,13 @@ _WRITERS: dict[str, Callable[[DataFrame, str, str], None]] = {
 
 
 def _whole(target: str) -> str:
-    # Delta's SQL takes only whole paths, unlike its reader and writer.
+    # Delta's SQL takes only absolute paths, unlike its reader and writer.
     found = Location.of(target).here
     return target if found is None else str(found)
 
 
 def _write_note(spark: SparkSession, target: str, snapshot: Snapshot) -> None:
-    """Notes with the table what it is; of a directory of Parquet it says as well that all of it is there."""
+    """Stores the description with the table; in a Parquet directory it also marks the table as complete."""
     text = json.dumps(asdict(snapshot), indent=2)
     if snapshot.format == "parquet":
         write_text(spark, target, NOTE, text + "\n")
@@ -161,18 +161,18 @@ def run(
         spark: the session.
         path: a log directory.
         target: a directory that Spark can write to; for Iceberg the name of a table with its catalog.
-        at: the moment, as the source's option `at` takes it; None for all that is there.
+        at: the moment, as for the source's option `at`; None for the end of the log.
         table_format: "parquet", "delta" or "iceberg"; the last two need their Spark package.
-        overwrite: whether a table that is there is replaced.
-        permissive: goes on where something is missing or damaged, and notes it with the table.
+        overwrite: whether an existing table is replaced.
+        permissive: goes on if something is missing or damaged, and notes it with the table.
 
     Raises:
-        ConfigError: the format's package, or that of the target's file system, is missing, or there is something at a
-            `target` of this machine;
-            of other places and of Iceberg's tables Spark says so.
-        InvalidArgumentError: `target` is in the log, or it or what holds it would be replaced.
+        ConfigError: the package of the format or of the target's file system is missing, or `target` exists on this
+            machine.  For other places and Iceberg's tables Spark itself reports that they exist.
+        InvalidArgumentError: `target` is in the log, or replacing it would remove the log.
         MissingFileError: there is no log at `path`.
-        CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
+        CorruptionError: the log is damaged, or parts are missing (DataLossError, PossibleLossError); not with
+            `permissive`.
     """
     check_format(spark, table_format)
     check_log(path)
@@ -192,7 +192,7 @@ def run(
         table = spark.read.schema(offsets.schema).parquet(target)
     rows, positions, parts = noted(table)
     if rows == 0 and table_format == "parquet":
-        # Without a file a directory of Parquet has no columns, and nobody can read it.
+        # A Parquet directory without files has no columns and cannot be read.
         offsets.limit(0).coalesce(1).write.mode("append").parquet(target)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     snapshot = Snapshot(shown(os.fspath(path)), at, taken_at, table_format, rows, positions, parts, incomplete, doubts)

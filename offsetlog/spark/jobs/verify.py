@@ -1,4 +1,4 @@
-"""The digest of each log partition, computed on Spark from the views, beside the engine's own (docs/digest.md)."""
+"""The digest of each log partition, computed on Spark from the views and by the engine (docs/digest.md)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from offsetlog.verify.findings import MISSING_KINDS, Finding
 #: The parts of a digest, in its order.
 PARTS = ("positions", "group_records", "pending")
 
-#: The views that they are computed from.
+#: The views from which the digests are computed.
 VIEWS = ("offsets", "commits", "records")
 RECORD_COLUMNS = ("log_partition", "log_offset", "timestamp", "kind", "key", "value", "group")
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The two digests of one log partition, of the records below `end`.
+    """The two digests of one log partition, over the records below `end`.
 
     Attributes:
-        log_partition: of the offsets topic.
+        log_partition: the number of the log partition.
         end: the log offset after the last record.
-        spark: computed from the views.
-        engine: computed by a replay of the files.
+        spark: the digest computed from the views.
+        engine: the digest computed by a replay of the files.
         damages: the places that the engine could not read.
         findings: claims of the witnesses in the directory that the log does not meet.
     """
@@ -49,7 +49,7 @@ class Compared:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both ways lead to the same state, all could be read, and nothing is missing at the end."""
+        """Whether both digests are equal, everything could be read, and nothing is missing at the end."""
         problems = any(each.severity == "problem" for each in self.findings)
         return self.spark == self.engine and not self.damages and not problems
 
@@ -60,13 +60,13 @@ def _summed(hashed: DataFrame, part: str) -> DataFrame:
 
 
 def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical: bool = True) -> DataFrame:
-    """Returns the sums of a digest: log_partition, part (one of PARTS) and its limbs; a part of nothing has no row.
+    """Returns the sums of a digest: log_partition, part (one of PARTS) and its limbs; an empty part has no row.
 
     Args:
         offsets: the view "offsets".
         commits: the view "commits".
-        records: the view "records", of which RECORD_COLUMNS are read.
-        physical: with the log offsets.
+        records: the columns RECORD_COLUMNS of the view "records".
+        physical: whether the digest includes log offsets.
     """
     positions = offsets.withColumn("hash", position_hash(pending=False, physical=physical))
     groups = effects.group_records(records.select(*RECORD_COLUMNS))
@@ -79,7 +79,7 @@ def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical
 
 
 def digests(found: DataFrame) -> dict[int, Digest]:
-    """Returns the digests by log partition from what `sums` returns."""
+    """Returns the digests by log partition from the result of `sums`."""
     parts: dict[int, dict[str, int]] = {}
     for row in found.collect():
         limbs = (row["a"], row["b"], row["c"], row["d"])
@@ -103,13 +103,13 @@ def run(
 ) -> list[Compared]:
     """Returns the digests of each log partition of a directory.
 
-    Somebody may write to it meanwhile: both digests are of the same prefix of each log.  Damaged batches are passed
-    over, and reported.
+    The directory may be written to meanwhile: both digests cover the same prefix of each log.  Damaged batches are
+    skipped and reported.
 
     Args:
         spark: the session.
         path: a log directory, on a file system that driver and executors share.
-        physical: with the log offsets.
+        physical: whether the digests include log offsets.
         partitions: only these log partitions.
 
     Raises:
@@ -146,7 +146,7 @@ def run(
 
 
 def _gone(findings: Iterable[Finding], there: Collection[int]) -> list[Compared]:
-    """Returns what stands for log partitions whose directories are missing: digests of nothing."""
+    """Returns the results for log partitions whose directories are missing: digests of an empty state."""
     nothing = Digest(0, 0, 0)
     return [
         Compared(each.log_partition, 0, nothing, nothing, findings=(each,))

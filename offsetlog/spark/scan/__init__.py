@@ -1,1 +1,1 @@
-"""The reader of Spark's executors: no store, no server, only the files and the engine's scanner."""
+"""The reader that runs on Spark's executors: it loads only the files and the engine's scanner, no store or server."""

@@ -1,4 +1,4 @@
-"""The batch reader: plans on the driver, and yields Arrow batches of exactly the asked columns in the tasks."""
+"""The batch reader: plans on the driver, and in the tasks yields Arrow batches with exactly the requested columns."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, sha
 
 
 class BatchReader(DataSourceReader):
-    """Reads one view of a log.  Goes to executors as it is."""
+    """Reads one view of a log.  Sent to executors by pickle."""
 
     def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
-        """Takes the options, the columns as a pyarrow.Schema, and a file system in place of that of the path."""
+        """Takes the options, the columns as a pyarrow.Schema, and a file system to use instead of the path's."""
         self._read = read
         self._schema = schema
         self._files = files
@@ -49,9 +49,11 @@ class BatchReader(DataSourceReader):
         """Yields the batches of a task.
 
         Raises:
-            CorruptionError: bytes are not what was written; with mode=permissive a row tells it.
-            MissingFileError, StorageError: files went while they were read, or cannot be read; likewise.
-            HistoryError: the log cannot tell the state that `at` names any more; likewise.
+            CorruptionError: the log is damaged.
+            MissingFileError, StorageError: files were removed while they were read, or cannot be read.
+            HistoryError: the state at the moment `at` was cleaned away.
+
+        With mode=permissive each of these becomes a row instead.
         """
         if isinstance(partition, Task):
             for number, text in partition.problems:
@@ -62,10 +64,10 @@ class BatchReader(DataSourceReader):
 
 
 class PlannedReader(BatchReader):
-    """Reads tasks that were planned before, on an executor.  Executors get the reader without them."""
+    """Reads tasks that an executor has planned.  The reader is sent to executors without its tasks."""
 
     def __init__(self, read: ReadOptions, schema: Any, tasks: Sequence[Task]) -> None:
-        """Takes what `BatchReader` does, and the tasks."""
+        """Takes the arguments of `BatchReader`, and the tasks."""
         super().__init__(read, schema)
         self._tasks = tasks
 
@@ -79,7 +81,7 @@ class PlannedReader(BatchReader):
 
 @dataclass(frozen=True)
 class PlanOnExecutor:
-    """A function for one task of Spark: it plans a read where the log is seen.
+    """A function for one task of Spark: plans a read on an executor, which sees the log.
 
     Attributes:
         read: the options of the read.
@@ -100,11 +102,11 @@ class PlanOnExecutor:
 
 @dataclass(frozen=True)
 class Planned:
-    """A read that was planned elsewhere.
+    """A read that an executor has planned.
 
     Attributes:
-        tasks: its tasks, or what planning ended with.
-        doubts: the faults of the witnesses of the log, for callers that asked.
+        tasks: its tasks, or the error that ended the planning.
+        doubts: the missing and damaged witnesses of the log.
     """
 
     tasks: list[Task] | OffsetLogError
@@ -114,8 +116,8 @@ class Planned:
 def _tasks_for(
     opened: Callable[[ReadOptions], Source], read: ReadOptions, doubts: list[OffsetLogError] | None = None
 ) -> list[Task]:
-    """Returns the tasks of a read, with what is missing as problems; raises as `plan` and `completeness.ask`."""
-    # Executors import this module to read, and then nothing that knows the files of a store.
+    """Returns the tasks of a read, with missing parts as problems; raises as `plan` and `completeness.ask`."""
+    # Executors import this module to read; they must not import modules that know the files of a store.
     from offsetlog.spark.scan.completeness import ask
 
     absent: MissingFileError | None = None
@@ -124,7 +126,7 @@ def _tasks_for(
     except MissingFileError as failure:
         if read.partitions is None:
             raise
-        # None of the log partitions that are asked for is there; whether one was, the others' directory may say.
+        # None of the requested log partitions exists; the witnesses of the directory may show whether one did.
         absent, there = failure, opened(replace(read, partitions=None))
         source = replace(there, listings=())
     problems = tuple((_number_of(each), problem_of(each)) for each in ask(there, read, doubts))
@@ -152,7 +154,7 @@ def _found_in(files: Files, split: Split, read: ReadOptions, columns: list[str])
     try:
         yield from BucketReader(files, split, read, columns).found()
     finally:
-        # All records of a share of the keys were in memory; the next share begins without their pages.
+        # All records of a share of the keys were in memory; releases their pages before the next share.
         release_unused()
 
 
@@ -161,8 +163,8 @@ def _number_of(loss: CorruptionError) -> int:
 
 
 def make_reader(read: ReadOptions, asked: Any) -> BatchReader:
-    """Returns the reader for options and the pyspark StructType that Spark wants; raises ConfigError."""
-    # A reader that only has pushFilters fails where Spark's setting is off, and Spark 4.0 has no filters at all.
+    """Returns the reader for options and the pyspark StructType that Spark requests; raises ConfigError."""
+    # A reader with the method pushFilters fails if Spark's setting is off, and Spark 4.0 has no filters at all.
     kind = import_module("offsetlog.spark.scan.pushdown").FilteringReader if read.pushdown else BatchReader
     made: BatchReader = kind(read, asked_schema(read, asked))
     return made

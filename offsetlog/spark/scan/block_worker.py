@@ -1,20 +1,20 @@
 """The process that reads tasks for the JVM reader: `python -m offsetlog.spark.scan.block_worker SOCKET`.
 
-The reader in `offsetlog/spark/jvm` starts it on an executor, and sends it one task after the other.  It has no rule of
-its own: it reads and refuses the same as the Python source, by the same functions.
+The reader in `offsetlog/spark/jvm` starts it on an executor, and sends it one task after another.  It has no rules of
+its own: it reads and refuses the same data as the Python source, by the same functions.
 
-The protocol; numbers have 32 bits, in the order of the machine:
+The protocol; numbers have 32 bits, in the machine's byte order:
 
-* This process begins with MAGIC and PROTOCOL, and a jar that has another version refuses it; then come its process id
-  and its descriptor of the memory that both map (`blocks`), how many slots that has, and how many bytes each.
-* A request: its size, how many strings it has, and each of them after its size: the columns as Spark's JSON, a
-  pickled `plan.Task`, and what the query's filters leave of single columns, names and values in turn: a text, or
-  numbers with commas between them.
-* An answer, for each block and at the end: its kind (BLOCK, END, FAILURE), how many rows, how many buffers, how many
-  bytes, and in which slot these are, or -1 where they follow.  A failure is followed by a traceback.
-* The JVM sends one byte for each slot that is free again.
+* Hello, from this process: MAGIC and PROTOCOL, which a jar of another version refuses; its process id; its file
+  descriptor of the memory that both map (`blocks`); the number of slots; the bytes of a slot.
+* Request, from the JVM: its size, the number of strings, and each string after its size: the columns as Spark's JSON,
+  a pickled `plan.Task`, and the values of single columns that the query's filters admit, names and values in turn; a
+  value is a text, or numbers separated by commas.
+* Answer, for each block and at the end: its kind (BLOCK, END, FAILURE), the number of rows, of buffers and of bytes,
+  and the slot that holds the bytes, or -1 if they follow.  A failure is followed by a traceback.
+* Free slots, from the JVM: one byte for each slot that is free again.
 
-A change in this text or in that of `blocks` needs another PROTOCOL, here and in `Slots.java`.
+A change of this protocol or of the layout in `blocks` needs a new PROTOCOL, here and in `Slots.java`.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from offsetlog.spark.scan.narrowing import with_values
 from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import asked_schema
 
-#: No process id, with which the hello began before it had a version.
+#: Not a process id, which was the first number of the hello before the protocol had a version.
 MAGIC = int.from_bytes(b"OLBW", "big")
 PROTOCOL = 1
 
 BLOCK, END, FAILURE = 1, 2, 3
-#: A task is a few names and numbers for each segment of a log.
+#: The largest request, in bytes; a task holds only a few names and numbers for each segment of a log.
 REQUEST_BYTES_MAX = 2**30
 
-#: Columns of numbers among those that are filtered by.
+#: The columns of numbers among those that filters apply to.
 _NUMBERS = frozenset({"partition", "log_partition"})
 
 _HELLO = struct.Struct("=iiiiii")
@@ -67,14 +67,14 @@ _HEAD = struct.Struct("=iiiii")
 
 
 class GoneError(ConnectionError):
-    """The JVM closed the connection: nobody wants the task any more."""
+    """The JVM closed the connection: the task is no longer needed."""
 
 
 class BlockWorker:
     """Answers requests, one at a time.  One thread."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Takes a connection to the JVM reader, and makes the memory that both map."""
+        """Takes a connection to the JVM reader, and creates the memory that both map."""
         self._connection = connection
         self._file = os.memfd_create("offsetlog-blocks")
         os.ftruncate(self._file, SLOTS * SLOT_BYTES)
@@ -84,7 +84,7 @@ class BlockWorker:
         connection.sendall(_HELLO.pack(MAGIC, PROTOCOL, os.getpid(), self._file, SLOTS, SLOT_BYTES))
 
     def serve(self) -> None:
-        """Returns when the other side has closed the connection; GoneError where it did so within a task."""
+        """Serves until the other side closes the connection; raises GoneError if that happens within a task."""
         while (request := self._request()) is not None:
             try:
                 for batch in _batches(request):
@@ -133,11 +133,11 @@ class BlockWorker:
             return None
         size = struct.unpack("=i", head)[0]
         if not 4 <= size <= REQUEST_BYTES_MAX:
-            raise ValueError(f"a request of {size} bytes: the jar is of another version")
+            raise ValueError(f"a request of {size} bytes is too large: the jar and the package are of other versions")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        """Returns so many bytes, none where the connection is closed."""
+        """Returns `size` bytes, or none if the connection is closed."""
         received = bytearray()
         while len(received) < size:
             part = self._connection.recv(min(size - len(received), 2**20))
@@ -151,7 +151,7 @@ def _batches(request: bytes) -> Iterator[Any]:
     columns, task, filters = _parsed(request)
     read = task.read
     if read is None:
-        raise ValueError("a task without its options: the jar is of another version")
+        raise ValueError("the task has no options: the jar and the package are of other versions")
     for name, text in filters:
         is_number = name in _NUMBERS
         read = with_values(read, name, tuple(int(each) for each in text.split(",")) if is_number else (text,))
@@ -174,17 +174,17 @@ def _parsed(request: bytes) -> tuple[StructType, Task, list[tuple[str, str]]]:
 
 
 def end_with(connection: socket.socket) -> None:
-    """Ends this process as soon as the other side has closed the connection, whatever this process does then.
+    """Ends this process as soon as the other side closes the connection, whatever it is doing.  Returns at once.
 
-    The JVM kills the process that it started, which may be a wrapper around this one; and a task that finds no row
-    writes nothing, so it would not notice.  Returns at once.
+    The JVM kills the process that it started, but that may be a wrapper around this one; and a task that finds no rows
+    writes nothing, so it would not notice the closed connection.
     """
     watched = select.poll()
     watched.register(connection, select.POLLRDHUP)
 
     def watch() -> None:
         watched.poll()
-        # The rest of the task is of no use to anybody, nor is the cleaning up.
+        # The rest of the task, and the cleanup, are no longer needed.
         os._exit(0)
 
     threading.Thread(target=watch, name="offsetlog-connection", daemon=True).start()
@@ -195,12 +195,12 @@ def main(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
         end_with(connection)
-        # Imported modules stay: looking through them for garbage would be a twentieth of a narrow read.
+        # Imported modules stay alive: scanning them for garbage would take a twentieth of the time of a narrow read.
         gc.freeze()
         try:
             BlockWorker(connection).serve()
         except ConnectionError:
-            # The rest of the task is of no use to anybody, nor is the cleaning up.
+            # The rest of the task, and the cleanup, are no longer needed.
             os._exit(0)
 
 

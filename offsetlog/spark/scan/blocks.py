@@ -1,12 +1,12 @@
-"""Record batches as the JVM reader takes them: the buffers of their columns, in Arrow's layout, one after the other.
+"""Record batches in the form of the JVM reader: the buffers of their columns, in Arrow's layout, one after another.
 
-Both ends are on one machine: numbers are in its order, and a block lies in memory that both have mapped, in one of
-SLOTS slots.  One that is too large for a slot follows on the connection (`block_worker`).
+Both ends are on one machine: numbers are in its byte order, and a block is in memory that both have mapped, in one of
+SLOTS slots.  A block that is too large for a slot is sent over the connection (`block_worker`).
 
-A block begins with the sizes of its buffers, 64 bits each; each buffer begins at a multiple of 8 bytes.  A column has
-first a bitmap of the values that are there, empty where all are.  Then, by its type: numbers or a bitmap; ends (32
-bits, one more than rows) and bytes; ends and the column of the elements; the columns of a struct.  Ends need not begin
-at 0.
+A block begins with the sizes of its buffers, 64 bits each; each buffer begins at a multiple of 8 bytes.  The first
+buffer of a column is a bitmap of the values that are not null; it is empty if no value is null.  The others depend on
+the type: numbers or a bitmap; ends (32 bits, one more than rows) and bytes; ends and the column of the elements; the
+columns of a struct.  Ends need not begin at 0.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any
 
 import pyarrow as pa
 
-#: While the JVM looks at one block, the next one is written.
+#: The number of slots: while the JVM reads one block, the next one is written.
 SLOTS = 2
-#: The greatest size of a block, unless one row is larger.
+#: The largest size of a block, in bytes; only a block of a single row may be larger.
 SLOT_BYTES = 8 * 2**20
 
 
 def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
-    """Yields a batch in pieces whose blocks take about `limit` bytes at most, or are of a row; none without a row."""
+    """Cuts a batch into pieces whose blocks take at most about `limit` bytes, or have one row; none without rows."""
     rows = batch.num_rows
     if rows == 0:
         return
-    # A quarter is left for the sizes of buffers and the space between them.
+    # A quarter is reserved for the sizes of buffers and the space between them.
     if rows == 1 or batch.nbytes <= limit - limit // 4:
         yield batch
         return
-    # Bitmaps are cut between bytes, as long as there are several.
+    # Bitmaps are cut between bytes, unless a piece would be smaller than a byte.
     half = -(-rows // 16) * 8 if rows > 8 else rows // 2
     yield from pieces_of(batch.slice(0, half), limit)
     yield from pieces_of(batch.slice(half), limit)
 
 
 def buffers_of(batch: Any) -> list[Any]:
-    """Returns the buffers of all columns of a batch, without a copy where its rows begin at a byte of the bitmaps."""
+    """Returns the buffers of all columns of a batch; no copy if its first row is at a byte boundary of bitmaps."""
     found: list[Any] = []
     for column in batch.columns:
         _add(column, found)
@@ -47,22 +47,22 @@ def buffers_of(batch: Any) -> list[Any]:
 
 
 def sizes_of(buffers: list[Any]) -> bytes:
-    """Returns what a block begins with."""
+    """Returns the beginning of a block: the sizes of its buffers."""
     return struct.pack(f"={len(buffers)}q", *(len(each) for each in buffers))
 
 
 def block_bytes(buffers: list[Any]) -> int:
-    """Returns how many bytes the block of these buffers takes."""
+    """Returns the size of the block of these buffers, in bytes."""
     return 8 * len(buffers) + sum(padded(len(each)) for each in buffers)
 
 
 def padded(size: int) -> int:
-    """Returns a number of bytes with those up to where the next buffer begins."""
+    """Returns a size rounded up to the beginning of the next buffer."""
     return -(-size // 8) * 8
 
 
 def write_block(target: memoryview, buffers: list[Any]) -> None:
-    """Writes a block to memory that has room for it."""
+    """Writes a block to memory, which must have room for it."""
     position = 8 * len(buffers)
     target[:position] = sizes_of(buffers)
     for each in buffers:
@@ -71,7 +71,7 @@ def write_block(target: memoryview, buffers: list[Any]) -> None:
 
 
 def _add(column: Any, buffers: list[Any]) -> None:
-    """Adds the buffers of a column, and of those within it."""
+    """Adds the buffers of a column and of its inner columns."""
     if column.offset % 8:
         column = pa.concat_arrays([column, column.slice(0, 0)])
     rows, first = len(column), column.offset
@@ -97,7 +97,7 @@ def _add(column: Any, buffers: list[Any]) -> None:
 
 
 def _ends(ends: Any, first: int, rows: int) -> Any:
-    # Arrow has none where it has no row.
+    # Arrow may have no ends for a column without rows.
     return ends.slice(4 * first, 4 * (rows + 1)) if ends is not None and ends.size else bytes(4 * (rows + 1))
 
 

@@ -1,8 +1,8 @@
-"""Places in a log that somebody else may be writing to: where its whole batches end, where an offset or a time stands.
+"""Positions in a log that another program may be writing to: the end of its whole batches, a log offset, a time.
 
-Indexes only make the way shorter.  An entry is believed where a whole batch stands at its place that begins at or below
-its offset, and the batches from there on reach it, one of a time where that batch has that time; where none does, the
-segment is walked from its start.
+Indexes only shorten the search.  An entry is trusted if a whole batch is at its position, begins at or below its
+offset, and the batches from there on reach that offset; an entry of the time index also needs a batch with its time.
+If no entry can be trusted, the segment is walked from its start.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Entries = npt.NDArray[np.int64]
 
 #: How many entries of an index are tried before the segment is walked from its start.
 _ENTRY_TRIES = 4
-#: How far from a place a batch is near it.
+#: A batch within this distance of a position, in bytes, is near it.
 _NEAR_BYTES = 2**16
-#: The first bytes of a batch of any format are its base offset and its length.
+#: The first bytes of a batch, in any format: its base offset and its length.
 _HEAD_SIZE = 12
 _NO_LENGTH = bytes(4)
 _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
@@ -32,13 +32,13 @@ _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Where a partition ends for a reader, which ignores everything written after.
+    """The end of a partition for a reader, which ignores everything after it.
 
     Attributes:
         offset: the first log offset that is not read.
-        base_offset: of the segment in which that is.
-        position: how far that segment is read.
-        is_cut: whether a moment was asked for, and not all that is there.
+        base_offset: the base offset of the segment that holds it.
+        position: the position in that segment up to which it is read.
+        is_cut: whether the end is that of a requested moment rather than of the log.
     """
 
     offset: int
@@ -47,7 +47,7 @@ class Horizon:
     is_cut: bool = False
 
     def limit_of(self, segment: Segment) -> int:
-        """Returns how far a segment is read; -1 stands for its end."""
+        """Returns the position up to which a segment is read; -1 for its end."""
         return self.position if segment.base_offset == self.base_offset else -1
 
 
@@ -55,7 +55,7 @@ class Horizon:
 
 
 def _growing(entries: Entries) -> Entries:
-    """The entries up to the first that does not grow: zeros after the last, or damage."""
+    """Returns the entries before the first that does not increase: after that come zeros or damage."""
     if len(entries) < 2:
         return entries
     fits = (np.diff(entries, axis=0) > 0).all(axis=1)
@@ -63,7 +63,7 @@ def _growing(entries: Entries) -> Entries:
 
 
 def index_entries(files: Files, segment: Segment) -> Entries:
-    """Returns (log offset, file position) of the entries of a segment's index; none where it is missing or damaged."""
+    """Returns (log offset, file position) of the entries of a segment's index; none if it is missing or damaged."""
     content = files.read_aid(segment.index_path) if segment.index_path != segment.path else b""
     raw = np.frombuffer(content, ">u4", len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     found = _growing(raw + np.array([segment.base_offset, 0]))
@@ -80,9 +80,10 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
 
 
 def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
-    """Returns where a walk to a log offset begins: a position, and the log offset below which no batch there lies.
+    """Returns where a walk to a log offset begins: a position, and a lower bound of the log offsets from there on.
 
-    The batch lies at or before the one that holds the offset, from the index; at worst it is the first of the segment.
+    The position is that of a batch at or before the one that holds the offset, by the index; in the worst case it is
+    the first batch of the segment.
 
     Raises:
         StorageError: the file cannot be read.
@@ -102,10 +103,10 @@ def seek(files: Files, segment: Segment, offset: int) -> int:
 
 
 def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[int, int] | None:
-    """Returns the first and the last offset of the batch to which an entry of an index leads; None: it is not believed.
+    """Returns the first and the last offset of the batch at an index entry's position; None if it is not trusted.
 
-    An entry has the last offset, or with old brokers the first, of what was appended at its place.  A batch whose base
-    offset was changed is not where the entry says, and a walk that began with it could not tell.
+    An entry names the last offset, or from old brokers the first, of the records appended at its position.  A batch
+    whose base offset was changed does not match its entry; a walk that began with it could not notice the change.
 
     Raises:
         StorageError: the file cannot be read.
@@ -121,9 +122,10 @@ def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[
 
 
 def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int] | None:
-    """Returns (file position, base offset) of a batch about a position of a segment, None where no whole one is found.
+    """Returns (file position, base offset) of a batch near a position of a segment, None if no whole batch is found.
 
-    At or before the position, from the index where that is dense enough, by walking over headers where it is not.
+    The batch is at or before the position.  It is found by the index if that is dense enough, otherwise by a walk over
+    headers.
 
     Raises:
         StorageError: the file cannot be read.
@@ -145,10 +147,10 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
 
 
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
-    """Returns where the whole batches of the last segment end now, as file position and log offset.
+    """Returns the present end of the whole batches of the last segment, as file position and log offset.
 
-    A batch that is not all there yet, or space allocated ahead, is not part of the log: that is what lies torn, or
-    has no length, in front of no whole batch.  Other damage is part of it: its reader gets an error.
+    An incomplete batch and space allocated ahead are not part of the log: bytes that are torn, or have no length, and
+    that no whole batch follows.  Other damage is part of the log, and an error for its reader.
 
     Raises:
         StorageError: the file cannot be read.
@@ -172,26 +174,26 @@ def end_of(files: Files, segment: Segment) -> tuple[int, int]:
             return position, offset
         place = position, files.read_at(segment.path, position, _HEAD_SIZE)[8:]
         if place != met:
-            # A writer at work may have filled the place since it was read.
+            # A running writer may have filled this place after it was read.
             met = place
             continue
         follows = next_batch(segment.path, position, offset, file_system=files.native)
         if follows is not None:
             position = follows
             continue
-        # The length is written last: a batch without one is still being written, as large as it may be.
+        # The length is written last: a batch without one is still being written, and may be of any size.
         if isinstance(found.damage, TornTailError) or place[1] == _NO_LENGTH:
             return position, offset
-        # It takes at least one log offset, so that it lies below the end.
+        # The batch takes at least one log offset, so it is below the end.
         return max(files.entry(segment.path).size, position), offset + 1
 
 
 def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
-    """Returns where a partition ends now.
+    """Returns the present end of a partition.
 
     Raises:
-        CorruptionError: a single file was given that is no segment at all.
-        StorageError: it cannot be read.
+        CorruptionError: the path is a single file that is not a segment.
+        StorageError: a file cannot be read.
     """
     if not listing.segments:
         return Horizon(0, 0, 0)
@@ -203,24 +205,24 @@ def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
 
 
 def _refuse_other_file(files: Files, segment: Segment) -> None:
-    """Raises CorruptionError for a file that neither is named as a segment nor begins with a batch, as an index."""
+    """Raises CorruptionError for a file, such as an index, without the name of a segment and without a first batch."""
     try:
         is_other = _timestamp_at(files, segment, 0) is None
     except StorageError:
-        return  # the task meets it
+        return  # the task reports it
     if is_other and (segment.size > 0 or not segment.name.endswith(".log")):
         raise CorruptionError(
-            "this is no segment of a log, which is named as 00000000000000000000.log and begins with a batch",
+            "not a log segment: a segment is named like 00000000000000000000.log and begins with a record batch",
             path=segment.path,
             position=0,
         )
 
 
 def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, offset: int) -> Horizon:
-    """Returns the place of a log offset.
+    """Returns the horizon at a log offset.
 
     Raises:
-        OffsetOutOfRangeError: the log ends below.
+        OffsetOutOfRangeError: the log ends below the offset.
     """
     if offset > now.offset:
         raise OffsetOutOfRangeError(
@@ -239,7 +241,7 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
 
 
 def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
-    """Returns where the longest run of whole batches from the start ends that are not younger than a time (ms)."""
+    """Returns the end of the longest run of whole batches, from the start, that are not younger than a time (ms)."""
     offset = listing.segments[0].base_offset if listing.segments else 0
     for segment in listing.segments:
         limit = now.limit_of(segment)
@@ -256,7 +258,7 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
 
 
 def _old_enough(files: Files, segment: Segment, timestamp: int) -> tuple[int, int]:
-    """Where a walk begins before which every batch is old enough, as the time index has it; from there it is cheap."""
+    """Returns where a walk may begin: by the time index, every batch before it is old enough."""
     entries = _time_entries(files, segment)
     entries = entries[entries[:, 0] <= timestamp]
     for newest, offset in entries[-_ENTRY_TRIES:][::-1].tolist():
@@ -269,7 +271,7 @@ def _old_enough(files: Files, segment: Segment, timestamp: int) -> tuple[int, in
             next_offset=begins,
             file_system=files.native,
         )
-        # An entry names the newest timestamp so far and its batch: nothing on the way there may say otherwise.
+        # An entry names the newest timestamp so far and its batch; no earlier batch may contradict it.
         if found.damage is None and found.next_offset > offset and found.max_timestamp == newest:
             return position, begins
     return 0, segment.base_offset
@@ -284,7 +286,7 @@ def _walk(
     until: int = OFFSET_MAX,
     until_timestamp: int = OFFSET_MAX,
 ) -> tuple[int, int]:
-    """Walks headers over damage, which does not count; returns where it ended, and the log offset there (-1: none)."""
+    """Walks over headers and skips damage; returns where the walk ended, and the log offset there (-1: none)."""
     (position, begins), offset = start, -1
     fs = files.native
     while True:
@@ -304,12 +306,12 @@ def _walk(
         if position >= size:
             return position, offset
         timestamp = _timestamp_at(files, segment, position)
-        # A header may be too young because its bytes are wrong.
+        # A header may seem too young because it is damaged.
         if timestamp is not None and (found.damage is None or timestamp > until_timestamp):
             return position, offset
         follows = next_batch(segment.path, position, max(offset, 0), limit=limit, file_system=fs)
         if timestamp is not None:
-            # It is whole but for its base offset, and old enough: its records lie below what follows.
+            # Only the base offset is damaged, and the batch is old enough: its records are below those that follow.
             following = None if follows is None else batch_at(segment.path, follows, file_system=fs)
             offset = max(offset, begins) + 1 if following is None else max(offset, following[0])
         if follows is None:
@@ -318,7 +320,7 @@ def _walk(
 
 
 def _timestamp_at(files: Files, segment: Segment, position: int) -> int | None:
-    """Returns the greatest timestamp of the batch at a position, None where no whole one is."""
+    """Returns the greatest timestamp of the batch at a position, None if there is no whole batch."""
     columns = ["crc_ok", "max_timestamp"]
     with SegmentScan(segment.path, "batches", columns, file_system=files.native, position=position) as scan:
         try:

@@ -1,7 +1,7 @@
-"""Missing parts of a log directory: the driver asks at each planning and each start of a stream.
+"""Missing parts of a log directory: the driver checks for them at each planning and at each start of a stream.
 
-A log that lost its end, a segment or a directory reads like one that never had it, since log offsets have gaps where
-a cleaner worked.  `offsetlog.directory.completeness` asks the witnesses; here it is decided which losses concern a
+A log that lost its end, a segment or a directory looks like one that never had it, since a cleaner leaves gaps in the
+log offsets, too.  `offsetlog.directory.completeness` reads the witnesses; this module decides which losses concern a
 reader.
 """
 
@@ -21,7 +21,8 @@ from offsetlog.spark.scan.files import PartitionListing, list_partitions
 from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions, bound_of, moment_of
 from offsetlog.spark.scan.plan import Source
 
-#: Beside a writer files and witnesses may be of two moments: anything but a loss has passed at the next look.
+#: How often to check: beside a running writer, files and witnesses may be of different moments, and only a real loss
+#: is found at every check.
 LOOKS = 3
 _PAUSE_SECONDS = 0.02
 _log = logging.getLogger(__name__)
@@ -30,14 +31,15 @@ _log = logging.getLogger(__name__)
 def find_losses(
     source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None = None
 ) -> list[CorruptionError]:
-    """Returns what is missing of what the options ask for, and what a reader would not meet by himself.
+    """Returns the losses in the requested part of a log that a reader would not notice by itself.
 
-    As errors that were not raised, each with its `log_partition`.  A segment that is read by itself has no witness.
+    The losses are errors that were not raised, each with its `log_partition`.  A segment that is read by itself has no
+    witnesses.
 
     Args:
-        source: the one that is read.
+        source: the source that is read.
         read: the options.
-        doubts: gets the missing and damaged witnesses, which show nothing to be absent; None logs them as warnings.
+        doubts: gets the missing and damaged witnesses, which are not losses themselves; None logs them as warnings.
 
     Raises:
         StorageError: the directory cannot be listed.
@@ -47,14 +49,14 @@ def find_losses(
     listings: Sequence[PartitionListing] = source.listings
     for look in range(LOOKS):
         if look > 0:
-            # Even a pause of 0 gives the core to whatever else waits for it.
+            # Even a pause of 0 lets other threads and processes run.
             time.sleep(look * _PAUSE_SECONDS)
         wrong: list[OffsetLogError] = []
         found = [each for each in _look(source, listings, read, wrong) if _concerns(each, source, read)]
         losses = [each for each in found if not is_witness_missing(each)]
         if not losses:
-            break  # a witness that is missing is no reason for another look
-        # A log that was listed before the witnesses were read may have grown since.
+            break  # a missing witness is no reason to check again
+        # The log may have grown after it was listed and before the witnesses were read.
         listings = ()
     wrong += [each for each in found if is_witness_missing(each)]
     if doubts is None:
@@ -65,7 +67,7 @@ def find_losses(
 
 
 def warn_of(doubts: Iterable[str]) -> None:
-    """Logs what is wrong with witnesses."""
+    """Logs a warning for each missing or damaged witness."""
     for doubt in doubts:
         _log.warning("%s", doubt)
 
@@ -75,7 +77,7 @@ def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
     first = losses[0]
     more = f", and {len(losses) - 1} more like it" if len(losses) > 1 else ""
     return type(first)(
-        f"{first.message}{more}; nothing is read; {way_out} reads the rest",
+        f"{first.message}{more}; nothing was read; {way_out} reads the rest",
         path=first.path,
         log_partition=first.log_partition,
         lost_from=first.lost_from,
@@ -84,7 +86,7 @@ def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
 
 
 def ask(source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None = None) -> list[CorruptionError]:
-    """Returns what is missing with mode=permissive, and raises it otherwise; arguments as of `find_losses`.
+    """Returns the losses with mode=permissive, and raises them otherwise; arguments as for `find_losses`.
 
     Raises:
         DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
@@ -92,7 +94,7 @@ def ask(source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None =
     """
     found = find_losses(source, read, doubts)
     if found and not read.permissive:
-        raise refusal(found, "mode=permissive (--permissive of a job)")
+        raise refusal(found, "mode=permissive, or --permissive on the command line,")
     return found
 
 
@@ -101,7 +103,7 @@ def _is_whole_directory(source: Source) -> bool:
 
 
 def _directory_of(source: Source) -> tuple[str, int | None]:
-    """Returns the log directory of a partition, and of a link to one elsewhere the number by its name there."""
+    """Returns the log directory of a partition; for a link to another directory also the number in the name there."""
     above = str(PurePosixPath(source.path).parent)
     elsewhere = link_target(source.path) if source.files.arrow is None else None
     if elsewhere is None:
@@ -113,7 +115,7 @@ def _directory_of(source: Source) -> tuple[str, int | None]:
 def _look(
     source: Source, listings: Sequence[PartitionListing], read: ReadOptions, doubts: list[OffsetLogError]
 ) -> list[CorruptionError]:
-    """Asks the witnesses about what was listed, or where that is empty about what is there after they were read.
+    """Compares the listing with the witnesses; an empty listing is first read again, after the witnesses.
 
     Problems of the witnesses themselves go into `doubts`.
     """
@@ -125,7 +127,7 @@ def _look(
         return [PossibleLossError(f"the witnesses of the directory cannot be read: {failure}", path=above)]
     listings = listings or list_partitions(source.files, source.path)
     found: list[CorruptionError] = []
-    # Nobody says that a broker's checkpoints must be beside a partition that is read by itself.
+    # A partition that is read by itself need not have the broker's checkpoints beside it.
     doubts += witnesses.doubts() if is_whole or not witnesses.witnesses.is_foreign else []
     if elsewhere is not None:
         listings = [replace(each, number=elsewhere) for each in listings]
@@ -146,14 +148,14 @@ def _losses_of(source: Source, witnesses: Completeness, listing: PartitionListin
     try:
         end = horizon_now(source.files, listing)
     except StorageError:
-        return []  # the task meets it, or finds what took its place
+        return []  # the task reports it, or finds the file that replaced it
     last = listing.segments[-1].size if listing.segments else 0
     sizes = {each.base_offset: each.size for each in listing.segments}
     return witnesses.losses(listing.number, sizes, LogEnd(end.offset, last > end.position))
 
 
 def _concerns(loss: CorruptionError, source: Source, read: ReadOptions) -> bool:
-    """Tells whether something that is missing lies among what is asked for."""
+    """Returns whether a loss is in the requested part of the log."""
     number = loss.log_partition
     if number is None:
         return True

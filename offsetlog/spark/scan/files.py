@@ -1,7 +1,7 @@
 """Files that executors share, local or at a URI, and the segments of the log among them.
 
-Local files are read without pyarrow, by the engine itself; those at `s3://`, `hdfs://` and the like, through
-the file system that pyarrow has for it.  Nothing is ever written.
+Local files are read without pyarrow, by the engine itself; files at `s3://`, `hdfs://` and the like are read through
+pyarrow's file systems.  Nothing is ever written.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from offsetlog.spark.location import Location, shown
 from offsetlog.spark.scan.options import OFFSET_MAX
 from offsetlog.spark.scan.uri_files import NO_SETTINGS, open_uri, storage_text
 
-#: A file of a segment that takes the place of others, until it has its own name.
+#: The ending of a segment file that is replacing others and does not have its final name yet.
 _SWAP = ".swap"
 _NUMBERED = re.compile(r"\d{20}\.")
-#: How often files are tried that went while they were looked at; in all a second.
+#: How often files are tried again that disappear while they are read; about a second in all.
 ATTEMPTS = 12
-#: How many ranges of numbers of log partitions an error names.
+#: How many ranges of log partition numbers an error names.
 NUMBERS_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or directory, as it is now.
+    """A file or directory, as it was when it was read.
 
     Attributes:
-        path: on its file system.
-        is_file: whether it is one.
-        size: bytes.
-        identity: changes when another file takes its place: inode (0 where there is none), modification in ns.
+        path: the path on its file system.
+        is_file: whether it is a file.
+        size: the size in bytes.
+        identity: changes if another file replaces it: inode (0 if there is none), time of modification in ns.
     """
 
     path: str
@@ -59,10 +59,10 @@ class Segment:
     """One .log file as it was listed.
 
     Attributes:
-        base_offset: as its name says; 0 for a file that is named otherwise.
-        path: on its file system.
-        size: bytes.
-        identity: as of an `Entry`.
+        base_offset: the base offset in its name; 0 if the file has another name.
+        path: the path on its file system.
+        size: the size in bytes.
+        identity: as in `Entry`.
     """
 
     base_offset: int
@@ -72,22 +72,22 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The name of the file; one that is swapped in has it once that is over."""
+        """The name of the file; a file that is being swapped in gets it at the end of the swap."""
         return _name(self.path).removesuffix(_SWAP)
 
     @property
     def index_path(self) -> str:
-        """Where its offset index is, if it has one."""
+        """The path of its offset index, which may not exist."""
         return self._beside(".index")
 
     @property
     def time_index_path(self) -> str:
-        """Where its time index is, if it has one."""
+        """The path of its time index, which may not exist."""
         return self._beside(".timeindex")
 
     @property
     def offset_limit(self) -> int:
-        """The log offset that none of its batches reaches: relative to the base, offsets have 31 bits."""
+        """The log offset that no batch of it can reach, since offsets relative to the base have 31 bits."""
         return min(self.base_offset + 2**31, OFFSET_MAX) if SEGMENT.fullmatch(self.name) else OFFSET_MAX
 
     def _beside(self, suffix: str) -> str:
@@ -97,12 +97,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionListing:
-    """The segments of one partition by base offset.
+    """The segments of one partition, by base offset.
 
     Attributes:
-        number: of the partition; -1 for files that lie in no directory of one.
-        directory: that directory, None for a single segment file.
-        segments: the .log files, and `.log.swap` ones that a crash left.
+        number: the number of the partition; -1 for files outside of a partition directory.
+        directory: the partition directory, None for a single segment file.
+        segments: the .log files, and `.log.swap` files that a crash left.
     """
 
     number: int
@@ -116,17 +116,17 @@ class PartitionListing:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments, in bytes."""
         return sum(segment.size for segment in self.segments)
 
 
 class Files:
-    """A file system that is only read.  Goes to executors as it is; safe from any thread.
+    """A file system that is only read.  Can be sent to executors; safe from any thread.
 
     Attributes:
         arrow: pyarrow's file system, None for local files.
-        uri: that by which it was found, for messages; else empty.
-        left_behind: swaps that nobody was at work on for some time: they are not waited for again.
+        uri: the URI of the file system, for messages; otherwise empty.
+        left_behind: swaps without progress for some time, which are not waited for again.
     """
 
     def __init__(self, arrow: Any | None = None, uri: str = "") -> None:
@@ -145,24 +145,24 @@ class Files:
 
     @property
     def native(self) -> FileSystem:
-        """The file system through which the engine reads."""
+        """The engine's own file system."""
         if self._native is None:
             self._native = FileSystem() if self.arrow is None else ArrowFileSystem(self.arrow)
         return self._native
 
     def _failed(self, failure: OSError, path: str) -> NoReturn:
-        # Azure's errors hold the signatures of URLs, which a traceback would show.
+        # Errors of Azure contain signed URLs, which a traceback would show.
         cause = failure if self.arrow is None else None
         if isinstance(failure, FileNotFoundError):
-            raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path) from cause
+            raise MissingFileError("the file or directory does not exist", errno=errno.ENOENT, path=path) from cause
         raise StorageError(storage_text(failure, self.uri), errno=failure.errno, path=path) from cause
 
     def entry(self, path: str) -> Entry:
-        """Tells what is at a path.
+        """Returns the file or directory at a path.
 
         Raises:
-            MissingFileError: nothing.
-            StorageError: it cannot be determined.
+            MissingFileError: nothing is there.
+            StorageError: the path cannot be examined.
         """
         try:
             if self.arrow is None:
@@ -171,11 +171,11 @@ class Files:
         except OSError as failure:
             self._failed(failure, path)
         if info.type == pyarrow.fs.FileType.NotFound:
-            raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path)
+            raise MissingFileError("the file or directory does not exist", errno=errno.ENOENT, path=path)
         return _arrow_entry(info)
 
     def list(self, path: str) -> list[Entry]:
-        """Returns what is in a directory, by name; raises as `entry`."""
+        """Returns the entries of a directory, by name; raises as `entry`."""
         try:
             if self.arrow is not None:
                 infos = self.arrow.get_file_info(pyarrow.fs.FileSelector(path))
@@ -186,13 +186,13 @@ class Files:
                     try:
                         found.append(_local_entry(os.path.join(path, entry.name), entry.stat()))
                     except FileNotFoundError:
-                        continue  # it has gone since, as files of a log at work do
+                        continue  # it was removed meanwhile, as happens in a log in use
             return sorted(found, key=lambda entry: entry.path)
         except OSError as failure:
             self._failed(failure, path)
 
     def read_at(self, path: str, position: int, size: int) -> bytes:
-        """Returns bytes of a file, fewer where it ends before; raises as `entry`."""
+        """Returns bytes of a file, fewer if the file ends first; raises as `entry`."""
         try:
             if self.arrow is None:
                 with open(path, "rb", buffering=0) as file:
@@ -206,7 +206,7 @@ class Files:
             self._failed(failure, path)
 
     def read_aid(self, path: str) -> bytes:
-        """Returns the bytes of a file that only makes reading faster (an index); none where it cannot be read."""
+        """Returns the bytes of a file that only speeds up reading (an index); b"" if it cannot be read."""
         try:
             if self.arrow is None:
                 with open(path, "rb") as file:
@@ -227,7 +227,7 @@ def _arrow_entry(info: Any) -> Entry:
 
 
 def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files, str]:
-    """Returns the file system of a path or URI, by Hadoop's settings, and the path on it.
+    """Returns the file system of a path or URI, according to Hadoop's settings, and the path on it.
 
     Raises:
         ConfigError, StorageError: as `Location.of` and `open_uri`.
@@ -240,10 +240,10 @@ def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files
 
 
 def attempts() -> Iterator[int]:
-    """Counts down the attempts at files that are cleaned, rolled and removed meanwhile, with pauses that grow."""
+    """Counts down the attempts to read files that are cleaned, rolled and removed meanwhile, with growing pauses."""
     for left in reversed(range(ATTEMPTS)):
         yield left
-        # A cleaner that works without a pause is past a place soon.
+        # Even a cleaner that works without a pause has soon passed this place.
         time.sleep(0.01 * (ATTEMPTS - left))
 
 
@@ -251,14 +251,14 @@ def attempts() -> Iterator[int]:
 
 
 def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
-    """Returns the .log files of a partition directory by base offset; `.log.deleted` and the like are none.
+    """Returns the .log files of a partition directory by base offset, without `.log.deleted` and the like.
 
-    While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is not over in a
-    moment, a crash may have ended it: then the list is what is left once somebody has recovered the directory
+    While a cleaner swaps segments, the old ones are removed before the new one has its name.  If this does not end in a
+    moment, a crash may have interrupted it: the list is then that of the directory after recovery
     (docs/format/recovery.md §9.1).
 
     Raises:
-        StorageError: it cannot be read, or segments are swapped faster than they can be listed.
+        StorageError: the directory cannot be read, or segments are swapped faster than they can be listed.
     """
     for _ in range(TRIES):
         entries = settled(directory, lambda: files.list(directory), lambda entry: entry.path, files.left_behind)
@@ -270,12 +270,12 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
-    """The segments of a directory, a swap in it finished or undone.
+    """Returns the segments of a directory, with each swap finished or undone.
 
     The rules are those of the engine: csrc/log/swap_plan.h.
     """
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
-    # A .cleaned file was not complete, and neither was any swap from there on.
+    # A .cleaned file is incomplete, and so is any swap from its base offset on.
     undone = min((int(name[:20]) for name, _ in found if name.endswith(".cleaned")), default=OFFSET_MAX)
     segments = [_segment(entry) for name, entry in found if SEGMENT.fullmatch(name.removesuffix(_SWAP))]
     swaps = [each for each in segments if each.path.endswith(_SWAP) and each.base_offset < undone]
@@ -300,14 +300,14 @@ def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
 
 
 def is_replaced(files: Files, segment: Segment) -> bool:
-    """Tells whether another file is now where a segment was listed: bytes read there may be of either.
+    """Returns whether another file has replaced a listed segment: bytes read there may be of either file.
 
     Raises:
         MissingFileError, StorageError: as `Files.entry`.
     """
     now = files.entry(segment.path)
     inode = segment.identity[0]
-    # The newest one grows, and loses the space that was allocated ahead; any other changes only by being replaced.
+    # The newest segment grows, and loses space that was allocated ahead; any other changes only by being replaced.
     return now.identity[0] != inode if inode else (now.identity, now.size) != (segment.identity, segment.size)
 
 
@@ -326,16 +326,16 @@ def _number(directory: str) -> int:
 
 
 def list_partitions(files: Files, path: str) -> list[PartitionListing]:
-    """Returns the partitions that a path stands for, by number.
+    """Returns the partitions at a path, by number.
 
     Args:
-        files: where it is.
+        files: the file system of the path.
         path: a log directory, a partition directory or a segment file.
 
     Raises:
-        MissingFileError: there is nothing, or nothing of the offsets topic.
-        InvalidArgumentError: it is a partition of another topic.
-        StorageError: it cannot be read.
+        MissingFileError: the path does not exist, or holds nothing of the offsets topic.
+        InvalidArgumentError: the path is a partition of another topic.
+        StorageError: the path cannot be read.
     """
     top = files.entry(path)
     if top.is_file:
@@ -345,7 +345,9 @@ def list_partitions(files: Files, path: str) -> list[PartitionListing]:
     has_segments = any(each.is_file and SEGMENT.match(_name(each.path)) for each in entries)
     if has_segments or (parsed is not None and parsed[0] == TOPIC):
         if parsed is not None and parsed[0] != TOPIC and parsed[2] == 0:
-            raise InvalidArgumentError(f"this is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path)
+            raise InvalidArgumentError(
+                f"the directory is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path
+            )
         return [PartitionListing(_number(path), path, list_segments(files, path))]
     found = []
     for entry in entries:
@@ -355,17 +357,17 @@ def list_partitions(files: Files, path: str) -> list[PartitionListing]:
         try:
             found.append(PartitionListing(parsed[1], entry.path, list_segments(files, entry.path)))
         except MissingFileError:
-            continue  # it has gone since it was listed
+            continue  # it was removed after it was listed
     if not found and not any(_name(entry.path) == PROPERTIES for entry in entries):
-        raise MissingFileError(f"there is no partition of {TOPIC} in it", path=path)
+        raise MissingFileError(f"the directory holds no partition of {TOPIC}", path=path)
     return sorted(found, key=lambda listing: listing.number)
 
 
 def choose(listings: list[PartitionListing], partitions: frozenset[int] | None, path: str) -> list[PartitionListing]:
-    """Returns those of the partitions that are asked for.
+    """Returns the requested partitions among the listed ones.
 
     Raises:
-        MissingFileError: none of those that are asked for is there.
+        MissingFileError: none of the requested partitions exists.
     """
     if partitions is None:
         return listings
@@ -373,14 +375,15 @@ def choose(listings: list[PartitionListing], partitions: frozenset[int] | None, 
     if listings and not chosen:
         named = ", ".join(str(number) for number in sorted(partitions)[:10])
         raise MissingFileError(
-            f"there is no log partition {named} in it; there are {numbers_text(each.number for each in listings)}",
+            f"the directory does not hold log partition {named}; it holds "
+            f"{numbers_text(each.number for each in listings)}",
             path=path,
         )
     return chosen
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """Returns numbers of log partitions as the option `partitions` takes them: 0-3,7; "none" without any."""
+    """Returns log partition numbers in the form of the option `partitions`, e.g. 0-3,7; "none" if there are none."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:

@@ -1,7 +1,7 @@
 """Spark's Hadoop settings for `s3a://` and `abfss://`, as the arguments of pyarrow's file systems.
 
-Pure: nothing is opened here, and the environment is not read.  A setting that would change what is read and that
-pyarrow cannot follow is refused, so that a log is never read in another way than Spark reads it.
+Pure: nothing is opened here, and the environment is not read.  A setting that pyarrow does not support and that changes
+what is read is refused, so that a log is never read differently than by Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from offsetlog.errors import ConfigError
 
-#: The prefixes of all settings that may count.
+#: The prefixes of all settings that may be used.
 PREFIXES = ("fs.s3a.", "fs.azure.")
 
 _S3_NAMES = frozenset({
@@ -29,7 +29,7 @@ _AZURE_NAMES = (
     "fs.azure.sas.",
 )  # fmt: skip
 
-#: Providers of credentials, by the name of their class: where pyarrow finds the same ones.
+#: Providers of credentials, by the name of their class, grouped by how pyarrow gets the same credentials.
 _KEYS = frozenset({"SimpleAWSCredentialsProvider", "BasicAWSCredentialsProvider"})
 _KEYS_OF_A_SESSION = frozenset({"TemporaryAWSCredentialsProvider"})
 _NO_KEYS = frozenset({"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"})
@@ -48,9 +48,9 @@ _ABFS = re.compile(r"abfss?://[^/@:]+@[^/@]+(?:/|$)")
 
 
 class HadoopSettings(dict[str, str]):
-    """Settings of Hadoop by name, in small letters.  Shows names only: values may be secrets.
+    """Settings of Hadoop by lower-case name.  Its repr shows only names, since values may be secrets.
 
-    Nobody changes one after it was made; so it may be used from any thread.
+    Not changed after it is made, so it is safe from any thread.
     """
 
     def __repr__(self) -> str:
@@ -58,13 +58,13 @@ class HadoopSettings(dict[str, str]):
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> HadoopSettings:
-        """Returns those of many settings that count for a file system here, the rest left out."""
+        """Selects the settings that this module uses."""
         lower = {name.lower(): value for name, value in settings.items()}
         return cls({name: value for name, value in lower.items() if _counts(name)})
 
 
 def is_setting(name: str) -> bool:
-    """Tells whether the name of an option, in any case, is that of a setting of a file system."""
+    """Returns whether an option, in upper or lower case, is a setting of a file system."""
     return name.lower().startswith(PREFIXES)
 
 
@@ -84,7 +84,7 @@ class ObjectStore:
         kind: "S3FileSystem" or "AzureFileSystem", of pyarrow.fs.
         container: the bucket or the container.
         path: the path on the file system, which begins with the container.
-        arguments: of the file system; secrets are among them, and it is not shown.
+        arguments: the arguments of the file system; they may hold secrets and are not shown.
     """
 
     kind: str
@@ -94,20 +94,20 @@ class ObjectStore:
 
 
 def is_mapped(uri: str) -> bool:
-    """Tells whether a URI is one that Hadoop's settings count for."""
+    """Returns whether Hadoop's settings apply to a URI."""
     return uri.lower().startswith("s3a://") or _ABFS.match(uri.lower()) is not None
 
 
 def object_store_of(uri: str, settings: Mapping[str, str]) -> ObjectStore:
-    """Returns what a URI (`is_mapped`) names by Hadoop's settings.
+    """Returns the store of a URI (see `is_mapped`) according to Hadoop's settings.
 
     Args:
         uri: `s3a://BUCKET/PATH`, or `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH`.
-        settings: by name, in small letters, as `HadoopSettings` has them.
+        settings: Hadoop settings by lower-case name, as in `HadoopSettings`.
 
     Raises:
-        ConfigError: the URI is none, a setting cannot be, or pyarrow cannot follow it.  No value of a setting that
-            may be a secret is in its text.
+        ConfigError: the URI is malformed, a setting is invalid, or pyarrow does not support it.  The text contains no
+            value that may be a secret.
     """
     parts = urlsplit(uri)
     if parts.scheme.lower() == "s3a":
@@ -120,10 +120,12 @@ def object_store_of(uri: str, settings: Mapping[str, str]) -> ObjectStore:
 
 def _s3_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectStore:
     if "@" in parts.netloc:
-        raise ConfigError("an s3a:// URI holds no credentials: give fs.s3a.access.key and fs.s3a.secret.key")
+        raise ConfigError(
+            "an s3a:// URI must not contain credentials; give fs.s3a.access.key and fs.s3a.secret.key instead"
+        )
     bucket = parts.netloc
     if not bucket:
-        raise ConfigError(f"the URI {parts.geturl()!r} names no bucket: s3a://BUCKET/PATH")
+        raise ConfigError(f"the URI {parts.geturl()!r} names no bucket; write it as s3a://BUCKET/PATH")
     of_bucket = _S3Settings(settings, bucket)
     _refuse_encryption(of_bucket)
     arguments = {**_s3_endpoint(of_bucket), **_s3_credentials(of_bucket), **_s3_proxy(of_bucket)}
@@ -131,25 +133,25 @@ def _s3_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectStore
 
 
 class _S3Settings:
-    """The settings of one bucket: its own come before those of all."""
+    """The settings of one bucket: settings for this bucket override those for all buckets."""
 
     def __init__(self, settings: Mapping[str, str], bucket: str) -> None:
         self._settings = settings
         self._prefixes = (f"fs.s3a.bucket.{bucket.lower()}.", "fs.s3a.")
 
     def text(self, name: str) -> str:
-        """Returns a setting, "" for none."""
+        """Returns the value of a setting, "" if it is not set."""
         return self._settings.get(self.full_name(name), "").strip()
 
     def full_name(self, name: str) -> str:
-        """Returns the name under which a setting is given, for a message."""
+        """Returns the full name of a setting as it was given, for a message."""
         names = [prefix + name for prefix in self._prefixes]
         return next((each for each in names if self._settings.get(each, "").strip()), names[-1])
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.text(name).lower()
         if value not in ("", "true", "false"):
-            raise ConfigError(f"{self.full_name(name)}={value!r} is neither true nor false")
+            raise ConfigError(f"{self.full_name(name)} must be true or false, not {value!r}")
         return default if value == "" else value == "true"
 
 
@@ -158,8 +160,8 @@ def _refuse_encryption(settings: _S3Settings) -> None:
         algorithm = settings.text(name).upper()
         if algorithm.startswith("CSE") or algorithm == "SSE-C":
             raise ConfigError(
-                f"{settings.full_name(name)}={algorithm!r}: pyarrow cannot decrypt with keys of the reader; copy the "
-                "log to a place without them"
+                f"{settings.full_name(name)}={algorithm!r}: pyarrow cannot decrypt with client-side keys; copy the "
+                "log to a place without this encryption"
             )
 
 
@@ -176,7 +178,7 @@ def _s3_endpoint(settings: _S3Settings) -> dict[str, Any]:
     scheme, _, host = endpoint.rpartition("://")
     host = host.rstrip("/")
     if scheme not in ("", "http", "https") or not host or "/" in host or "@" in host:
-        raise ConfigError(f"{settings.full_name('endpoint')} is no HOST:PORT and no http(s)://HOST:PORT")
+        raise ConfigError(f"{settings.full_name('endpoint')} must be HOST:PORT or http(s)://HOST:PORT")
     found |= {"endpoint_override": host, "scheme": scheme or ("https" if is_secure else "http")}
     if not is_in_path and not _is_address(host):
         found["force_virtual_addressing"] = True
@@ -184,7 +186,7 @@ def _s3_endpoint(settings: _S3Settings) -> dict[str, Any]:
 
 
 def _is_address(host: str) -> bool:
-    """Tells whether a bucket cannot stand before a host, as a name of its own."""
+    """Returns whether a host is an address, to which a bucket cannot be prefixed as a subdomain."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     try:
         ipaddress.ip_address(name.strip("[]"))
@@ -202,7 +204,7 @@ def _s3_credentials(settings: _S3Settings) -> dict[str, Any]:
         return _role(settings)
     if takes_keys and bool(key) != bool(secret):
         missing = "secret.key" if key else "access.key"
-        raise ConfigError(f"fs.s3a.{missing} is missing: fs.s3a.access.key and fs.s3a.secret.key belong together")
+        raise ConfigError(f"fs.s3a.{missing} is not set: fs.s3a.access.key and fs.s3a.secret.key must be set together")
     if takes_keys and key:
         return {"access_key": key, "secret_key": secret, **({"session_token": token} if token and takes_token else {})}
     if providers & _NO_KEYS and not providers & _OF_THE_MACHINE:
@@ -211,14 +213,14 @@ def _s3_credentials(settings: _S3Settings) -> dict[str, Any]:
 
 
 def _providers(settings: _S3Settings) -> frozenset[str]:
-    """Returns the last names of the classes that give credentials; none where Hadoop's own choice holds."""
+    """Returns the class names, without packages, of the credential providers; none for Hadoop's default."""
     named = [each for each in re.split(r"[,\s]+", settings.text("aws.credentials.provider")) if each]
     found = {each.rpartition(".")[2] for each in named}
     unknown = sorted(each for each in named if each.rpartition(".")[2] not in _PROVIDERS)
     if unknown:
         raise ConfigError(
-            f"{settings.full_name('aws.credentials.provider')} names {unknown[0]}, which is code for Java; give "
-            "fs.s3a.access.key and fs.s3a.secret.key, or one of " + ", ".join(sorted(_PROVIDERS))
+            f"{settings.full_name('aws.credentials.provider')} names {unknown[0]}, which is Java code and cannot be "
+            "used; give fs.s3a.access.key and fs.s3a.secret.key, or one of " + ", ".join(sorted(_PROVIDERS))
         )
     return frozenset(found)
 
@@ -226,11 +228,11 @@ def _providers(settings: _S3Settings) -> frozenset[str]:
 def _role(settings: _S3Settings) -> dict[str, Any]:
     arn = settings.text("assumed.role.arn")
     if not arn:
-        raise ConfigError(f"{settings.full_name('assumed.role.arn')} is missing, the role to assume")
+        raise ConfigError(f"{settings.full_name('assumed.role.arn')} (the role to assume) is not set")
     if settings.text("access.key"):
         raise ConfigError(
-            f"{settings.full_name('assumed.role.arn')} with fs.s3a.access.key: pyarrow assumes a role with the "
-            "credentials of the environment only; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there"
+            f"{settings.full_name('assumed.role.arn')} with fs.s3a.access.key: pyarrow assumes a role only with the "
+            "credentials of the environment; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there"
         )
     optional = {"session_name": "assumed.role.session.name", "external_id": "assumed.role.externalid"}
     given = {argument: settings.text(name) for argument, name in optional.items()}
@@ -244,7 +246,7 @@ def _s3_proxy(settings: _S3Settings) -> dict[str, Any]:
     is_secure = settings.flag("proxy.ssl.enabled", default=False)
     port = settings.text("proxy.port") or ("443" if is_secure else "80")
     if not re.fullmatch(r"\d{1,5}", port):
-        raise ConfigError(f"{settings.full_name('proxy.port')}={port!r} is no port")
+        raise ConfigError(f"{settings.full_name('proxy.port')}={port!r} is not a port")
     proxy: dict[str, Any] = {"scheme": "https" if is_secure else "http", "host": host, "port": int(port)}
     for argument in ("username", "password"):
         if settings.text(f"proxy.{argument}"):
@@ -260,7 +262,7 @@ def _azure_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectSt
     account, _, domain = host.lower().partition(".")
     kind, _, zone = domain.partition(".")
     if kind not in ("dfs", "blob") or not zone or not account:
-        raise ConfigError(f"{parts.geturl()!r} is no abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH")
+        raise ConfigError(f"{parts.geturl()!r} is not of the form abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH")
     arguments = {
         "account_name": account,
         **_azure_endpoint(settings, zone, is_secure=parts.scheme.lower() == "abfss"),
@@ -272,7 +274,7 @@ def _azure_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectSt
 def _azure_endpoint(settings: Mapping[str, str], zone: str, *, is_secure: bool) -> dict[str, Any]:
     services = ("blob", "dfs")
     found: dict[str, Any] = {} if is_secure else {f"{service}_storage_scheme": "http" for service in services}
-    # An emulator; Hadoop takes one address for both services as well.
+    # An emulator: one address for both services, as in Hadoop.
     endpoint = settings.get("fs.azure.abfs.endpoint", "").strip()
     if endpoint:
         return {**found, **{f"{service}_storage_authority": endpoint for service in services}}
@@ -291,19 +293,21 @@ def _azure_credentials(settings: Mapping[str, str], container: str, host: str) -
     chosen = text("account.auth.type", host).lower() or ("sharedkey" if key else "sas" if token else "")
     if chosen == "sharedkey":
         if not key:
-            raise ConfigError(f"fs.azure.account.key.{host} is missing, the key of the account")
+            raise ConfigError(f"fs.azure.account.key.{host} (the account key) is not set")
         return {"account_key": key}
     if chosen == "sas":
         if not token:
-            raise ConfigError(f"fs.azure.sas.fixed.token.{host} is missing; a provider of tokens is code for Java")
-        # pyarrow appends it to the URL as it is.
+            raise ConfigError(
+                f"fs.azure.sas.fixed.token.{host} is not set; a token provider is Java code and cannot be used"
+            )
+        # pyarrow appends the token to the URL unchanged.
         return {"sas_token": f"?{token.removeprefix('?')}"}
     if chosen == "oauth":
         names = ("provider.type", "client.id", "client.secret", "client.endpoint")
         oauth = {name: text(f"account.oauth{'' if name == 'provider.type' else '2'}.{name}", host) for name in names}
         return _azure_oauth(oauth, host)
     if chosen:
-        raise ConfigError("fs.azure.account.auth.type is none of SharedKey, SAS and OAuth, which pyarrow can follow")
+        raise ConfigError("fs.azure.account.auth.type must be SharedKey, SAS or OAuth, the types that pyarrow supports")
     return {}  # pyarrow asks the environment and the machine
 
 
@@ -315,13 +319,13 @@ def _azure_oauth(oauth: Mapping[str, str], host: str) -> dict[str, Any]:
         return {}
     if provider != "ClientCredsTokenProvider":
         raise ConfigError(
-            "fs.azure.account.oauth.provider.type is none of ClientCredsTokenProvider, MsiTokenProvider and "
-            "WorkloadIdentityTokenProvider, which pyarrow can follow"
+            "fs.azure.account.oauth.provider.type must be ClientCredsTokenProvider, MsiTokenProvider or "
+            "WorkloadIdentityTokenProvider, the providers that pyarrow supports"
         )
     tenant = re.fullmatch(r"https://[^/]+/([^/]+)/oauth2(?:/v2\.0)?/token/?", oauth["client.endpoint"])
     if tenant is None:
-        raise ConfigError(f"fs.azure.account.oauth2.client.endpoint.{host} is no https://HOST/TENANT/oauth2/token")
+        raise ConfigError(f"fs.azure.account.oauth2.client.endpoint.{host} must be https://HOST/TENANT/oauth2/token")
     for name in ("client.id", "client.secret"):
         if not oauth[name]:
-            raise ConfigError(f"fs.azure.account.oauth2.{name}.{host} is missing")
+            raise ConfigError(f"fs.azure.account.oauth2.{name}.{host} is not set")
     return {"tenant_id": tenant[1], "client_id": oauth["client.id"], "client_secret": oauth["client.secret"]}

@@ -1,4 +1,4 @@
-"""When each record of a position took effect, for columns of records instead of one position at a time."""
+"""The log offsets at which the records of positions took effect, computed for columns of records."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NEEDED = ("group", "topic", "partition", "log_offset", "kind", "outcome", "marke
 
 
 def effective_offsets(table: Any) -> Any:
-    """Returns the column effective_at: the log offset from which on a record was the position, null for never.
+    """Returns the column effective_at: the log offset from which on a record was the value of its position, or null.
 
-    The rule is that of `in_effect`.
+    The rule is in `offsetlog.spark.in_effect`.
 
     Args:
-        table: pyarrow.Table with the columns NEEDED, every record of each key in it, in log order.
+        table: pyarrow.Table with the columns NEEDED and all records of each of its keys, in log order.
     """
     count = table.num_rows
     if count == 0:
@@ -43,29 +43,29 @@ def _integers(column: Any) -> npt.NDArray[np.int64]:
 
 
 def equals(column: Any, text: str) -> npt.NDArray[np.bool_]:
-    """Returns for each row of an Arrow column of strings whether it is this one; null is not."""
+    """Returns for each row of an Arrow column of strings whether it equals `text`; False for null."""
     return np.asarray(pc.fill_null(pc.equal(column, text), False), dtype=np.bool_)
 
 
 def _key_numbers(table: Any) -> npt.NDArray[np.int64]:
-    """A number for each key, the same for the same group, topic and partition."""
+    """Returns for each row a number for its key: equal for equal group, topic and partition."""
     numbers = np.zeros(table.num_rows, np.int64)
     for name in ("group", "topic", "partition"):
         codes = table.column(name).combine_chunks().dictionary_encode()
         indices = np.asarray(pc.fill_null(codes.indices, -1), dtype=np.int64) + 1
-        # Made dense after each step, so that the product of two numbers of values never overflows.
+        # The numbers are made dense after each step, so that the products never overflow.
         numbers = np.unique(numbers * (len(codes.dictionary) + 1) + indices, return_inverse=True)[1].reshape(-1)
     return numbers
 
 
 def _least_of_later(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """For each row, the least value of the later rows that have its key; NEVER where there is none."""
+    """Returns for each row the smallest value of the later rows with the same key, or NEVER."""
     count = len(keys)
     order = np.argsort(keys, kind="stable")
     grouped = keys[order]
     known, ranks = np.unique(np.append(values, NEVER), return_inverse=True)
     ranks = ranks.reshape(-1)[:count][order]
-    # Going backwards each key lies below the one before, so that a running minimum restarts with it.
+    # Backwards, each key is shifted below the one before it, so that a running minimum restarts at each key.
     fall = (int(grouped[-1]) - grouped) * (len(known) + 1)
     running = np.minimum.accumulate((ranks - fall)[::-1])[::-1] + fall
     behind = np.full(count, len(known) - 1, np.int64)

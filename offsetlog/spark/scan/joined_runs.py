@@ -1,8 +1,8 @@
-"""Reads a partition in runs, on several threads, and joins the states that they lead to: each byte is read once.
+"""Reads a partition in runs, on several threads, and joins their states, so that each byte is read only once.
 
-The engine releases the interpreter while it applies a run and while it joins two.  Anything that is not as it was
-planned, damage above all, ends the attempt: a reader of the partition from its start to its end says what is wrong, and
-where.
+The engine releases the interpreter lock while it applies a run and while it joins two.  Any deviation from the plan,
+damage above all, ends the attempt: a reader that goes from the start of the partition to its end then reports what is
+wrong, and where.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from offsetlog.spark.scan.bounds import batch_near
 from offsetlog.spark.scan.files import Files, PartitionListing
 from offsetlog.spark.scan.options import OFFSET_MAX
 
-#: How many runs are read at a time at most: each has a state of its own.
+#: The most runs that are read at once, since each has a state of its own.
 RUNS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a run begins: a batch of a segment.
+    """The first batch of a run.
 
     Attributes:
-        index: of the segment in the listing.
-        position: of the batch in it.
-        offset: the batch's base offset.
+        index: the index of its segment in the listing.
+        position: its position in the segment.
+        offset: its base offset.
     """
 
     index: int
@@ -42,12 +42,12 @@ class Start:
 
 @dataclass(slots=True)
 class JoinedRuns:
-    """The state of all runs.
+    """The joined state of all runs.
 
     Attributes:
-        replay: as if it had applied them in their order.
+        replay: the replay, as if it had applied the runs in order.
         refused: the records that a broker would not load, in log order.
-        count: how many they were.
+        count: the number of runs.
     """
 
     replay: Replay
@@ -55,7 +55,7 @@ class JoinedRuns:
     count: int = 1
 
 
-#: Spark sets it for each task where `spark.executor.cores` or a resource profile says it.
+#: The property of a task that holds its executor's cores; set if `spark.executor.cores` or a resource profile is.
 _EXECUTOR_CORES = "resource.executor.cores"
 
 
@@ -64,18 +64,18 @@ class _NotAsPlannedError(Exception):
 
 
 def _cpu_count() -> int:
-    """Returns how many cores there are; in a task no more than its executor was given (`spark.executor.cores`)."""
+    """Returns the number of cores; in a task at most those of its executor (`spark.executor.cores`)."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     task = TaskContext.get()
     named = None if task is None else task.getLocalProperty(_EXECUTOR_CORES)
-    # A container's quota and its machine's other executors do not show in the affinity.
+    # The affinity shows neither a container's quota nor the other executors of the machine.
     return min(there, int(named)) if named and named.isdecimal() and int(named) > 0 else there
 
 
 def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
-    """Returns where `count` runs of about the same size begin; fewer where the log is small.
+    """Cuts a log into `count` runs of about the same size, fewer for a small log; returns their starts.
 
-    The first begins with the log.
+    The first run begins with the log.
 
     Raises:
         StorageError: a file cannot be read.
@@ -103,21 +103,22 @@ def replay_joined(
     begin: Callable[[bool, StopFlag, MemoryAccount], Replay],
     bytes_max: int,
 ) -> JoinedRuns | None:
-    """Returns the state of a partition below a log offset; None where it has to be read in one run.
+    """Returns the state of a partition below a log offset; None if it has to be read in one run.
 
-    A key that is written again and again is in the states of many runs: where they take too much together, half as many
-    runs are tried.
+    A key that is written again and again is in the states of many runs.  If these take too much memory together, half
+    as many runs are tried.
 
     Args:
-        files: where it is.
+        files: the file system of the partition.
         listing: its segments.
         until: records at or above this log offset do not count.
-        threads: how many runs are read at a time, at most RUNS_MAX.
-        begin: makes the replay of a run: whether it is another than the first, what stops it, where its memory counts.
-        bytes_max: how much memory the states of all runs may take together.
+        threads: how many runs are read at once, at most RUNS_MAX.
+        begin: makes the replay of a run; its arguments: whether the run is not the first, the stop signal, and the
+            account of its memory.
+        bytes_max: the most memory that the states of all runs may take together, in bytes.
 
     Raises:
-        MissingFileError, StorageError: a file has gone, or cannot be read.
+        MissingFileError, StorageError: a file was removed, or cannot be read.
     """
     count = min(threads, RUNS_MAX)
     while count > 1:
@@ -143,7 +144,7 @@ def _read_runs(
     """Reads the runs that begin at `starts`, and joins them.
 
     Raises:
-        CapacityError: the states take too much together.
+        CapacityError: the states take too much memory together.
         _NotAsPlannedError: as `_apply`.
     """
     stop = StopFlag()
@@ -172,13 +173,13 @@ def _read_runs(
 
 
 def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers: range) -> None:
-    """Waits until every run has ended, and raises what failed first by itself, and not because it was stopped."""
+    """Waits until every run has ended; raises the first failure that was not caused by stopping the run."""
     futures = [pool.submit(work, number) for number in numbers]
     failures = [future.exception() for future in futures]
     futures.clear()
 
     def place(failure: BaseException | None) -> int:
-        # States that are too large together are read in fewer runs, whatever else there is.
+        # A CapacityError comes before any other failure, since it leads to an attempt with fewer runs.
         return 0 if isinstance(failure, CapacityError) else 2 if isinstance(failure, ClosedError) else 1
 
     first = min(filter(None, failures), key=place, default=None)
@@ -186,13 +187,13 @@ def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers
         if first is not None:
             raise first
     finally:
-        # A frame that holds the failure is held by it, and with it the states of the runs.
+        # A failure and a frame that holds it would keep each other, and the states of the runs, alive.
         failures.clear()
         del first
 
 
 def _join(earlier: JoinedRuns, later: list[JoinedRuns]) -> None:
-    """Joins the run that is in `later`, if there is one, and releases its memory."""
+    """Joins the run in `later`, if any, to `earlier`, and releases its memory."""
     while later:
         following = later.pop()
         earlier.replay.join(following.replay)
@@ -203,7 +204,7 @@ def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: 
     """Applies the batches from `start` up to the next run, or to the end of the partition.
 
     Raises:
-        _NotAsPlannedError: it met damage, or did not come to the place where the next run begins.
+        _NotAsPlannedError: the run is damaged, or does not end where the next one begins.
     """
     bases = [segment.base_offset for segment in listing.segments]
     last = len(listing.segments) - 1 if following is None else following.index
@@ -227,5 +228,5 @@ def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: 
 
 
 def _end(following: Start, index: int, size: int) -> int:
-    """Where a run ends in a segment of `size` bytes."""
+    """Returns the position at which a run ends in a segment of `size` bytes."""
     return following.position if index == following.index else size

@@ -8,14 +8,14 @@ import pyarrow as pa
 
 
 def release_unused() -> None:
-    """Gives the memory that nothing uses any more back to the system.  Safe from any thread.
+    """Returns unused memory to the system.  Safe from any thread.
 
     A worker of Spark reads one share of the keys of a log after another.  The C library keeps the pages between the
     allocations of each, so that the worker would grow with every share: by 20 to 80 MiB for a million records.  Where
     another allocator takes its place (jemalloc by LD_PRELOAD), that one decides which pages it gives back.
     """
     pa.default_memory_pool().release_unused()
-    # glibc has it; musl gives memory back by itself.
+    # glibc has malloc_trim; musl returns memory by itself.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         # Without it the pad is passed as an int, and the upper half of a size_t is whatever the register held.

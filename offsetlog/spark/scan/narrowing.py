@@ -1,4 +1,4 @@
-"""Options that read less, by what a query asks of single columns.  Spark looks at every row again."""
+"""Options narrowed by a query's conditions on single columns.  Spark applies the conditions again to every row."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from offsetlog.spark.scan.options import OFFSET_MAX, PARTITION_MAX, RANGED, Bound, ReadOptions
 
-#: The mark that the views show in names that are not UTF-8; the bytes of these are others.
+#: The replacement character of names that are not UTF-8; such a name cannot be found by its shown text.
 _MALFORMED = "\ufffd"
 
 
 def with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadOptions:
-    """Returns options that read less and still every row whose column `name` has one of the values."""
+    """Narrows the options; every row whose column `name` has one of the values is still read."""
     numbers = frozenset(value for value in values if type(value) is int)
     if name == "log_partition" and len(numbers) == len(values):
         chosen = numbers if read.filtered_partitions is None else read.filtered_partitions & numbers
@@ -35,16 +35,16 @@ def with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadOp
 
 
 def bounded(bound: Bound | None, value: int, choose: Any, default: int) -> Bound:
-    """Returns a bound of log offsets with another one, of which `choose` (min or max) takes the narrower.
+    """Combines a bound of log offsets with another value; `choose` (min or max) takes the narrower one.
 
     Args:
-        bound: as an option gave it.
-        value: the other, which counts for every log partition.
+        bound: the bound from an option.
+        value: the other value, for every log partition.
         choose: min or max.
-        default: the bound where there is none.
+        default: the bound if the option is not given.
     """
     value = min(max(value, 0), OFFSET_MAX)
     if isinstance(bound, dict):
-        # Partitions that are not named have no bound so far; Spark looks at their rows again.
+        # Log partitions that are not named stay without a bound; Spark filters their rows itself.
         return {number: choose(offset, value) for number, offset in bound.items()}
     return int(choose(default if bound is None else bound, value))

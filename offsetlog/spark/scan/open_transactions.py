@@ -1,4 +1,4 @@
-"""Where the oldest transaction that is open in a partition began, for which a stream of committed records waits."""
+"""The start of the oldest open transaction of a partition; a stream of committed records waits there."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class OpenTransactions:
     def stable_offset(self, files: Files, listing: PartitionListing, horizon: Horizon) -> int:
         """Returns the log offset below which every transaction has ended, at most that of the horizon.
 
-        Reads what came since the last call.
+        Reads the records since the last call.
 
         Raises:
-            StorageError: a file cannot be read, or files went faster than they could be read.
+            StorageError: a file cannot be read, or files were replaced faster than they could be read.
         """
         for left in attempts():
             listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
@@ -61,7 +61,7 @@ class OpenTransactions:
             try:
                 batch = scan.read()
             except CorruptionError:
-                # The reader of the records gets the error.
+                # The reader of the records reports the error.
                 if not scan.skip():
                     return
                 continue
@@ -72,8 +72,8 @@ class OpenTransactions:
     def _take(self, batch: Any) -> None:
         for row in batch.filter(pc.or_(batch.column("transactional"), pc.invert(batch.column("crc_ok")))).to_pylist():
             if not row["crc_ok"]:
-                # It may have ended any of them, and nothing would do so again: the reader of the records gets the
-                # error.
+                # An unreadable marker may have ended any transaction, and no other marker will: forgets them all.  The
+                # reader of the records reports the error.
                 self._began.clear()
             elif row["producer_id"] >= 0 and row["control"]:
                 self._began.pop(row["producer_id"], None)

@@ -1,4 +1,4 @@
-"""The options of a reader as typed values; what cannot be meant is refused by name before a file is opened."""
+"""The options of a reader as typed values; wrong options are refused, by name, before a file is opened."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings, is_setting
 
 VIEWS = ("commits", "history", "offsets", "groups", "records", "batches")
-#: Those that a stream has: of records, each of which comes once.
+#: The views of a stream: those of single records, since a stream yields each record once.
 STREAM_VIEWS = ("commits", "records")
-#: Views of single records, which a range of log offsets makes sense for.
+#: Views of single records, for which a range of log offsets can be given.
 RANGED = frozenset({"commits", "history", "records", "batches"})
-#: Views of keys, which can be asked for by group, topic and partition.
+#: Views of keys, which can be limited to a group, topic and partition.
 KEYED = frozenset({"commits", "history", "offsets", "records"})
 
 SPLIT_BYTES = 128 * 2**20
@@ -30,11 +30,11 @@ SPLIT_BYTES = 128 * 2**20
 PIECES_MAX = 1_000_000
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
-#: Spark gives these to a source of which a table is made, and options of the statement as `option.NAME`.
+#: Options that Spark adds if a table is created with the source; the statement's own options come as `option.NAME`.
 _OF_A_TABLE = frozenset({"location", "owner"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = r"\s*-?\d{1,19}\s*"
-#: The values in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
+#: The values in `startingOffsets` for the first and for the next log offset of a partition, as in Spark's Kafka source.
 EARLIEST, LATEST = -2, -1
 
 BATCH_NAMES = (
@@ -46,7 +46,7 @@ STREAM_NAMES = (
     "startingOffsets", "maxOffsetsPerTrigger", "failOnDataLoss", "isolationLevel",
 )  # fmt: skip
 
-#: A log offset for all log partitions, or one for each that is named.
+#: A log offset for all log partitions, or one for each of some log partitions.
 Bound = int | dict[int, int]
 
 
@@ -55,8 +55,8 @@ class Moment:
     """The moment that `at` names.
 
     Attributes:
-        timestamp: milliseconds since 1970, None where log offsets are given.
-        offsets: by log partition; one for the only partition under None.
+        timestamp: milliseconds since 1970, None if log offsets are given.
+        offsets: log offsets by log partition; the key None means the only partition.
     """
 
     timestamp: int | None = None
@@ -68,28 +68,28 @@ class ReadOptions:
     """The options of a batch or a stream.
 
     Attributes:
-        path: of a log directory, a partition directory or a segment, or its URI.
+        path: the path or URI of a log directory, a partition directory or a segment.
         view: one of VIEWS.
         at: the moment whose state is read, None for now.
-        partitions: of the log, None for all.
-        filtered_partitions: those that a filter of Spark's leaves of them; they need not be there.
-        starting_offset: the first log offset that is read, for each partition or for those named.
-        ending_offset: after the last one.
-        columns: of the view, None for all.
-        group: the only group that is read, None for all.
-        topic: the only topic.
-        partition: the only partition of topics, -1 for all.
-        split_bytes: about how much of the log a task reads.
-        partitions_min: into how many pieces the log is divided at least; 0 chooses.
-        default_parallelism: of the cluster, 0 where it is not known.
-        buckets: into how many the keys of a partition are divided, for the history; 0 chooses.
+        partitions: the log partitions to read, None for all.
+        filtered_partitions: those of them that pass Spark's filters; they need not exist.
+        starting_offset: the first log offset to read, for all log partitions or for some.
+        ending_offset: the log offset after the last one to read, likewise.
+        columns: columns of the view, None for all.
+        group: the only group to read, None for all.
+        topic: the only topic to read, None for all.
+        partition: the only partition of topics to read, -1 for all.
+        split_bytes: roughly how many bytes of the log a task reads.
+        partitions_min: the least number of pieces of the log; 0: chosen by the source.
+        default_parallelism: the default parallelism of the cluster, 0 if it is unknown.
+        buckets: the number of buckets of a partition's keys, for the history; 0: chosen by the source.
         permissive: whether damage becomes rows instead of a failure.
-        pushdown: whether Spark's filters are asked for.
-        starting_offsets: of a stream: "earliest", "latest", or log offsets, EARLIEST and LATEST among them.
-        offsets_per_trigger: of a stream: how many records it takes at a time at most; 0 takes all.
-        fail_on_data_loss: of a stream: whether records that are gone end it.
-        committed_only: of a stream: whether it waits for the end of transactions and leaves out what was aborted.
-        hadoop: Hadoop's settings for the file system of the path; secrets are among them, and they are not shown.
+        pushdown: whether Spark's filters are used.
+        starting_offsets: for a stream: "earliest", "latest", or log offsets, which may be EARLIEST or LATEST.
+        offsets_per_trigger: for a stream: the most records of a batch; 0 for no limit.
+        fail_on_data_loss: for a stream: whether it fails if records are gone.
+        committed_only: for a stream: whether it waits for the end of transactions and omits aborted records.
+        hadoop: Hadoop's settings for the file system of the path; they may hold secrets and are not shown.
     """
 
     path: str
@@ -117,23 +117,23 @@ class ReadOptions:
 
 
 def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
-    """Returns a reader's options.
+    """Parses the options of a reader.
 
     Args:
-        options: as Spark has them, with Hadoop's settings of file systems (`fs.s3a.*`, `fs.azure.*`) among them; the
-            case of names does not matter.
-        streaming: whether they are those of a stream; None where only the columns are asked for, of either.
+        options: the options from Spark, including Hadoop's settings of file systems (`fs.s3a.*`, `fs.azure.*`); names
+            are case-insensitive.
+        streaming: whether the options are for a stream; None if only the columns are requested, for either.
 
     Raises:
-        ConfigError: an option is not known, its value cannot be, or two contradict each other.
+        ConfigError: an option is unknown, has a wrong value, or contradicts another one.
     """
     names = {True: STREAM_NAMES, False: BATCH_NAMES, None: tuple(dict.fromkeys((*BATCH_NAMES, *STREAM_NAMES)))}
     given = _known({name: value for name, value in options.items() if not is_setting(name)}, names[streaming])
     if not given.get("path"):
-        raise ConfigError('the path is missing: load("/path/of/the/log/directory")')
+        raise ConfigError('the path is missing; give it as in load("/path/of/the/log/directory")')
     view = _choice(given, "view", VIEWS, "commits")
     if streaming and view not in STREAM_VIEWS:
-        raise ConfigError(f"view={view!r} is for a batch; a stream has {', '.join(STREAM_VIEWS)}")
+        raise ConfigError(f"view={view!r} is only for a batch; the views of a stream are {', '.join(STREAM_VIEWS)}")
     read = ReadOptions(
         path=given["path"],
         view=view,
@@ -166,28 +166,28 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
     by_lower = {name.lower(): name for name in names}
     given = {}
     if any(name.lower() in _OF_A_TABLE or name.lower().startswith("option.") for name in options):
-        raise ConfigError("a log is no table of the catalog; CREATE TEMPORARY VIEW ... USING offsetlog does it")
+        raise ConfigError("a log cannot be a table of the catalog; use CREATE TEMPORARY VIEW ... USING offsetlog")
     for name, value in options.items():
         known = by_lower.get(name.lower())
         if known is None:
             if name.lower() == "paths":
-                raise ConfigError("more than one path was given; read each by itself and unite the DataFrames")
+                raise ConfigError("more than one path was given; read each path by itself and unite the DataFrames")
             elsewhere = _elsewhere(name.lower(), names)
             meant = "" if elsewhere else _meant(name.lower(), by_lower)
-            raise ConfigError(f"the option {name!r} is not known{elsewhere}; there are {', '.join(names)}{meant}")
+            raise ConfigError(f"the option {name!r} is not known{elsewhere}; the options are {', '.join(names)}{meant}")
         if not isinstance(value, str):
-            raise ConfigError(f"{known}={value!r}: the value is no text")
+            raise ConfigError(f"{known}={value!r}: the value must be a string")
         given[known] = value
     return given
 
 
 def _meant(lower: str, by_lower: Mapping[str, str]) -> str:
     close = get_close_matches(lower, by_lower, n=1)
-    return f"; perhaps {by_lower[close[0]]} is meant" if close else ""
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
-    """Returns where an option counts that does not count here, for a sentence."""
+    """Returns where an option can be used that cannot be used here, for a sentence."""
     if names is BATCH_NAMES and lower in (name.lower() for name in STREAM_NAMES):
         return " for a batch, only for a stream"
     if names is STREAM_NAMES and lower in (name.lower() for name in BATCH_NAMES):
@@ -212,11 +212,11 @@ def _check_range(read: ReadOptions, given: Mapping[str, str]) -> None:
     bounds = (read.starting_offset, read.ending_offset)
     if None in bounds:
         return
-    # A bound that is one number counts for every partition; -1 stands for those that no bound names.
+    # A bound that is a single number is for every partition; -1 means the partitions that no bound names.
     for number in {-1, *(named for bound in bounds if isinstance(bound, dict) for named in bound)}:
         first, until = bound_of(bounds[0], number, 0), bound_of(bounds[1], number, OFFSET_MAX)
         if first > until:
-            raise ConfigError(f"startingOffset={given['startingOffset']!r} is above {until}, which endingOffset says")
+            raise ConfigError(f"startingOffset={given['startingOffset']!r} is above {until}, the endingOffset")
 
 
 def _list(views: frozenset[str]) -> str:
@@ -227,10 +227,10 @@ def _list(views: frozenset[str]) -> str:
 
 
 def parse_moment(text: str) -> Moment | None:
-    """Returns what `at` says: a moment as in a command, any number of milliseconds, or JSON; None for "now".
+    """Parses `at`: a moment as in a command, any number of milliseconds, or JSON; returns None for "now".
 
     Raises:
-        ConfigError: it says none of these.
+        ConfigError: the text is none of these.
     """
     if text.lstrip().startswith("{"):
         return Moment(offsets=tuple(_offsets_by_partition("at", text).items()))
@@ -248,12 +248,12 @@ def parse_moment(text: str) -> Moment | None:
 
 
 def _is_number_of_ms(text: str) -> bool:
-    # -5 is before 1970; -0 is now, as everywhere.
+    # -5 is a time before 1970; -0 is now, as everywhere.
     return re.fullmatch(_INTEGER, text) is not None and text.strip() != "-0"
 
 
 def fixed_moment(text: str | None) -> str | None:
-    """Returns a value of `at` that always means the same: what a job reads twice is of one moment.
+    """Returns a value of `at` that always means the same moment, so that a job can read that state twice.
 
     Raises:
         ConfigError: as `parse_moment`.
@@ -266,24 +266,26 @@ def fixed_moment(text: str | None) -> str | None:
 
 
 def parse_partitions(text: str) -> frozenset[int]:
-    """Returns the log partitions that a list like "0,3-5" names; raises ConfigError."""
+    """Parses a list of log partitions such as "0,3-5"; raises ConfigError."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?", part)
         first = int(match[1]) if match else 0
         last = int(match[2] or match[1]) if match else -1
         if last < first or last > PARTITION_MAX or last - first > 1_000_000:
-            raise ConfigError(f"partitions={text!r}: {part!r} is no log partition and no range of them, as in 0,3-5")
+            raise ConfigError(
+                f"partitions={text!r}: {part!r} is not a log partition or a range; write the list as 0,3-5"
+            )
         found.update(range(first, last + 1))
     return frozenset(found)
 
 
 def parse_size(name: str, text: str) -> int:
-    """Returns a number of bytes: "1048576", "64m", "64 MiB"; raises ConfigError."""
+    """Parses a number of bytes such as "1048576", "64m" or "64 MiB"; raises ConfigError."""
     match = re.fullmatch(r"\s*(\d{1,18})\s*(?:([kmg])(?:i?b)?|b)?\s*", text.lower())
     size = int(match[1]) << {"k": 10, "m": 20, "g": 30}.get(match[2] or "", 0) if match else 0
     if not 1 <= size <= OFFSET_MAX:
-        raise ConfigError(f"{name}={text!r} is no number of bytes above 0, as in 67108864 or 64m")
+        raise ConfigError(f"{name}={text!r} is not a number of bytes above 0; write it as 67108864 or 64m")
     return size
 
 
@@ -295,10 +297,12 @@ def _offsets_by_partition(name: str, text: str, least: int = 0) -> dict[int, int
             given = given["__consumer_offsets"]
         found = {int(partition): offset for partition, offset in given.items()}
     except (ValueError, AttributeError):
-        raise ConfigError(f'{name}={text!r} is no JSON of log offsets by log partition, as in {{"0": 123}}') from None
+        raise ConfigError(
+            f'{name}={text!r} is not JSON of log offsets by log partition, such as {{"0": 123}}'
+        ) from None
     for partition, offset in found.items():
         if type(offset) is not int or not least <= offset <= OFFSET_MAX or not 0 <= partition <= PARTITION_MAX:
-            raise ConfigError(f"{name}={text!r}: {partition}: {offset!r} is no log offset of a log partition")
+            raise ConfigError(f"{name}={text!r}: {partition}: {offset!r} is not a log partition and its log offset")
     return found
 
 
@@ -309,7 +313,9 @@ def _bound(given: Mapping[str, str], name: str) -> Bound | None:
     if text.lstrip().startswith("{"):
         return _offsets_by_partition(name, text)
     if not re.fullmatch(_INTEGER, text):
-        raise ConfigError(f'{name}={text!r} is no number, nor JSON of log offsets by log partition, as in {{"0": 123}}')
+        raise ConfigError(
+            f'{name}={text!r} is neither a number nor JSON of log offsets by log partition, such as {{"0": 123}}'
+        )
     return _number(given, name, 0, 0, OFFSET_MAX)
 
 
@@ -325,13 +331,15 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
         return None
     names = tuple(name.strip() for name in given["columns"].split(","))
     if not all(names) or len(set(names)) != len(names):
-        raise ConfigError(f"columns={given['columns']!r} is no list of different columns, as in group,topic,offset")
+        raise ConfigError(
+            f"columns={given['columns']!r} is not a list of different columns, such as group,topic,offset"
+        )
     return names
 
 
 def _within(name: str, text: str, value: int, least: int, most: int) -> int:
     if not least <= value <= most:
-        raise ConfigError(f"{name}={text!r} is not within {least} and {most}")
+        raise ConfigError(f"{name}={text!r} is not from {least} to {most}")
     return value
 
 
@@ -340,14 +348,14 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int, most:
     if text is None:
         return default
     if not re.fullmatch(_INTEGER, text):
-        raise ConfigError(f"{name}={text!r} is no number")
+        raise ConfigError(f"{name}={text!r} is not a number")
     return _within(name, text, int(text), least, most)
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
     text = given.get(name, default)
     if text.lower() not in choices:
-        raise ConfigError(f"{name}={text!r} is not known; there are {', '.join(choices)}")
+        raise ConfigError(f"{name}={text!r} is not known; it must be one of {', '.join(choices)}")
     return text.lower()
 
 
@@ -359,31 +367,33 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def bound_of(bound: Bound | None, number: int, default: int) -> int:
-    """Returns the log offset that a bound says for a log partition."""
+    """Returns the log offset of a bound for a log partition."""
     if bound is None or (isinstance(bound, dict) and number not in bound):
         return default
     return bound[number] if isinstance(bound, dict) else bound
 
 
 def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
-    """Returns the log offset that a moment names for a log partition, None where it does not.
+    """Returns the log offset of a moment for a log partition, None if it names none.
 
     Raises:
-        ConfigError: it names one offset, and there are more log partitions than one.
+        ConfigError: the moment is a single log offset, and there are several log partitions.
     """
     for named, offset in moment.offsets:
         if named is None and partitions != 1:
-            raise ConfigError(f'at="offset:{offset}" is for one log partition, and there are {partitions}; give JSON')
+            raise ConfigError(
+                f'at="offset:{offset}" needs a log with one log partition, not {partitions}; give JSON'
+            )
         if named is None or named == number:
             return offset
     return None
 
 
 def parallelism(read: ReadOptions) -> int:
-    """Returns how many tasks the cluster runs at a time: its default parallelism, as far as that is known.
+    """Returns how many tasks the cluster runs at once: its default parallelism, if that is known.
 
-    Spark plans a Python source in a process that has no SparkContext; `offsetlog.spark.register` gives the number to
-    the source.  Where nobody did, it is the number of cores of the machine that plans.
+    Spark plans a Python source in a process without a SparkContext, so `offsetlog.spark.register` passes the number to
+    the source.  Without it, this is the number of cores of the machine that plans.
     """
     if read.default_parallelism:
         return read.default_parallelism

@@ -1,7 +1,7 @@
-"""The division of a read among tasks: the log of each partition in runs of whole batches, or its keys in buckets.
+"""The division of a read into tasks: the log of each partition into runs of whole batches, or its keys into buckets.
 
-Made on the driver from listings, indexes and the last few batches of each partition.  A task finds by itself what has
-changed since: see `batch`.
+The driver plans from listings, indexes and the last few batches of each partition.  Each task notices by itself what
+has changed since then: see `batch`.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from offsetlog.spark.scan.files import (
 from offsetlog.spark.scan.options import OFFSET_MAX, Moment, ReadOptions, bound_of, moment_of, parallelism
 from offsetlog.spark.scan.reach import not_on_driver
 
-#: Views of which a task needs all records of a key.
+#: Views for which a task needs all records of a key.
 KEYED_BY_TASK = frozenset({"offsets", "groups", "history"})
-#: How many splits of a log one bucket of its keys stands for, where all records of the keys are kept.
+#: How many splits of a log become one bucket of its keys, if all records of the keys are kept in memory.
 _SPLITS_A_BUCKET = 2
-#: And how much of a log at most: 64 MiB are a million small records, which take a worker 300 MiB of its 512.
+#: The most bytes of a log per bucket: 64 MiB are a million small records, which take 300 MiB of a worker's 512.
 _BUCKET_BYTES_MAX = 2**26
-#: How many buckets are made unless `buckets` asks for more: each of them reads the whole partition.
+#: The most buckets, unless `buckets` asks for more: each of them reads the whole partition.
 _BUCKETS_MAX = 64
-#: Anything smaller is not divided among tasks, unless splits are asked to be smaller.
+#: A smaller read, in bytes, is not divided into tasks, unless smaller splits are requested.
 _TASK_BYTES = 2**20
-#: Anything smaller is not worth a split of its own so that another core has work.
+#: A smaller piece, in bytes, is not worth a split of its own to give another core work.
 _SPLIT_BYTES_MIN = 2**22
-#: No batch is smaller.
+#: The smallest size of a batch, in bytes.
 _BATCH_BYTES_MIN = 26
 
 
@@ -61,14 +61,14 @@ class Span:
     """A run of whole batches of one segment.
 
     Attributes:
-        segment: as it was listed; another file may have taken its place.
-        position: where the first batch begins.
-        limit: after the last one; -1: the segment could not be read when this was planned.
-        first: its records are at or above this log offset.
-        until: and below this one.
-        ceiling: no batch reaches this log offset: the next segment begins there, or its relative offset has no room.
-        is_inner: whether the batch at the limit is the one at `until`: every batch before it is to be read.
-        begins: the log offset below which no batch from `position` on lies.
+        segment: the segment as it was listed; another file may have replaced it.
+        position: the position of the first batch.
+        limit: the position after the last batch; -1: the segment could not be read at planning.
+        first: the log offset at or above which records are read.
+        until: the log offset below which records are read.
+        ceiling: a log offset that no batch reaches: the next segment begins there, or relative offsets end there.
+        is_inner: whether the batch at `limit` begins at `until`, so that every batch before it is read.
+        begins: a lower bound of the log offsets of the batches from `position` on.
     """
 
     segment: Segment
@@ -86,15 +86,15 @@ class Split:
     """A piece of one partition that is read by itself.
 
     Attributes:
-        number: of the partition.
-        place: its directory, or the single segment.
-        horizon: where the partition ends.
-        spans: runs of batches in log order; none where the task reads all records of a bucket of keys.
-        before: the segment before the first span's, None where that is the first.
-        bucket: of `buckets`.
-        buckets: into how many shares the keys are divided.
-        segments: the listed ones, where a bucket is read.
-        threads: how many runs of the log are read at a time, where the state is read.
+        number: the number of the partition.
+        place: the directory of the partition, or the single segment.
+        horizon: the end of the partition.
+        spans: runs of batches in log order; none if the task reads all records of a bucket of keys.
+        before: the segment before that of the first span, or None.
+        bucket: the number of the bucket to read, below `buckets`.
+        buckets: the number of buckets of the keys.
+        segments: the listed segments, if a bucket is read.
+        threads: how many runs of the log are read at once, if the state is read.
         is_single_file: whether a segment is read by itself.
     """
 
@@ -111,7 +111,7 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes that are read."""
+        """The number of bytes to read."""
         spans = sum(max(span.limit - span.position, 0) for span in self.spans)
         return spans + sum(segment.size for segment in self.segments)
 
@@ -122,8 +122,8 @@ class Task(InputPartition):
 
     Attributes:
         splits: the pieces.
-        problems: findings of the driver, as (log partition, text): a row each, with mode=permissive.
-        read: the options, where the reader does not travel beside its tasks: the JVM reader has only these.
+        problems: problems that the driver found, as (log partition, text): one row each, with mode=permissive.
+        read: the options, for the JVM reader, to which only the tasks are sent.
     """
 
     splits: tuple[Split, ...]
@@ -133,14 +133,14 @@ class Task(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a read: a path, looked at once.
+    """The source of a read: a path, listed once.
 
     Attributes:
         files: the file system.
-        path: on it.
-        listings: the partitions that are read.
-        count: how many there were before a filter of Spark's left some out.
-        numbers: of all log partitions that are there, also where others are read.
+        path: the path on it.
+        listings: the partitions to read.
+        count: the number of partitions before Spark's filters left some out.
+        numbers: the numbers of all existing log partitions, including those that are not read.
     """
 
     files: Files
@@ -151,7 +151,7 @@ class Source:
 
 
 def open_source(read: ReadOptions, files: Files | None = None) -> Source:
-    """Looks at what the options name; `files`, where given, is the file system, and the path one on it.
+    """Lists the path in the options; `files`, if given, is the file system that the path is on.
 
     Raises:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `resolve` and `list_partitions`.
@@ -170,7 +170,7 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
-    """Looks at what the options name, as `open_source`, where the driver does: a missing log may be elsewhere.
+    """Lists the path as `open_source`, on the driver: the error for a missing log says that it may be elsewhere.
 
     Raises:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `open_source`.
@@ -184,7 +184,7 @@ def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def _is_seen(read: ReadOptions) -> bool:
-    """Tells whether the log is there, and only the log partitions that are asked for are not."""
+    """Returns whether the log exists, and only the requested log partitions do not."""
     if read.partitions is None:
         return False
     try:
@@ -194,15 +194,15 @@ def _is_seen(read: ReadOptions) -> bool:
 
 
 def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -> None:
-    """Refuses log offsets of log partitions that are not there: a wrong digit would read everything, or the present.
+    """Refuses log offsets for log partitions that do not exist: a typing error would read everything, or the present.
 
     Args:
-        source: the one that is read.
+        source: the source that is read.
         read: the options.
-        lost: log partitions that are missing, which are reported otherwise.
+        lost: missing log partitions, which are reported elsewhere.
 
     Raises:
-        ConfigError: `at`, `startingOffset` or `endingOffset` names another log partition than are there.
+        ConfigError: `at`, `startingOffset` or `endingOffset` names a log partition that does not exist.
     """
     there = source.numbers | set(lost)
     moment = {} if read.at is None else {number: offset for number, offset in read.at.offsets if number is not None}
@@ -211,17 +211,17 @@ def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -
         unknown = sorted(set(bound) - there) if isinstance(bound, dict) else []
         if unknown:
             raise ConfigError(
-                f"{name} names log partition {unknown[0]}, not in it; there are {numbers_text(source.numbers)}",
+                f"{name} names log partition {unknown[0]}, but the log has only {numbers_text(source.numbers)}",
                 path=source.path,
             )
 
 
 def plan(source: Source, read: ReadOptions) -> list[Split]:
-    """Returns the splits of everything that the options ask for; none without a byte to read.
+    """Returns the splits of the requested read; none if there is no byte to read.
 
     Raises:
         StorageError: a file cannot be read, and mode=failfast.
-        OffsetOutOfRangeError, InvalidArgumentError: the moment asked for cannot be.
+        OffsetOutOfRangeError, InvalidArgumentError: the requested moment is after the end of the log, or in the future.
     """
     _refuse_future(source, read)
     if read.view not in KEYED_BY_TASK:
@@ -230,7 +230,8 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         if read.partitions_min:
             read = replace(read, split_bytes=min(read.split_bytes, max(total // read.partitions_min, 1)))
         splits = _plan_all(source, read)
-        # A split ends at the first batch that an index has above its share: where that makes too few, smaller ones do.
+        # A split ends at the first batch above its share that is in an index; if there are too few splits, tries
+        # smaller shares.
         while len(tasks_of(splits, read)) < read.partitions_min and read.split_bytes > _BATCH_BYTES_MIN:
             read = replace(read, split_bytes=read.split_bytes // 2)
             splits = _plan_all(source, read)
@@ -239,8 +240,8 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
 
 
 def divided(read: ReadOptions, total: int) -> ReadOptions:
-    """Returns the options with splits so small that each core has one of `total` bytes."""
-    # A core without work is worse than a small split; after that every task costs Spark's worker some 50 ms.
+    """Returns the options with splits so small that each core gets one of the `total` bytes."""
+    # An idle core is worse than a small split.  More splits than cores do not pay: a task costs a worker some 50 ms.
     fair = max(total // parallelism(read), _SPLIT_BYTES_MIN)
     return replace(read, split_bytes=min(read.split_bytes, fair))
 
@@ -250,9 +251,9 @@ def _plan_all(source: Source, read: ReadOptions) -> list[Split]:
 
 
 def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
-    """Returns the tasks for splits, in their order: small ones are put together, but not all into one.
+    """Returns the tasks for splits, in order; small splits are put together, but not all into one task.
 
-    A log of fifty partitions of which each is small is not worth fifty tasks.
+    A log of fifty small partitions is not worth fifty tasks.
     """
     total = sum(split.size for split in splits)
     enough = max(total // (4 * parallelism(read)), _TASK_BYTES)
@@ -272,7 +273,7 @@ def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
 
 def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions) -> list[Split]:
     for left in attempts():
-        # Somebody cleans the log; with the new list it is whole again.
+        # The log is being cleaned; a new list shows the whole log again.
         listing = listing if left == ATTEMPTS - 1 else list_again(source.files, listing)
         try:
             horizon = find_horizon(source, listing, read)
@@ -284,14 +285,14 @@ def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions
 
 
 def _refuse_future(source: Source, read: ReadOptions) -> None:
-    """Raises InvalidArgumentError for a time that is still to come, as OffsetStore.fetch(at=) does.
+    """Raises InvalidArgumentError for a time in the future, as OffsetStore.fetch(at=) does.
 
-    One that the log has a record of, or of a later one, is none.
+    A time at or before that of a record in the log is not in the future.
     """
     timestamp = None if read.at is None else read.at.timestamp
     if timestamp is None or not is_ahead(timestamp):
         return
-    # Everything that is younger than the millisecond before it would be cut off.
+    # Records at or after this time exist if a horizon one millisecond earlier would cut any off.
     before, everything = replace(read, at=Moment(timestamp=timestamp - 1)), replace(read, at=None)
     for listing in source.listings:
         if find_horizon(source, listing, before).offset < find_horizon(source, listing, everything).offset:
@@ -300,13 +301,13 @@ def _refuse_future(source: Source, read: ReadOptions) -> None:
 
 
 def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -> Horizon:
-    """Returns where a partition ends for these options."""
+    """Returns the end of a partition for these options."""
     try:
         now = horizon_now(source.files, listing)
     except StorageError as failure:
         if not read.permissive or isinstance(failure, MissingFileError):
             raise
-        # The task meets it again, and tells.
+        # The task meets the error again, and reports it.
         last = listing.segments[-1]
         now = Horizon(OFFSET_MAX, last.base_offset, -1)
     if read.at is None:
@@ -321,9 +322,9 @@ def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -
 
 
 def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
-    """One task reads a partition once, on as many threads as there are cores for it.
+    """Returns one split, whose task reads the partition once, on as many threads as there are cores for it.
 
-    Spark lets a source add no shuffle, and without one a second task would have to read everything again.
+    A source cannot add a shuffle in Spark, and without one a second task would have to read everything again.
     """
     if not listing.segments:
         return []
@@ -339,7 +340,7 @@ def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: Re
 
 
 def _thread_count(size: int, total: int, read: ReadOptions) -> int:
-    """The partition's part of the cluster's cores, by its part of the bytes."""
+    """Returns the partition's share of the cluster's cores, by its share of the bytes."""
     if read.partitions_min:
         return max(1, -(-read.partitions_min * size // max(total, 1)))
     part = -(-parallelism(read) * size // max(total, 1))
@@ -366,7 +367,7 @@ def _buckets(source: Source, listing: PartitionListing, horizon: Horizon, read: 
 
 def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
     needed = -(-size // min(_SPLITS_A_BUCKET * read.split_bytes, _BUCKET_BYTES_MAX))
-    # Every bucket reads the whole partition again, which pays where there is something to decode.
+    # Every bucket reads the whole partition again, which pays only if there is enough to decode.
     spread = -(-parallelism(read) // partitions) if size > min(read.split_bytes, _SPLIT_BYTES_MIN) else 1
     asked = -(-read.partitions_min // partitions)
     return max(1, min(max(needed, spread, asked), _BUCKETS_MAX))
@@ -382,10 +383,10 @@ def _runs(source: Source, listing: PartitionListing, horizon: Horizon, read: Rea
 
 
 def bytes_between(files: Files, listing: PartitionListing, first: int, until: int) -> int:
-    """Returns about how many bytes the records of a partition in [first, until) take, by the indexes.
+    """Estimates from the indexes how many bytes the records of a partition in [first, until) take.
 
     Raises:
-        MissingFileError: a segment has gone since it was listed.
+        MissingFileError: a segment was removed after it was listed.
         StorageError: a file cannot be read.
     """
     bases = [segment.base_offset for segment in listing.segments]
@@ -400,7 +401,7 @@ def bytes_between(files: Files, listing: PartitionListing, first: int, until: in
 def split_range(
     files: Files, listing: PartitionListing, horizon: Horizon, first: int, until: int, read: ReadOptions
 ) -> list[Split]:
-    """Returns the splits of the records of a partition in [first, until), in log order, each about `read.split_bytes`.
+    """Splits the records of a partition in [first, until), in log order, into pieces of about `read.split_bytes`.
 
     Raises:
         StorageError: a file cannot be read, and mode=failfast.
@@ -460,13 +461,11 @@ def _spans(
                 yield Span(segment, position, stop, max(low, begin), max(high, begin), ceiling, is_inner, low)
 
 
-def boundaries(
-    files: Files, segment: Segment, start: tuple[int, int], stop: int, every: int
-) -> list[tuple[int, int]]:
-    """Returns (file position, base offset) of batches that cut a segment's bytes into pieces of about `every` bytes.
+def boundaries(files: Files, segment: Segment, start: tuple[int, int], stop: int, every: int) -> list[tuple[int, int]]:
+    """Returns (file position, base offset) of batches that cut a segment into pieces of about `every` bytes.
 
-    From the index where that is dense enough, each checked; by walking over headers where it is not.  `start` is as of
-    `find_start`.
+    The batches are found by the index, and checked, if it is dense enough; otherwise by a walk over headers.  `start`
+    is a result of `find_start`.
     """
     found = [start]
     last, low = start
@@ -490,7 +489,7 @@ def boundaries(
 
 
 def problem_of(failure: OffsetLogError) -> str:
-    """Returns what the column `problem` says: the kind of failure, what happened, file and position."""
+    """Returns the text for the column `problem`: the kind of failure, the message, file and position."""
     return f"{type(failure).__name__}: {failure}"
 
 

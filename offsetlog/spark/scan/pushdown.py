@@ -1,4 +1,4 @@
-"""A batch reader that takes Spark's filters, which Spark has from 4.1 on."""
+"""A batch reader that uses Spark's filters, available from Spark 4.1 on."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions
 
 
 class FilteringReader(BatchReader):
-    """Takes Spark's filters as well, where `spark.sql.python.filterPushdown.enabled` is set.
+    """Also uses Spark's filters, if `spark.sql.python.filterPushdown.enabled` is set.
 
-    They only make less to be read: Spark looks at every row again.
+    The filters only reduce what is read: Spark applies them again to every row.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (PySpark's name)
-        """Narrows the options by the filters; all of them come back."""
+        """Narrows the options by the filters; returns all filters, so that Spark applies them, too."""
         for each in filters:
             self._read = narrowed(self._read, each)
         return filters
 
 
 def narrowed(read: ReadOptions, asked: Filter) -> ReadOptions:
-    """Returns options that read less and still every row for which a filter holds."""
+    """Narrows the options by a filter; every row that passes the filter is still read."""
     name = ".".join(getattr(asked, "attribute", ()))
     if isinstance(asked, EqualTo):
         return with_values(read, name, (asked.value,))

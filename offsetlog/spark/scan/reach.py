@@ -1,17 +1,17 @@
-"""The error for a log that is not where the driver looks for it: the executors may see it all the same."""
+"""The error for a log that the driver does not find at its path, although the executors may see it."""
 
 from __future__ import annotations
 
 from offsetlog.errors import MissingFileError
 
-#: Why such a log cannot be read, and the ways to read it.
+#: The reason why such a log cannot be read, and the ways to read it.
 DRIVER_PLANS = (
-    "the driver plans a read, so it must see the log at the path at which the executors do: put the log on storage "
-    "that they share (a shared directory, s3://), run the driver on a machine that has it, or plan on an executor with "
+    "the driver plans a read, so it must see the log at the same path as the executors: put the log on storage that "
+    "they share (a shared directory, s3://), run the driver on a machine that has it, or plan on an executor with "
     "offsetlog.spark.read_on_executors"
 )
 
 
 def not_on_driver(failure: MissingFileError) -> MissingFileError:
-    """Returns the error of a driver that found no log at a path of its machine, with the ways to read it."""
+    """Returns the error for a log that the driver does not find on its machine, with the ways to read it."""
     return MissingFileError(f"{failure.message}; {DRIVER_PLANS}", errno=failure.errno, path=failure.path)

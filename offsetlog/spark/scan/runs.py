@@ -1,4 +1,4 @@
-"""Reads the spans of a split: whole batches of segments as they were planned, or what took their place since."""
+"""Reads the spans of a split: whole batches of segments as they were planned, or of files that replaced them since."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempt
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import Span, Split
 
-#: Rows of a batch: the number that Spark takes fastest.
+#: How many rows a batch has: the number that Spark processes fastest.
 ROWS = 65_536
 
-#: A pyarrow.RecordBatch, or what could not be read.
+#: A pyarrow.RecordBatch, or the error for bytes that could not be read.
 Found = Any | OffsetLogError
 
 
 class _ReplacedError(Exception):
-    """Another file is where the planned one was, or none, and none of its rows were returned yet."""
+    """The planned file was replaced or removed, and none of its rows were returned yet."""
 
 
 def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
-    """Tells whether a scan met the zeros that a roll under way has not taken back, or that a crash left of one.
+    """Returns whether a scan failed at zeros that a roll in progress has not cut yet, or that a crash left.
 
     Args:
-        scan: it failed there.
-        segment: which it reads.
+        scan: the scan that failed.
+        segment: the segment that it reads.
         until: the log offset below which batches are missing if the scan has not reached it.
     """
     return scan.next_offset >= until and scan.limit >= segment.size and scan.is_at_unused()
@@ -44,7 +44,7 @@ class RunReader:
     def __init__(
         self, files: Files, split: Split, read: ReadOptions, view: str, columns: list[str], *, count_from: int = 0
     ) -> None:
-        #: How many log offsets from `count_from` on had a record, so far.
+        #: How many log offsets from `count_from` on have had a record so far.
         self.present = 0
         self._count_from = count_from
         self._files = files
@@ -57,7 +57,7 @@ class RunReader:
         self._next_offset = 0
 
     def found(self) -> Iterator[Found]:
-        """Yields what the split holds, in log order."""
+        """Yields the records of the split, in log order."""
         for span in self._split.spans:
             try:
                 yield from self._span(span)
@@ -76,9 +76,7 @@ class RunReader:
 
     def _planned(self, span: Span) -> Iterator[Found]:
         next_offset = max(self._next_offset, span.begins)
-        scan = self._open(
-            span.segment, span.position, span.limit, span.first, span.until, span.ceiling, next_offset
-        )
+        scan = self._open(span.segment, span.position, span.limit, span.first, span.until, span.ceiling, next_offset)
         with scan:
             if not self._is_same(span.segment):
                 raise _ReplacedError
@@ -114,9 +112,9 @@ class RunReader:
             raise _ReplacedError from None
 
     def _is_same(self, segment: Segment) -> bool:
-        """Whether the file is still the one that was planned with.
+        """Whether the file is still the planned one.
 
-        A segment that is written to grows, and loses no more than space allocated ahead when it is closed.
+        A segment that is written to grows; when it is closed, it loses only space that was allocated ahead.
         """
         try:
             now = self._files.entry(segment.path)
@@ -129,7 +127,8 @@ class RunReader:
         return grows and now.identity[0] == segment.identity[0] and now.size >= horizon.position
 
     def _drain(self, scan: SegmentScan, segment: Segment, until: int, span: Span | None = None) -> Iterator[Found]:
-        # Memory for all rows is taken at once, which is much for a few records; compressed ones take more batches then.
+        # Memory for all rows of a batch is allocated at once, which is too much for a few records, so the number of
+        # rows is estimated; compressed records may then take more batches.
         rows = min(ROWS, max(256, (scan.limit - scan.position) // 16))
         while True:
             try:
@@ -160,7 +159,7 @@ class RunReader:
         self._next_offset = max(self._next_offset, scan.next_offset)
 
     def _refuse_false_boundary(self, scan: SegmentScan, span: Span, failure: CorruptionError) -> None:
-        """Raises where a batch is torn only because an index named a place in the middle of it."""
+        """Raises if a batch seems torn only because an index entry points into its middle."""
         if isinstance(failure, TornTailError) and scan.position < span.limit < span.segment.size:
             batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
             if batch is not None and scan.position + batch[2] > span.limit:
@@ -169,7 +168,7 @@ class RunReader:
     def _check_end(self, scan: SegmentScan, span: Span) -> Iterator[Found]:
         is_beyond = span.is_inner and self._view != "batches" and scan.next_offset > span.until
         if is_beyond and self._is_same(span.segment):
-            # The next span cannot notice, and its records from there on were left out of this one.
+            # The next span cannot notice this, and this one has left its records out.
             failure = CorruptionError(
                 f"the last batch before it ends at {scan.next_offset - 1}, and this one begins at {span.until}",
                 path=span.segment.path,
@@ -181,15 +180,15 @@ class RunReader:
         if scan.position >= span.limit or span.limit < 0:
             return
         batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
-        # In another file any batch may be there.
+        # In a file that replaced this one, any batch may be at this position.
         if batch is None or not self._is_same(span.segment):
             return
         if batch[0] < span.until:
             self._fail_at_boundary(span)
-        # A batch that begins after the asked range ends the walk before its place, but only of the last span.
+        # A batch that begins after the requested range ends the walk before its position, but only in the last span.
         if span.is_inner:
             failure = CorruptionError(
-                f"base offset {batch[0]} is not below {span.until}, that of the batch at byte {span.limit} after it",
+                f"base offset {batch[0]} is not below {span.until}, that of the next batch, at byte {span.limit}",
                 path=span.segment.path,
                 position=scan.position,
             )
@@ -199,7 +198,7 @@ class RunReader:
 
     def _fail_at_boundary(self, span: Span) -> None:
         raise CorruptionError(
-            f"an entry leads to byte {span.limit} of the segment, where no batch of the log begins",
+            f"an entry points to byte {span.limit} of the segment, where no batch begins",
             path=span.segment.index_path,
         )
 
@@ -212,7 +211,7 @@ class RunReader:
         return list_again(self._files, PartitionListing(split.number, directory, segments))
 
     def _replaced(self, span: Span) -> Iterator[Found]:
-        """Reads the records of a span from the files that hold them now."""
+        """Reads the records of a span from the files that now hold them."""
         first = span.first
         for left in attempts():
             listing = self._listing()
@@ -229,17 +228,19 @@ class RunReader:
             except _ReplacedError:
                 if left == 0:
                     raise StorageError(
-                        "its files were replaced faster than they could be read", path=listing.place
+                        "the files were replaced faster than they could be read", path=listing.place
                     ) from None
 
     def _check_is_covered(self, span: Span, listing: PartitionListing) -> None:
-        """Raises where a segment has gone and nothing came in its place."""
+        """Raises if a segment was removed and nothing replaced it."""
         holding = [segment for segment in listing.segments if segment.base_offset <= span.segment.base_offset]
         if not holding or holding[-1] == self._neighbour(span):
-            raise MissingFileError("the segment has gone, and no other holds its records", path=span.segment.path)
+            raise MissingFileError(
+                "the segment was removed, and no other segment holds its records", path=span.segment.path
+            )
 
     def _neighbour(self, span: Span) -> Segment | None:
-        """The segment before a span's, as it was listed."""
+        """Returns the segment before that of a span, as it was listed."""
         earlier = [each.segment for each in self._split.spans if each.segment.base_offset < span.segment.base_offset]
         return earlier[-1] if earlier else self._split.before
 
@@ -266,7 +267,7 @@ class RunReader:
     # ------------------------------------------------------------------------------------------------ transactions
 
     def _all_outcomes(self) -> Outcomes:
-        """How the transactions of the split ended, before the partition's horizon."""
+        """Returns how the transactions of the split ended, up to the partition's horizon."""
         if self._outcomes is None:
             first, until = self._split.spans[0].first, self._split.spans[-1].until
             self._outcomes = outcomes_within(self._files, self._split, self._listing, first, until, self._decompressor)
@@ -274,7 +275,7 @@ class RunReader:
 
 
 def _holding(listing: PartitionListing, first: int, until: int) -> list[tuple[Segment, int]]:
-    """The segments that records in [first, until) may be in, each with the base offset of the next one."""
+    """Returns the segments that may hold records in [first, until), each with the base offset of the next one."""
     bases = [segment.base_offset for segment in listing.segments]
     ends = [*bases, until][1:]
     return [
@@ -294,13 +295,13 @@ def outcomes_within(
     *,
     horizon: int | None = None,
 ) -> Outcomes:
-    """Returns how the transactions ended that have records in [first, until), as far as is known below a log offset.
+    """Returns how the transactions with records in [first, until) ended, as far as the log shows it below a limit.
 
-    That is the split's horizon unless another is given: every split of a partition looks up to the same place, so that
-    they say the same of a transaction.
+    The limit is the split's horizon unless another log offset is given: all splits of a partition read up to the same
+    limit, so that they agree about a transaction.
 
     Raises:
-        StorageError: a file cannot be read, or files went faster than they could be read.
+        StorageError: a file cannot be read, or files were replaced faster than they could be read.
     """
     planned = split.horizon
     horizon = planned.offset if horizon is None else horizon
@@ -310,7 +311,7 @@ def outcomes_within(
         try:
             for segment, _ in _holding(listing, first, max(horizon, first + 1)):
                 limit = -1
-                # In a segment that is written to, no more than was there; elsewhere a cleaner may have moved older
+                # A segment in use is read only as far as it was listed; in others a cleaner may have moved older
                 # records.
                 is_written = segment == listing.segments[-1] and segment.base_offset == planned.base_offset
                 if is_written and horizon == planned.offset and segment.size >= planned.position:

@@ -1,4 +1,4 @@
-"""Reads one partition as a whole: its committed positions, its groups, the history of a bucket of its keys."""
+"""Reads a whole partition: its committed positions, its groups, or the history of a bucket of its keys."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from offsetlog.spark.scan.plan import Split
 from offsetlog.spark.scan.runs import ROWS, Found, is_rolled_space, outcomes_within
 from offsetlog.spark.scan.views import columns_of
 
-#: How often what was written while a partition was read is read as well.
+#: How often records that were written while a partition was read are read, too.
 CATCH_UPS = 5
-#: How much memory the states of a task take together; joining two takes more until it ends.  A worker has 512 MiB.
+#: The most memory, in bytes, for the states of a task; a join of two takes more while it runs.  A worker has 512 MiB.
 STATE_BYTES_MAX = 192 * 2**20
-#: Into how many shares the keys of a partition are divided at most where its state takes more.
+#: The most shares into which the keys of a partition are divided if its state takes more memory.
 SHARES_MAX = 1024
 
 
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
-    """Whether no segment was replaced since it was listed; others may have come, and the newest has `size` bytes.
+    """Returns whether no listed segment was replaced; new ones may have come, and the newest had `size` bytes.
 
-    Once it is not the newest any more it may be cleaned, which only an inode tells from having grown.
+    When that one is no longer the newest, it may be cleaned; only its inode distinguishes this from growth.
     """
     present = {segment.base_offset: segment for segment in now.segments}
     *closed, newest = segments
@@ -58,9 +58,9 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
 
 
 def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
-    """The segments that have gone since they were planned, and no other in their place.
+    """Returns the segments that were removed after planning without a replacement.
 
-    A cleaner puts the records of a segment into one that begins before it, which is another file then than was planned.
+    A cleaner moves the records of a segment to one that begins before it, which is then not the planned file either.
     """
     present = {segment.base_offset for segment in now.segments}
     known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
@@ -75,7 +75,7 @@ def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
 
 @dataclass(slots=True)
 class ReplayedBucket:
-    """A bucket of one partition, replayed; `listing.group_rows` makes rows of it."""
+    """A replayed bucket of one partition; `listing.group_rows` converts it to rows."""
 
     number: int
     place: str
@@ -85,7 +85,7 @@ class ReplayedBucket:
 
 
 def _has_one_group(replay: Replay) -> bool:
-    """Whether a state is that of a single group, which no share of the keys makes smaller."""
+    """Returns whether a state is that of a single group, which a smaller share of the keys cannot reduce."""
     if replay.group_record_count > 1:
         return False
     groups = {*replay.groups(), *replay.pending_groups()}
@@ -96,9 +96,9 @@ def _has_one_group(replay: Replay) -> bool:
 class BucketReader:
     """The rows of one bucket of one partition.  One thread.
 
-    Yields batches, and in mode=permissive failures among them; otherwise these are raised.  Only the first bucket of a
-    partition tells what is wrong with its bytes, once: every bucket, and each share of it, meets the same.  A file that
-    cannot be read or has gone may be so for one bucket alone, and each tells it.
+    Yields batches, and in mode=permissive failures among them; otherwise failures are raised.  Every bucket, and each
+    share of it, meets the same damage, so only the first bucket of a partition reports it, once.  A file that cannot be
+    read or was removed may affect only one bucket, so each bucket reports it.
     """
 
     def __init__(self, files: Files, split: Split, read: ReadOptions, columns: list[str]) -> None:
@@ -112,7 +112,7 @@ class BucketReader:
         self._told: set[tuple[Any, ...]] = set()
 
     def found(self) -> Iterator[Found]:
-        """Yields what the bucket holds."""
+        """Yields the rows of the bucket."""
         try:
             yield from {"offsets": self._offsets, "groups": self._groups, "history": self._history}[self._read.view]()
         except (StorageError, HistoryError) as failure:
@@ -125,21 +125,23 @@ class BucketReader:
         directory = None if split.is_single_file else split.place
         listing = list_again(self._files, PartitionListing(split.number, directory, split.segments))
         if not listing.segments:
-            raise MissingFileError("its segments have gone", path=split.place)
+            raise MissingFileError("the segments of the partition were removed", path=split.place)
         return listing
 
     def _whole_listing(self, problems: list[OffsetLogError]) -> PartitionListing:
-        """The partition as it is now, with what is lost of it since it was planned among the problems."""
+        """Returns the partition as it is now; adds segments lost since planning to the problems."""
         listing = self._listing()
         for segment in _lost(self._split.segments, listing):
-            failure = MissingFileError("the segment has gone, and no other holds its records", path=segment.path)
+            failure = MissingFileError(
+                "the segment was removed, and no other segment holds its records", path=segment.path
+            )
             if not self._read.permissive:
                 raise failure
             problems.append(failure)
         return listing
 
     def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
-        """Damage is met by every bucket and every share, what is refused by that of its key."""
+        """Reports damage once, since every bucket and share meets it; refused records in the bucket of their key."""
         if not self._read.permissive:
             for failure in (*problems, *refused):
                 raise failure
@@ -151,20 +153,21 @@ class BucketReader:
         yield from refused
 
     def _until(self, listing: PartitionListing) -> int:
-        """Below which log offset records count: where the partition ended when this was planned.
+        """Returns the log offset below which records count: the end of the partition at planning.
 
-        Unless it was cleaned since: then a record below may have gone for one after it, and only the present is whole.
+        If it was cleaned since, this is the present end: a record below the old end may have been dropped for a record
+        after it, so that only the present state is complete.
         """
         horizon = self._split.horizon
         if horizon.is_cut:
             return horizon.offset
-        # Space allocated ahead goes once a segment is closed: only the bytes that were read have to be there.
+        # When a segment is closed, space allocated ahead is cut: only the bytes that were read must still be there.
         if not _is_as_it_was(self._split.segments, listing, horizon.position):
             return OFFSET_MAX
         return horizon.offset if self._went_on() else OFFSET_MAX
 
     def _went_on(self) -> bool:
-        """Whether the next batch begins at the planned end: after two cleanings another file may have the inode."""
+        """Returns whether a batch begins at the planned end: after two cleanings another file may have the inode."""
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
             behind = batch_at(path, horizon.position, file_system=native)
@@ -175,9 +178,9 @@ class BucketReader:
             return False
 
     def _refuse_replaced(self, segment: Segment) -> None:
-        """Raises where a cleaner has replaced a segment since it was listed, of which two looks make no damage.
+        """Raises if a cleaner has replaced a listed segment, so that bytes of two files are not taken for damage.
 
-        Between them a segment that was just begun can be written to, closed and cleaned.
+        Between two reads, a new segment can be written, closed and cleaned.
         """
         if is_replaced(self._files, segment):
             raise ChangedFileError("the file was replaced while it was read", path=segment.path)
@@ -185,7 +188,7 @@ class BucketReader:
     # ------------------------------------------------------------------------------------------------ the state
 
     def _states(self, *, by_group: bool) -> Iterator[ReplayedBucket]:
-        """Yields the state of the partition: whole, or where that takes too much memory, by shares of its keys."""
+        """Yields the state of the partition: in one piece, or by shares of its keys if that takes too much memory."""
         shares, threads = [(self._split.bucket, self._split.buckets)], self._split.threads
         while shares:
             number, count = shares.pop()
@@ -195,10 +198,10 @@ class BucketReader:
             except CapacityError:
                 if count >= SHARES_MAX or self._is_one_group:
                     raise
-                # The halves of a share; nothing of it was yielded yet.
+                # Tries the two halves of the share, of which nothing was yielded yet.
                 shares += [(2 * number + 1, 2 * count), (2 * number, 2 * count)]
                 continue
-            # Shares are about equally large: a number of runs too large for this one is so for the next.
+            # Shares are about equally large: if this one needed fewer runs, so will the next.
             threads = self._runs
             yield state
             del state
@@ -230,7 +233,7 @@ class BucketReader:
             except (ChangedFileError, MissingFileError):
                 if left == 0 or listing.directory is None:
                     raise
-        raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
+        raise StorageError("the files were replaced faster than they could be read", path=self._split.place)
 
     def _read_whole(self, listing: PartitionListing, until: int, *, by_group: bool) -> ReplayedBucket:
         joined = replay_joined(
@@ -254,20 +257,20 @@ class BucketReader:
         return state
 
     def _catch_up(self, state: ReplayedBucket, listing: PartitionListing) -> bool:
-        """Brings a state whose log was cleaned while it was read up to the present; False: it has to be read again."""
+        """Updates a state whose log was cleaned while it was read; returns False if it has to be read again."""
         for _ in range(CATCH_UPS):
             now = self._listing()
             if _is_as_it_was(listing.segments, now, listing.segments[-1].size):
                 return True
             if self._split.horizon.is_cut:
                 return False
-            # Records missing in the replaced segments were superseded by records after those that were read.
+            # Records that the replaced segments lack were superseded by records after those that were read.
             self._replay(state, now, OFFSET_MAX)
             listing = now
         return False
 
     def _replay(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
-        """Applies the records after those that were applied already."""
+        """Applies the records after those already applied."""
         since = state.replay.next_offset
         bases = [segment.base_offset for segment in listing.segments]
         for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
@@ -278,7 +281,7 @@ class BucketReader:
     def _replay_segment(
         self, state: ReplayedBucket, segment: Segment, position: int, since: int, until: int, following: int
     ) -> None:
-        # `following`: where the next segment begins, OFFSET_MAX for the last one.
+        # `following` is the base offset of the next segment, OFFSET_MAX for the last one.
         replay, tried, filled, is_last = state.replay, -1, -1, following == OFFSET_MAX
         limit = min(following, segment.offset_limit)
         while True:
@@ -288,18 +291,18 @@ class BucketReader:
             if damage is None or replay.next_offset >= until:
                 return
             if position == 0 and not SEGMENT.fullmatch(segment.name):
-                raise CorruptionError(f"this is no segment of a log: {damage.message}", path=segment.path, position=0)
+                raise CorruptionError(f"not a log segment: {damage.message}", path=segment.path, position=0)
             if position != tried:
-                # A writer at work may have filled the place since it was read.
+                # A running writer may have filled this place after it was read.
                 tried = position
                 continue
-            # A roll under way, or one that a crash ended, leaves the space that was there ahead.
+            # A roll in progress, or one that a crash interrupted, leaves space that was allocated ahead.
             is_whole = is_last or replay.next_offset >= following
             if is_whole and position >= end_of(self._files, segment)[0]:
                 return
             native = self._files.native
             if is_last and position != filled and batch_at(segment.path, position, file_system=native) is not None:
-                # It was written to its end between the two looks.  If the replay refuses it once more it is damage.
+                # The batch was completed between the two reads.  If the replay refuses it again, it is damage.
                 filled = position
                 continue
             self._refuse_replaced(segment)
@@ -312,7 +315,7 @@ class BucketReader:
             position = follows
 
     def _check_is_known(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
-        """Raises where a past state is asked for that the log cannot tell any more."""
+        """Raises if the requested past state was cleaned away."""
         newest = listing.segments[-1].base_offset
         if not self._split.horizon.is_cut or until >= newest or state.replay.records_below == until:
             return
@@ -329,7 +332,7 @@ class BucketReader:
         for state in self._states(by_group=False):
             yield from self._positions(state)
             yield from self._tell(state.problems, state.refused)
-            # Its memory is needed for the next share.
+            # Frees the memory of this share for the next one.
             del state
 
     def _positions(self, state: ReplayedBucket) -> Iterator[Found]:
@@ -371,7 +374,7 @@ class BucketReader:
         yield from self._tell(problems)
 
     def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
-        """Reads until nothing was cleaned meanwhile: moved records may be in none of the files that were read."""
+        """Reads again until nothing was cleaned meanwhile, since moved records may be in none of the files read."""
         for left in attempts():
             problems: list[OffsetLogError] = []
             listing = self._whole_listing(problems)
@@ -383,10 +386,10 @@ class BucketReader:
             except (ChangedFileError, MissingFileError):
                 if left == 0 or listing.directory is None:
                     raise
-        raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
+        raise StorageError("the files were replaced faster than they could be read", path=self._split.place)
 
     def _all_commits(self, listing: PartitionListing, end: int, problems: list[OffsetLogError]) -> list[Any]:
-        """Reads what counts of the segments, of the newest up to the file position `end`."""
+        """Reads the records that count from the segments, from the newest one up to the file position `end`."""
         split, read = self._split, self._read
         until = self._until(listing)
         decompressor = Decompressor()

@@ -1,8 +1,8 @@
-"""The stream reader: follows a log by log offsets of its own, which Spark keeps in the checkpoint.
+"""The stream reader: follows a log by log offsets, which Spark keeps in the checkpoint.
 
-An offset is `{"__consumer_offsets": {"0": 123}, "begun": {"0": 100}}`: the next log offset to read of each log
-partition, and where the partition ended when the query began.  Records missing below that may have been cleaned before;
-from there on a record that is gone before it was read is data loss.
+An offset is `{"__consumer_offsets": {"0": 123}, "begun": {"0": 100}}`: for each log partition the next log offset to
+read, and the end of the partition when the query began.  Records missing below that end may have been cleaned before
+the query began; from there on, a record that disappears before it is read is data loss.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from offsetlog.spark.scan.plan import Split, bytes_between, divided, open_on_dri
 from offsetlog.spark.scan.runs import RunReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
 
-#: Admission control, which Spark has from 4.2 on.
+#: The module with admission control, available from Spark 4.2 on.
 _ADMISSION = "pyspark.sql.streaming.datasource"
 _admission: Any = import_module(_ADMISSION) if find_spec(_ADMISSION) is not None else None
 
@@ -53,7 +53,7 @@ class StreamSplit(InputPartition):
 
     Attributes:
         split: the records.
-        begun: from this log offset on none of them may be missing.
+        begun: the log offset from which on no record may be missing.
     """
 
     split: Split
@@ -62,10 +62,10 @@ class StreamSplit(InputPartition):
 
 @dataclasses.dataclass(frozen=True)
 class StreamProblems(InputPartition):
-    """The parts that the driver found missing as the query started, with mode=permissive.
+    """The missing parts that the driver found when the query started, with mode=permissive.
 
     Attributes:
-        problems: (log partition, text), a row each.
+        problems: (log partition, text), one row each.
     """
 
     problems: tuple[tuple[int, str], ...]
@@ -83,10 +83,10 @@ def _numbers(offset: dict[str, dict[str, int]] | None, name: str) -> Offsets:
 
 
 class StreamReader(DataSourceStreamReader):
-    """Reads the records of a log as they come.  On the driver one object lives as long as the query; one thread."""
+    """Reads the records of a log as they are written.  The driver has one object per query; one thread uses it."""
 
     def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
-        """Takes the options, the columns as a pyarrow.Schema, and a file system in place of that of the path."""
+        """Takes the options, the columns as a pyarrow.Schema, and a file system to use instead of the path's."""
         self._read = read
         self._schema = schema
         self._files = files
@@ -94,18 +94,18 @@ class StreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         self._open: dict[int, OpenTransactions] = {}
         self._problems: tuple[tuple[int, str], ...] | None = None
-        #: The batch that has the rows of the problems, so that they are in it each time it is planned.
+        #: The batch that has the rows of the problems; they are in it each time it is planned.
         self._first: tuple[Offsets, Offsets] | None = None
         self._newest: Offsets | None = None
 
     # ------------------------------------------------------------------------------------------------ on the driver
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802  (PySpark's name)
-        """Returns where a new query begins.
+        """Returns the offset at which a new query begins.
 
         Raises:
-            OffsetOutOfRangeError: `startingOffsets` names one after the log's end.
-            ConfigError: it names a log offset of a partition that is not there, or the path is a single segment.
+            OffsetOutOfRangeError: `startingOffsets` names a log offset after the log's end.
+            ConfigError: `startingOffsets` names a log partition that does not exist, or the path is a single segment.
             CorruptionError: as `_ask_once`.
             StorageError: the log cannot be read.
         """
@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader):
             starts[listing.number] = horizon.offset if asked == "latest" else base
         if isinstance(asked, dict):
             starts.update(self._checked(asked, starts, ends))
-        # Whoever begins with the first segment asks for everything, also for what was before it.
+        # A query that begins with the first segment requests everything, including lost segments before it.
         self._ask_once({number: start for number, start in starts.items() if start > bases[number]})
         self._last = _offset(starts, ends)
         return self._last
@@ -127,9 +127,11 @@ class StreamReader(DataSourceStreamReader):
         for number, offset in asked.items():
             if number not in ends:
                 if offset in (EARLIEST, LATEST):
-                    # A store makes directories as they are needed: when this one comes, all of it is read.
+                    # A store creates directories as they are needed: when this one appears, all of it is read.
                     continue
-                raise ConfigError(f"startingOffsets names log partition {number}, which is not in {self._read.path}")
+                raise ConfigError(
+                    f"startingOffsets names log partition {number}, which {self._read.path} does not have"
+                )
             if offset > ends[number]:
                 raise OffsetOutOfRangeError(
                     f"startingOffsets: log partition {number} ends at {ends[number]}, below {offset}",
@@ -140,21 +142,21 @@ class StreamReader(DataSourceStreamReader):
         return found
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Returns what `maxOffsetsPerTrigger` says."""
+        """Returns the limit that `maxOffsetsPerTrigger` sets."""
         limit = self._read.offsets_per_trigger
         return _admission.ReadMaxRows(limit) if limit else _admission.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Notes where the log ends: a query that runs once goes no further."""
+        """Records the present end of the log, beyond which a query that runs once does not read."""
         self._target = self._ends()
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, dict[str, int]] | None = None, limit: Any = None
     ) -> dict[str, dict[str, int]]:
-        """Returns how far the next batch may go.
+        """Returns the offset up to which the next batch may read.
 
-        Spark 4.0 and 4.1 give no arguments: then a batch begins where the one before it ended, and the first after a
-        restart takes everything.
+        Spark 4.0 and 4.1 pass no arguments: a batch then begins where the previous one ended, and the first batch after
+        a restart takes everything.
 
         Raises:
             StorageError: the log cannot be read.
@@ -165,11 +167,11 @@ class StreamReader(DataSourceStreamReader):
         ends = self._ends(known)
         self._newest = {**known, **ends}
         if start is not None and BEGUN in start:
-            # A log partition that came later may have been cleaned elsewhere.
+            # A log partition that appeared later may have been cleaned elsewhere.
             begun = {**{number: end for number, end in ends.items() if number not in known}, **begun}
         if self._target is not None:
             ends = {number: min(end, self._target.get(number, 0)) for number, end in ends.items()}
-        # A partition that is away for a moment keeps its place.
+        # A partition that is missing for a moment keeps its offset.
         ends = {**known, **ends}
         most = getattr(limit, "max_rows", None) or (self._read.offsets_per_trigger if limit is None else 0)
         if most and start is not None:
@@ -178,10 +180,10 @@ class StreamReader(DataSourceStreamReader):
         return self._last
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
-        """Returns where the log ended when the last batch was planned, whatever its limit; None before the first.
+        """Returns the end of the log when the last batch was planned, regardless of its limit; None before the first.
 
-        Spark 4.2 and later show it as `latestOffset` in a query's progress: records between `endOffset` and it wait.
-        They ask directly after `latestOffset`, so that nothing is looked at again.
+        Spark 4.2 and later show it as `latestOffset` in a query's progress: records between `endOffset` and it still
+        wait.  They call this directly after `latestOffset`, so the log is not read again.
         """
         return None if self._newest is None else _offset(self._newest, {})
 
@@ -193,15 +195,15 @@ class StreamReader(DataSourceStreamReader):
             StorageError: the log cannot be read.
         """
         if self._last is None:
-            # After a restart in Spark 4.0 and 4.1.
+            # The first call after a restart in Spark 4.0 and 4.1.
             self._last = end
         self._ask_once(_numbers(start, TOPIC))
-        # For a partition that came since, the end says where it ended when it came.
+        # For a partition that appeared since, `end` holds the end that it had then.
         starts, begun = _numbers(start, TOPIC), {**_numbers(end, BEGUN), **_numbers(start, BEGUN)}
         there = dict(self._listings())
         ranges: list[tuple[PartitionListing, int, int]] = []
         for number in sorted(starts.keys() - _numbers(end, TOPIC).keys()):
-            # It would be read again from its beginning once it is back.
+            # Otherwise it would be read again from its beginning when it reappears.
             self._lose(self._partition_gone(number))
         for number, until in sorted(_numbers(end, TOPIC).items()):
             first = starts.get(number, 0)
@@ -225,14 +227,14 @@ class StreamReader(DataSourceStreamReader):
         return [*of_problems, *found] or [InputPartition(None)]
 
     def _ask_once(self, starts: Offsets) -> None:
-        """Asks, as the query starts, whether the log is whole where the stream has not been yet.
+        """Checks, when the query starts, that the part of the log that it has not read yet is complete.
 
         Raises:
-            DataLossError, PossibleLossError, CorruptionError: it is not, mode=failfast and failOnDataLoss=true.
+            DataLossError, PossibleLossError, CorruptionError: it is not, with mode=failfast and failOnDataLoss=true.
         """
         if self._problems is not None:
             return
-        # Executors import this module, and nothing that knows the files of a store.
+        # Executors import this module; they must not import modules that know the files of a store.
         from offsetlog.spark.scan.completeness import find_losses, refusal
 
         self._problems = ()
@@ -244,14 +246,14 @@ class StreamReader(DataSourceStreamReader):
         if losses and not self._read.permissive:
             self._lose(refusal(losses, "mode=permissive, or failOnDataLoss=false,"), _read_without(losses))
         elif losses:
-            # While nothing is new Spark plans no batch, and no row says it.
+            # Without new records Spark plans no batch, and no row would report the losses.
             _log.warning("%s", _read_without(losses))
             self._problems = tuple(
                 (-1 if each.log_partition is None else each.log_partition, problem_of(each)) for each in losses
             )
 
     def _size(self, listing: PartitionListing, first: int, until: int) -> int:
-        """About how many bytes there are to read: of a log that is cleaned meanwhile no more than that is needed."""
+        """Returns roughly how many bytes there are to read; an estimate suffices if the log is cleaned meanwhile."""
         try:
             return bytes_between(self._source_files(), listing, first, until)
         except MissingFileError:
@@ -280,24 +282,24 @@ class StreamReader(DataSourceStreamReader):
             yield StreamSplit(split, begun)
 
     def _partition_gone(self, number: int) -> MissingFileError:
-        return MissingFileError("the log partition has gone", path=f"{self._read.path}/{TOPIC}-{number}")
+        return MissingFileError("the log partition was removed", path=f"{self._read.path}/{TOPIC}-{number}")
 
     def _gone(self, number: int, place: str, missing: int, first: int, until: int) -> HistoryError:
         return HistoryError(
             f"{missing} records of log partition {number} between the log offsets {first} and {until} were cleaned "
-            "before they were read; with failOnDataLoss=false the stream goes on without them",
+            "away before they were read; failOnDataLoss=false goes on without them",
             log_partition=number,
             path=place,
         )
 
     def _lose(self, failure: OffsetLogError, warning: str | None = None) -> None:
-        """Raises data loss, or logs it as `failOnDataLoss` says: in other words where `warning` is given."""
+        """Raises data loss, or with failOnDataLoss=false logs it; `warning` is then logged instead of the error."""
         if self._read.fail_on_data_loss:
             raise failure
         _log.warning("%s", warning or failure)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        """Does nothing: Spark's checkpoint says how far a query has read."""
+        """Does nothing: Spark's checkpoint records how far a query has read."""
 
     def stop(self) -> None:
         """Does nothing: no file is kept open."""
@@ -319,7 +321,7 @@ class StreamReader(DataSourceStreamReader):
             yield _where_it_ends(files, listing)
 
     def _ends(self, known: Offsets | None = None) -> Offsets:
-        """How far each partition may be read now; tells those that end below what is known of them."""
+        """Returns how far each partition may be read now; reports partitions that end below a known offset."""
         files = self._source_files()
         found = {}
         for listing, horizon in self._partitions():
@@ -334,8 +336,7 @@ class StreamReader(DataSourceStreamReader):
 
     def _cut(self, listing: PartitionListing, end: int, until: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(
-            f"log partition {listing.number} ends at {end}, below {until}, which the stream had seen: it was cut, or "
-            "created again",
+            f"log partition {listing.number} ends at {end}; it ended at {until} before, so it was cut or created again",
             path=listing.place,
             log_offset=end,
         )
@@ -346,8 +347,8 @@ class StreamReader(DataSourceStreamReader):
         """Yields the batches of a split.
 
         Raises:
-            CorruptionError: bytes are not what was written; with mode=permissive a row tells it.
-            HistoryError: records were cleaned since the split was planned, and failOnDataLoss=true.
+            CorruptionError: the log is damaged; with mode=permissive a row reports it instead.
+            HistoryError: records were cleaned away after planning, with failOnDataLoss=true.
             StorageError: the files cannot be read.
         """
         if isinstance(partition, StreamProblems):
@@ -378,17 +379,17 @@ class StreamReader(DataSourceStreamReader):
             self._lose(self._gone(split.number, split.place, missing, first, until))
 
     def _deciding(self) -> tuple[str, ...]:
-        """The columns that say whether a record is one of those that are committed."""
+        """The columns that decide whether a record is committed."""
         if not self._read.committed_only:
             return ()
         return ("outcome", "offset") if self._read.view == "commits" else ("outcome", "value_version")
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises what is wrong with the options at whatever Spark asks for first."""
+    """Raises the error of wrong options at Spark's first call."""
 
     def __init__(self, refusal: ConfigError) -> None:
-        """Takes what is raised."""
+        """Takes the error to raise."""
         self._refusal = refusal
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802  (PySpark's name)
@@ -415,12 +416,12 @@ class RefusedStreamReader(DataSourceStreamReader):
 
 
 if _admission is not None:
-    # Spark checks whether a reader is one of these.
+    # Spark checks whether a reader is an instance of this class.
     _admission.SupportsTriggerAvailableNow.register(StreamReader)
 
 
 def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
-    """Returns a partition, listed again where its files went meanwhile, and where it ends."""
+    """Returns a partition, listed again if its files were removed meanwhile, and its end."""
     for left in attempts():
         listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
         try:
@@ -437,12 +438,12 @@ def _read_without(losses: Sequence[CorruptionError]) -> str:
 
 
 def _length(split: Split, begun: int) -> int:
-    """How many log offsets of a split none of which may be missing."""
+    """Returns the number of log offsets of a split that must all have a record."""
     return sum(max(0, span.until - max(span.first, begun)) for span in split.spans)
 
 
 def _committed(batch: Any) -> Any:
-    """Leaves out what an abort undid."""
+    """Leaves out the records that an abort undid."""
     value = "offset" if "value_version" not in batch.schema.names else "value_version"
     is_delete = np.asarray(batch.column(value).is_null())
     undone = is_undone(is_delete, lambda outcome: equals(batch.column("outcome"), outcome))
@@ -450,19 +451,19 @@ def _committed(batch: Any) -> Any:
 
 
 def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Returns ends that are at most so many log offsets away from the starts in all, each partition by its share."""
+    """Limits the ends to `most` log offsets after the starts, in all; each partition gets a proportional share."""
     waiting = {number: end - starts.get(number, 0) for number, end in ends.items()}
     total = sum(waiting.values())
     if total <= most:
         return ends
     taken = {number: most * count // total for number, count in waiting.items()}
     left = most - sum(taken.values())
-    # The remainder of rounding goes to those that wait with most.
+    # The remainder of the rounding goes to the partitions with most records waiting.
     for number in sorted(waiting, key=lambda number: taken[number] - waiting[number])[:left]:
         taken[number] += 1
     return {number: starts.get(number, 0) + taken[number] for number in ends}
 
 
 def make_stream_reader(read: ReadOptions, asked: Any) -> StreamReader:
-    """Returns the reader for options and the pyspark StructType that Spark wants; raises ConfigError."""
+    """Returns the reader for options and the pyspark StructType that Spark requests; raises ConfigError."""
     return StreamReader(read, asked_schema(read, asked))

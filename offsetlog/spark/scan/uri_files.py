@@ -1,7 +1,7 @@
-"""The file system that a URI names: to read a log, to stage rows or to read a checkpoint.
+"""The file system of a URI: to read a log, to stage rows or to read a checkpoint.
 
-`s3a://` and `abfss://` go by Hadoop's settings (`hadoop_settings`), everything else by what pyarrow makes of the
-URI and of the environment.  No text that is made here holds a secret.
+`s3a://` and `abfss://` are opened with Hadoop's settings (`hadoop_settings`), all others with what pyarrow takes from
+the URI and the environment.  Error texts of this module contain no secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offsetlog.spark.scan.hadoop_settings import HadoopSettings, ObjectStore, is
 
 NO_SETTINGS = HadoopSettings()
 
-#: Variables of the environment; the first that is set counts.
+#: Environment variables; the first one that is set counts.
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _HDFS = re.compile(r"(?:hdfs|viewfs)://", re.IGNORECASE)
@@ -32,18 +32,18 @@ _SET_HDFS = (
     "prints and ARROW_LIBHDFS_DIR to the directory of libhdfs.so, for the driver and for every executor"
 )
 _SET_S3 = (
-    "fs.s3a.endpoint, fs.s3a.endpoint.region, fs.s3a.access.key, fs.s3a.secret.key and fs.s3a.path.style.access say "
-    "where it is and who reads"
+    "fs.s3a.endpoint, fs.s3a.endpoint.region, fs.s3a.access.key, fs.s3a.secret.key and fs.s3a.path.style.access set "
+    "the address and the credentials"
 )
-_SET_AZURE = "fs.azure.account.key.HOST, fs.azure.sas.fixed.token.HOST or fs.azure.account.oauth2.* say who reads"
+_SET_AZURE = "fs.azure.account.key.HOST, fs.azure.sas.fixed.token.HOST or fs.azure.account.oauth2.* set the credentials"
 _WHERE = (
-    "they are taken from spark.hadoop.* by offsetlog.spark.register(spark), as the jobs do, or are options of the read "
-    "or write, or are in the environment of driver and executors as {}"
+    "offsetlog.spark.register(spark), which the jobs call, takes them from spark.hadoop.*; or give them as options of "
+    "the read or write, or in the environment of driver and executors as {}"
 )
 
 
 def what_to_set(uri: str) -> str:
-    """Returns what decides whether a URI can be read, for the end of a message; empty where nothing is known."""
+    """Returns a hint on the settings that a URI needs, for the end of a message; "" if there is none."""
     lower = uri.lower()
     if lower.startswith("s3a://"):
         return f"{_SET_S3}; {_WHERE.format('AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY')}"
@@ -53,11 +53,11 @@ def what_to_set(uri: str) -> str:
 
 
 def file_system_of(given: AnyPath, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, str]:
-    """Returns pyarrow's file system for a path or URI, and the path on that, without a slash at its end.
+    """Returns pyarrow's file system for a path or URI, and the path on it, without a trailing slash.
 
     Args:
         given: the path or URI.
-        settings: Hadoop's, by name in small letters, for `s3a://` and `abfss://`.
+        settings: Hadoop settings by lower-case name, for `s3a://` and `abfss://`.
 
     Raises:
         ArgumentTypeError, ConfigError: as `Location.of`.
@@ -68,14 +68,14 @@ def file_system_of(given: AnyPath, settings: Mapping[str, str] = NO_SETTINGS) ->
 
 
 def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, str]:
-    """Returns pyarrow's file system of a URI, and the path on it, without a slash at its end.
+    """Returns pyarrow's file system for a URI, and the path on it, without a trailing slash.
 
     Args:
-        uri: of a directory or file.
-        settings: Hadoop's, by name in small letters.
+        uri: the URI of a directory or file.
+        settings: Hadoop settings by lower-case name.
 
     Raises:
-        ConfigError: there is no file system of that scheme here, a setting cannot be, or the URI is none.
+        ConfigError: pyarrow has no file system for the scheme, a setting is invalid, or the URI is malformed.
         StorageError: the file system cannot be reached.
     """
     try:
@@ -84,7 +84,7 @@ def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, 
             return _opened(store), store.path
         found, path = pyarrow.fs.FileSystem.from_uri(_encoded(uri))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError) as failure:
-        why = f"pyarrow knows no file system for it: {_text(failure, uri)}"
+        why = f"pyarrow has no file system for it: {_text(failure, uri)}"
         raise ConfigError(f"path={shown(uri)!r}: {why}") from None
     except OSError as failure:
         if _HDFS.match(uri):
@@ -94,7 +94,7 @@ def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, 
 
 
 def storage_text(failure: OSError, uri: str, done: str = "read") -> str:
-    """Returns the message of an error for a file that cannot be read (or written), with what to set."""
+    """Returns the error message for a file that cannot be read (or written), with the settings that it needs."""
     ending = what_to_set(uri)
     return f"it cannot be {done}: {_text(failure, uri)}{f'; {ending}' if ending else ''}"
 
@@ -104,7 +104,7 @@ def _text(failure: Exception, uri: str) -> str:
 
 
 def _encoded(uri: str) -> str:
-    """Returns a URI whose path pyarrow decodes to what it is here; what follows a "?" is settings of pyarrow's."""
+    """Encodes a URI so that pyarrow decodes its path to the given one; a query after "?" holds pyarrow's settings."""
     place, mark, settings = uri.partition("?")
     scheme, _, rest = place.partition(":/")
     authority, slash, path = rest[1:].partition("/") if rest.startswith("/") else ("", "", rest)
@@ -114,7 +114,7 @@ def _encoded(uri: str) -> str:
 def _opened(store: ObjectStore) -> Any:
     kind = getattr(pyarrow.fs, store.kind, None)
     if kind is None:
-        raise ConfigError(f"this pyarrow {pa.__version__} was built without {store.kind}; install one that has it")
+        raise ConfigError(f"pyarrow {pa.__version__} was built without {store.kind}; install a build that has it")
     arguments = dict(store.arguments)
     if store.kind == "S3FileSystem" and not {"endpoint_override", "region"} & set(arguments):
         arguments |= _of_environment() or _of_amazon(store.container)
@@ -122,14 +122,14 @@ def _opened(store: ObjectStore) -> Any:
 
 
 def _of_environment() -> dict[str, Any]:
-    """Returns where the environment says that buckets are, as Amazon's own libraries take it."""
+    """Returns the address of buckets from the environment variables of Amazon's own libraries."""
     url = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     scheme, _, host = url.rpartition("://")
     return {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"} if host else {}
 
 
 def _of_amazon(bucket: str) -> dict[str, Any]:
-    """Returns the region of one of Amazon's buckets, which only Amazon knows, unless the environment names it."""
+    """Returns the region of an Amazon bucket: from the environment, or otherwise by asking Amazon."""
     if any(os.environ.get(name) for name in _REGIONS):
         return {}
     return {"region": pyarrow.fs.resolve_s3_region(bucket)}

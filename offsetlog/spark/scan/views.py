@@ -1,4 +1,4 @@
-"""The columns of each view: Arrow's types for those who make batches, Spark's for those who ask."""
+"""The columns of each view, with Arrow's types to make batches and Spark's types for its schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsetlog._native.scan import view_schema
 from offsetlog.errors import ConfigError
 from offsetlog.spark.scan.options import ReadOptions
 
-#: The problem of a row, in mode=permissive; null on rows that are right.
+#: The column with the problem of a row, in mode=permissive; null on rows without one.
 PROBLEM = "problem"
 
 _MEMBER = pa.struct([(name, pa.string()) for name in ("member_id", "group_instance_id", "client_id", "client_host")])
@@ -41,10 +41,10 @@ def columns_of(view: str) -> Any:
 
 
 def full_schema(read: ReadOptions) -> Any:
-    """Returns the pyarrow.Schema that a reader yields, unless the caller gives a schema of his own.
+    """Returns the pyarrow.Schema that a reader yields, unless the caller gives another schema.
 
     Raises:
-        ConfigError: `columns` names one that the view does not have.
+        ConfigError: `columns` names a column that the view does not have.
     """
     schema = columns_of(read.view)
     if read.permissive:
@@ -65,7 +65,7 @@ def _chosen(schema: Any, names: Sequence[str], view: str, what: str) -> Any:
 
 
 def spark_type(kind: Any) -> str:
-    """Returns Spark's name for a type of Arrow's."""
+    """Returns Spark's name of an Arrow type."""
     if pa.types.is_list(kind):
         return f"array<{spark_type(kind.value_type)}>"
     if pa.types.is_struct(kind):
@@ -74,15 +74,15 @@ def spark_type(kind: Any) -> str:
 
 
 def spark_schema(schema: Any) -> str:
-    """Returns a schema in the words of Spark's DDL."""
+    """Returns a schema as Spark DDL."""
     return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
 
 
 def asked_schema(read: ReadOptions, asked: Any) -> Any:
-    """Returns the pyarrow.Schema for the pyspark StructType that a reader shall yield.
+    """Returns the pyarrow.Schema for the pyspark StructType that a reader must yield.
 
     Raises:
-        ConfigError: a column is not one of the view, or is of another type there.
+        ConfigError: the view does not have a column, or has it with another type.
     """
     schema = columns_of(read.view)
     if read.permissive:
@@ -98,7 +98,7 @@ def asked_schema(read: ReadOptions, asked: Any) -> Any:
 
 
 def shaped(batch: Any, schema: Any) -> Any:
-    """Returns a batch with exactly the columns of a schema: those that it lacks are null."""
+    """Returns a batch with exactly the columns of a schema; columns that the batch lacks are null."""
     if batch.schema.equals(schema):
         return batch
     arrays = [

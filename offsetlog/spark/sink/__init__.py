@@ -1,1 +1,1 @@
-"""Commits rows of a DataFrame into a store: staged by each task, published once on the driver."""
+"""Commits the rows of a DataFrame to a store: each task stages its rows, and the driver publishes them once."""

@@ -1,10 +1,10 @@
 """The store's own record of the queries that write to it, as committed positions of reserved groups.
 
-`__offsetlog_spark` holds for each query, as topic, the number of epochs that are published: the next one, as a
-position is the next offset.  It is written when all of an epoch is there.  `__offsetlog_spark-N-S` does so for one log
-partition of the N that the store has: S is the smallest number with which the name falls into that log partition, so
-that this position is written in the same transaction as the epoch's rows of that log partition.  Both survive cleaning,
-as any position does, and never expire: their records name a time far away, which counts before every retention.
+`__offsetlog_spark` holds for each query, as a topic, the number of published epochs, which is the next epoch, as a
+position is the next offset.  It is committed when an epoch is published completely.  `__offsetlog_spark-N-S` holds the
+same for one of the store's N log partitions: S is the smallest number for which the name belongs to that log partition,
+so that this position is written in the same transaction as the epoch's rows in that log partition.  Like any position,
+both survive cleaning.  They never expire: their records have a distant expire time, which overrides every retention.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from offsetlog.errors import StateError
 from offsetlog.spark.sink.staging import RESERVED_PREFIX
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-#: The group of the finished epochs.
+#: The group that records finished epochs.
 FINISHED = RESERVED_PREFIX
 #: The last millisecond of the year 9999.
 NEVER_MS = 253_402_300_799_999
 
-# Producer ids of the sink's transactions: 30 bits that say so, and 32 of the query.  Whoever else has the directory
-# open for writing there cannot be while the sink has, so that an open transaction of such an id was left by a crash.
+# Producer ids of the sink's transactions: 30 bits that identify the sink, and 32 of the query.  While the sink has the
+# store open, no other program can write to it, so an open transaction of such an id was left by a crash.
 _PRODUCER_MARK = 0x2F0F_F5E7
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An epoch of a query that is remembered.
+    """An epoch of a query that the store records.
 
     Attributes:
-        query: its name.
-        number: from 0.
-        spark_query: the id in the stream's checkpoint, None in a batch write.
+        query: the name of the query.
+        number: the number of the epoch, from 0.
+        spark_query: the query id in the stream's checkpoint, None in a batch write.
     """
 
     query: str
@@ -46,27 +46,27 @@ class Epoch:
 
     @property
     def key(self) -> TopicPartition:
-        """The topic partition under which the reserved groups hold it."""
+        """The topic partition of the query's position in the reserved groups."""
         return TopicPartition(self.query, 0)
 
     def position(self) -> OffsetAndMetadata:
-        """Returns what is committed when it is published."""
+        """Returns the position that is committed when the epoch is published."""
         metadata = json.dumps({"spark": self.spark_query}) if self.spark_query is not None else ""
         return OffsetAndMetadata(self.number + 1, metadata, expire_timestamp=NEVER_MS)
 
 
 def producer_of(name: str) -> int:
-    """Returns the producer id of a query's, or a job's, transactions; the same in every log partition."""
+    """Returns the producer id of the transactions of a query or job, the same in every log partition."""
     return _PRODUCER_MARK << 32 | xxhash.xxh32_intdigest(name.encode())
 
 
 def is_ours(producer_id: int) -> bool:
-    """Whether a producer id is one of the sink's."""
+    """Returns whether a producer id is one of the sink's."""
     return producer_id >> 32 == _PRODUCER_MARK
 
 
 class MarkerGroups:
-    """The reserved group of each log partition of a store, found when asked for."""
+    """The reserved group of each log partition of a store, computed on request."""
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
@@ -74,7 +74,7 @@ class MarkerGroups:
         self._tried = 0
 
     def name(self, log_partition: int) -> str:
-        """Returns the group that falls into a log partition."""
+        """Returns the reserved group that belongs to a log partition."""
         while log_partition not in self._names:
             name = f"{RESERVED_PREFIX}-{self._core.count}-{self._tried}"
             self._tried += 1
@@ -83,9 +83,9 @@ class MarkerGroups:
 
 
 def is_finished(core: StoreCore, epoch: Epoch) -> bool:
-    """Whether all of an epoch is published.
+    """Returns whether an epoch is published completely.
 
-    Raises StateError where the query's name was given to another stream, whose epochs are other ones.
+    Raises StateError if another stream, whose epochs are different ones, uses the name of the query.
     """
     found = core.fetch_one(FINISHED, *epoch.key)
     if found is None:
@@ -95,22 +95,23 @@ def is_finished(core: StoreCore, epoch: Epoch) -> bool:
 
 
 def refuse_other_stream(epoch: Epoch, found: OffsetAndMetadata) -> None:
-    """Refuses an epoch of a stream that has another checkpoint than the one which published before; StateError."""
+    """Raises StateError if epochs of another stream, with another checkpoint, were published under the query's name."""
     if epoch.spark_query is None or not found.metadata:
         return
     try:
         before = json.loads(found.metadata).get("spark")
-    except (ValueError, AttributeError):  # committed by hand
+    except (ValueError, AttributeError):  # a position that was not committed by the sink
         return
     if before is not None and before != epoch.spark_query:
         raise StateError(
-            f"queryId {epoch.query!r} has published {found.offset} epochs from another checkpoint (query {before}, "
-            f"this is {epoch.spark_query}); one of this would be taken for published: give this query another queryId"
+            f"queryId {epoch.query!r} belongs to another stream: query {before} has published {found.offset} epochs "
+            f"under it from another checkpoint. Epochs of this query ({epoch.spark_query}) would be skipped as "
+            "already published; give it a queryId of its own"
         )
 
 
 def published_in(core: StoreCore, markers: MarkerGroups, epoch: Epoch, log_partitions: Iterable[int]) -> set[int]:
-    """Returns those log partitions in which an epoch is published already: a crash came between them and the others."""
+    """Returns the log partitions in which an epoch is published already, after a crash before the others."""
     found = set()
     for number in log_partitions:
         marker = core.fetch_one(markers.name(number), *epoch.key)

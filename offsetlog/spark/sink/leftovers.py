@@ -1,8 +1,8 @@
-"""Deletes what was staged, once it is published or given up, and what crashed epochs and runs left.
+"""Deletes staged files after they are published or given up, and the files that crashed epochs and runs left.
 
-A file deleted here is never read again: a reader of staged files finds out first, with the store's lock,
-whether its epoch is finished.  Yet a publisher may outlive its driver, and be at work while the next run of the query
-stages the same epoch: files younger than the run that is done are left alone, and go with the next epoch.
+A file deleted here is never read again: a publisher first checks, with the store's lock, whether its epoch is finished.
+But a publisher may outlive its driver, and still run while the next run of the query stages the same epoch: files
+younger than the finished run are kept, and deleted with the next epoch.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
 def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: int | None) -> None:
-    """Deletes what runs staged; a failure to do so is no failure of the write, and is made up for by the next.
+    """Deletes the staged files of runs.  If that fails, the write still succeeds, and the next one deletes them.
 
-    Directories that are empty then go, too: a broker wants no directory among its logs that is none.
+    Empty directories are deleted, too: a broker accepts only directories of logs in its log directory.
 
     Args:
-        options: of the write.
-        query: its directory below the staging.
-        runs: directories below the staging, of one epoch.
-        done: the epoch, where it is published: then what older epochs and older runs of it left is deleted as well.
+        options: the options of the write.
+        query: the query's directory below the staging directory.
+        runs: directories of runs of one epoch, below the staging directory.
+        done: the epoch, if it is published: files of older epochs, and of its older runs, are then deleted, too.
     """
     file_system, root = file_system_of(options.staging_location, options.hadoop)
     with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ def _directories(file_system: arrow_fs.FileSystem, folder: str) -> list[arrow_fs
 
 
 def _remove_empty(file_system: arrow_fs.FileSystem, folder: str) -> None:
-    # Without a moment in which somebody could fill it, where the file system can do that.
+    # In one step, if the file system can do that, so that no other process can fill the directory in between.
     with contextlib.suppress(OSError):
         if isinstance(file_system, arrow_fs.LocalFileSystem):
             os.rmdir(folder)

@@ -29,7 +29,7 @@ from offsetlog.spark.sink.staging import OPTIONAL, QUERY_ID, REQUIRED, StagingPl
 
 STAGING_NAME = ".offsetlog-staging"
 
-#: As they are written; Spark hands them on in small letters.
+#: The names of the options as users write them; Spark passes them in lower case.
 OPTIONS = (
     "path",
     "mode",
@@ -43,7 +43,7 @@ OPTIONS = (
     "report",
     "clean",
 )
-#: Options that Spark itself may add to those of a stream.
+#: Options that Spark itself may add for a stream.
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
 
 _TEXT = (StringType, CharType, VarcharType)
@@ -66,19 +66,20 @@ class SinkOptions:
     Attributes:
         path: the store's directory, on the driver.
         mode: whether a refused row fails the whole write, or leaves its group out.
-        query_id: the name that a query's epochs are remembered under; None: a stream's own id, or nothing remembered.
-        epoch: of a batch write that may be tried again; None for a plain one, and for streams.
-        partitions: log partitions of a store that is not there yet.
+        query_id: the name under which the epochs of a query are recorded; None: for a stream Spark's own id, for a
+            batch nothing is recorded.
+        epoch: the epoch of a batch write that may be tried again; None for other batch writes, and for streams.
+        partitions: the number of log partitions, for a store that does not exist yet.
         durability: the failure that the commits survive.
-        lock_timeout_seconds: how long the driver waits for a store that somebody else has open.
-        keep_open_seconds: how long the store rests, open, after a write before it is closed; by default not at all
-            after a batch without an epoch, since nothing says that another follows.
+        lock_timeout_seconds: how long the driver waits for a store that another process has open.
+        keep_open_seconds: how long the store stays open after a write; by default 0 after a batch without an epoch,
+            which other writes need not follow.
         staging_location: a directory or URI that driver and executors share.
-        report: the directory for reports of what was refused; None: the store's.
-        clean: whether logs are cleaned, and snapshots written, where that is due after publishing.
-        machine: the driver's (`this_machine`) where the staging is the default one, which tasks elsewhere refuse; None
-            where it was named.
-        hadoop: Hadoop's settings for the file system of the staging; secrets are among them, and they are not shown.
+        report: the directory for reports of refused rows; None: the store's directory.
+        clean: whether logs are cleaned and snapshots written after publishing, if they are due.
+        machine: the driver's machine (`this_machine`) if the staging directory is the default one, which tasks on other
+            machines refuse; None if the directory was given.
+        hadoop: Hadoop's settings for the file system of the staging; they may hold secrets and are not shown.
     """
 
     path: str
@@ -96,7 +97,7 @@ class SinkOptions:
     hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
     def place(self, job: str | None) -> StagingPlace:
-        """Returns where tasks stage; `job` is a batch write's own name, None for a stream."""
+        """Returns the place where tasks stage; `job` is the name of a batch write, None for a stream."""
         if job is None:
             return StagingPlace(self.staging_location, self.query_id, None, None, self.machine, self.hadoop)
         return StagingPlace(
@@ -107,35 +108,35 @@ class SinkOptions:
 def checked_options(
     options: Mapping[str, str], *, stream: bool, overwrite: bool, one_machine: bool = True
 ) -> SinkOptions:
-    """Returns the options of a write, on the driver; raises ConfigError that names the one which is wrong.
+    """Checks the options of a write on the driver; raises ConfigError that names a wrong option.
 
     Args:
-        options: as Spark hands them on.
-        stream: whether it is a stream.
-        overwrite: whether the store is to be replaced, which is refused.
-        one_machine: whether executors are on the driver's machine, as far as the driver knows; otherwise a staging
-            must be named.
+        options: the options from Spark.
+        stream: whether the write is a stream.
+        overwrite: whether the store would be replaced, which is refused.
+        one_machine: whether executors are on the driver's machine, as far as the driver knows; if not, a staging
+            location must be given.
     """
     if overwrite:
         raise ConfigError(
-            "a store is only added to: take mode('append'), or outputMode('append') in a stream (another output mode: "
-            "foreachBatch with offsetlog.spark.sink.writer.commit_batch)"
+            "a store cannot be overwritten: use mode('append'), or outputMode('append') in a stream (for another "
+            "output mode, foreachBatch with offsetlog.spark.sink.writer.commit_batch)"
         )
     given = {name.lower(): value for name, value in options.items() if not is_setting(name)}
     known = {name.lower() for name in OPTIONS}
     for name in given:
         if name not in known and not (stream and name in _SPARKS_OWN):
-            raise ConfigError(f"there is no option {name!r} of a write; known are {', '.join(OPTIONS)}")
+            raise ConfigError(f"{name!r} is not an option of a write; the options are {', '.join(OPTIONS)}")
     path = _store_path(given.get("path"))
     query_id = given.get("queryid")
     if query_id is not None and (not QUERY_ID.fullmatch(query_id) or query_id.strip(".") == ""):
-        raise ConfigError(f"queryId {query_id!r} is not 1 to 200 of the characters A-Z a-z 0-9 . _ -")
+        raise ConfigError(f"queryId {query_id!r} must be 1 to 200 of the characters A-Z a-z 0-9 . _ -")
     report = given.get("report")
     epoch = _number(given, "epoch", 0, 2**62)
     if stream and epoch is not None:
-        raise ConfigError("epoch is for batch writes; a stream counts its own")
+        raise ConfigError("epoch is only for batch writes; a stream counts its own epochs")
     if not stream and (query_id is None) != (epoch is None):
-        raise ConfigError("queryId and epoch belong together in a batch write: which query, and which of its epochs")
+        raise ConfigError("a batch write needs both queryId and epoch, or neither: they name the query and its epoch")
     staging = given.get("staginglocation")
     if not staging and not one_machine:
         raise ConfigError(refusal(default_staging(path)))
@@ -147,7 +148,7 @@ def checked_options(
         partitions=_number(given, "partitions", 1, 100_000),
         durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
         lock_timeout_seconds=_seconds(given, "lockTimeoutSeconds", "60"),
-        # The process of a single write may be killed with its session, as soon as the write has returned.
+        # The process of a single write may be killed together with its session as soon as the write returns.
         keep_open_seconds=_seconds(given, "keepOpenSeconds", "10" if stream or epoch is not None else "0"),
         staging_location=staging or default_staging(path),
         report=_on_the_driver("report", report, "a report is written by the driver") if report else None,
@@ -158,27 +159,27 @@ def checked_options(
 
 
 def default_staging(path: str) -> str:
-    """Returns where a write to a store stages that names no other place: in the store's directory."""
+    """Returns the default staging directory of a write: inside the store's directory."""
     return f"{path.rstrip('/')}/{STAGING_NAME}"
 
 
 def _store_path(path: str | None) -> str:
     if not path:
-        raise ConfigError("where the store is: give a path, as in save(path) or option('path', ...)")
+        raise ConfigError("the path of the store is missing; give it as in save(path) or option('path', ...)")
     return _on_the_driver("path", path, "a store is opened by the driver")
 
 
 def _on_the_driver(name: str, path: str, why: str) -> str:
     location = Location.of(path)
     if location.path is None:
-        raise ConfigError(f"{name} {str(location)!r}: {why}, in a directory of its own machine")
+        raise ConfigError(f"{name} {str(location)!r} must be a directory on the driver's machine: {why}")
     return location.path
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     value = given.get(name, choices[0])
     if value not in choices:
-        raise ConfigError(f"{name} is {' or '.join(choices)}, not {value!r}")
+        raise ConfigError(f"{name} must be {' or '.join(choices)}, not {value!r}")
     return value
 
 
@@ -187,29 +188,29 @@ def _number(given: Mapping[str, str], name: str, least: int, most: int) -> int |
     if value is None:
         return None
     if not re.fullmatch(r"-?[0-9]{1,20}", value) or not least <= int(value) <= most:
-        raise ConfigError(f"{name} is a number from {least} to {most}, not {value!r}")
+        raise ConfigError(f"{name} must be a number from {least} to {most}, not {value!r}")
     return int(value)
 
 
 def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
     value = given.get(name.lower(), default)
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
-        raise ConfigError(f"{name} is a number of seconds, not {value!r}")
+        raise ConfigError(f"{name} must be a number of seconds, not {value!r}")
     return float(value)
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuses a DataFrame of other columns; raises InvalidArgumentError that names the column, and the known ones."""
-    known = f"known are {', '.join(REQUIRED)} (required), {', '.join(OPTIONAL)}"
+    """Refuses a DataFrame with wrong columns: raises InvalidArgumentError that names the column and the known ones."""
+    known = f"the columns are {', '.join(REQUIRED)} (required), {', '.join(OPTIONAL)}"
     names = schema.fieldNames()
     for column in schema.fields:
         if column.name not in _TYPES:
-            raise InvalidArgumentError(f"there is no column {column.name!r} of a commit; {known}")
+            raise InvalidArgumentError(f"{column.name!r} is not a column of a commit; {known}")
         if names.count(column.name) > 1:
-            raise InvalidArgumentError(f"column {column.name!r} is there {names.count(column.name)} times")
+            raise InvalidArgumentError(f"column {column.name!r} appears {names.count(column.name)} times")
         types, meant = _TYPES[column.name]
         if not isinstance(column.dataType, types):
-            raise InvalidArgumentError(f"column {column.name!r} is {column.dataType.simpleString()}, not {meant}")
+            raise InvalidArgumentError(f"column {column.name!r} must be {meant}, not {column.dataType.simpleString()}")
     for name in REQUIRED:
         if name not in names:
             raise InvalidArgumentError(f"column {name!r} is missing; {known}")

@@ -1,9 +1,10 @@
-"""Publishing on the driver: staged rows become commits, once, and each group of them as a whole.
+"""Publishing on the driver: staged rows become commits, exactly once, and each group all or nothing.
 
-All rows of one log partition, and the position that says the epoch is in it, are one transaction of the store.  While
-the files are read, piece by piece, a transaction is open in every log partition that has rows; then they end, one after
-the other.  A crash before that leaves nothing but open transactions, which the next publisher aborts; a crash between
-two of them leaves log partitions that have the epoch and others that have not, and the next try writes the others.
+All rows of one log partition, and the position that records the epoch in it, are one transaction of the store.  While
+the files are read, piece by piece, a transaction is open in every log partition that has rows; afterwards the
+transactions are committed one after another.  A crash before that leaves only open transactions, which the next
+publisher aborts; a crash in between leaves some log partitions with the epoch and some without, and the next try writes
+the latter.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _log = logging.getLogger("offsetlog.spark.sink")
 
 _WAIT_SECONDS_MAX = 1.0
 
-#: Nothing is done between two epochs: due work is done after a publication.
+#: No maintenance runs between two epochs: due work is done after a publication.
 MAINTENANCE = MaintenanceConfig(enabled=False)
 
 
@@ -46,11 +47,11 @@ class Published:
     """The result of a commit of the sink.
 
     Attributes:
-        rows: rows that were written, without those that an earlier try of the epoch had written.
-        refused_rows: rows that were refused.
-        refused_groups: groups that were left out for them.
+        rows: how many rows were written, without those that an earlier try of the epoch had written.
+        refused_rows: how many rows were refused.
+        refused_groups: how many groups were left out because of refused rows.
         skipped: whether the whole epoch was published before.
-        report: where the report is, None where nothing was refused.
+        report: the path of the report, None if no row was refused.
     """
 
     rows: int
@@ -61,25 +62,25 @@ class Published:
 
 
 def reached(step: str) -> None:
-    """Called between any two steps of a publication; a test stops it here."""
+    """Called between any two steps of a publication, so that a test can stop it there."""
 
 
 def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, epoch: Epoch | None) -> Published:
-    """Commits what the tasks of one write staged.
+    """Commits the rows that the tasks of one write staged.
 
     Args:
-        options: of the write.
-        messages: of its tasks.
-        name: of the job or query with its epoch, for the report.
-        epoch: the store's name for it, None for a plain write.
+        options: the options of the write.
+        messages: the messages of its tasks.
+        name: the name of the job or query with its epoch, for the report.
+        epoch: the epoch, None for a write without one.
 
     Raises:
         InvalidArgumentError: rows were refused and the mode is failfast; nothing was committed.
-        LockedError: somebody else has had the store open for as long as the write may wait.
-        CorruptionError, MissingFileError: a staged file is not as its task wrote it; nothing was committed.
-        StateError: the query's name is another stream's.
-        StorageError, CapacityError: some log partitions may have the write and others not; each group is whole.  Tried
-            again, an epoch goes on with the others.
+        LockedError: another process has the store open, and the write has waited as long as it may.
+        CorruptionError, MissingFileError: a staged file was changed or is missing; nothing was committed.
+        StateError: the query's name belongs to another stream.
+        StorageError, CapacityError: some log partitions may have the write and others not; each group is complete.  An
+            epoch that is tried again writes the others.
     """
     messages = sorted(messages, key=lambda message: message.task)
     if all(message.folder is None for message in messages):
@@ -93,9 +94,9 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         raise failure
     with opened_store(options) as store:
         core = store._open_core
-        # Before a look at the files: a publisher that outlived its driver may have finished the epoch meanwhile.
+        # Checked before the files are read: a publisher that outlived its driver may have finished the epoch meanwhile.
         if epoch is not None and epochs.is_finished(core, epoch):
-            # A replay, or another query under the same name, whose rows are left out.
+            # The epoch is a replay, or of another query under the same name; its rows are left out.
             _log.warning("%s is published already: its rows are not committed again", name)
             return Published(0, skipped=True)
         reached("opened")
@@ -116,7 +117,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         if epoch is not None:
             core.commit(FINISHED, {epoch.key: epoch.position()}, durability=options.durability)
             reached("finished")
-        # A store that a listener of this process has opened does it by itself.
+        # A store that was opened by a listener of this process does its maintenance by itself.
         if options.clean and not store.maintenance.config.enabled:
             store.maintenance.look_after(core.attached())
             reached("cleaned")
@@ -125,9 +126,9 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
 
 @contextlib.contextmanager
 def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
-    """Gives the store of a write, which stays open for the next one; waits while another process needs it.
+    """Yields the store of a write, which stays open for the next one; waits while another process has it open.
 
-    Raises LockedError when that takes longer than the write may wait.
+    Raises LockedError if that takes longer than the write may wait.
     """
     opening = Opening(Path(options.path), options.partitions, options.durability, MAINTENANCE)
     end = time.monotonic() + options.lock_timeout_seconds
@@ -142,7 +143,7 @@ def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise LockedError(
-                        f"another process has the store open, and has had for {options.lock_timeout_seconds:g} s "
+                        f"another process still has the store open after {options.lock_timeout_seconds:g} s "
                         "(lockTimeoutSeconds); nothing was committed",
                         path=options.path,
                     ) from failure
@@ -152,7 +153,7 @@ def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
 
 
 def abort_left_open(store: OffsetStore) -> None:
-    """Aborts what crashed publications left open; whoever has the store is the only publisher there can be."""
+    """Aborts transactions that crashed publications left open; the caller has the store, so no other publisher runs."""
     left = {found.producer_id for found in store.transactions() if epochs.is_ours(found.producer_id)}
     for producer_id in sorted(left):
         store.abort_transaction(producer_id)
@@ -171,15 +172,17 @@ def _check_file(file_system: arrow_fs.FileSystem, staged: StagedFile) -> None:
         found = checksum_of(file_system, staged.path)
     except FileNotFoundError as failure:
         raise MissingFileError(
-            "a staged file is not there: driver and executors must share the staging (option stagingLocation)",
+            "a staged file is missing: driver and executors must share the staging directory (option stagingLocation)",
             path=staged.path,
         ) from failure
     if found != (staged.size, staged.checksum):
-        raise CorruptionError("a staged file is not as its task wrote it; nothing was committed", path=staged.path)
+        raise CorruptionError(
+            "a staged file was changed after its task wrote it; nothing was committed", path=staged.path
+        )
 
 
 def _report(options: SinkOptions, refusals: Refusals, name: str, rows: int) -> Path | None:
-    # Before the transactions end: after that a crash would take it away, since the epoch is not tried again.
+    # Written before the transactions end: after that the epoch is not tried again, and a crash would lose the report.
     if not refusals.rows:
         return None
     report = refusals.write(Path(options.report or options.path), name, options.mode, rows=rows)
@@ -191,7 +194,7 @@ class _Publication:
     """The transactions of one publication, one in each log partition that has rows and lacks the epoch."""
 
     def __init__(self, core: StoreCore, producer_id: int, epoch: Epoch | None) -> None:
-        #: Rows that are written here, and those that are in the store then: an earlier try may have written some.
+        #: Rows written by this try, and rows in the store afterwards: an earlier try may have written some.
         self.rows = 0
         self.rows_in_all = 0
         self._core = core
@@ -203,7 +206,7 @@ class _Publication:
         self._done: dict[int, bool] = {}
 
     def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals, pool: Executor) -> None:
-        """Writes rows into the transactions, on threads of a pool; groups of which a row was refused are left out."""
+        """Writes rows into the transactions, on threads of a pool; groups with a refused row are left out."""
         for batch in refusals.left_in(batches):
             self.rows_in_all += batch.num_rows
             self.rows += write_in_transaction(self._core, batch, self._producer_id, 0, self._lacks, pool=pool)
@@ -223,7 +226,7 @@ class _Publication:
         return False
 
     def end(self, options: SinkOptions) -> None:
-        """Commits the transactions, in each the position that says so, and waits for the disk."""
+        """Commits the transactions, each with the position that records the epoch, and waits for the disk."""
         for number in sorted(self._open):
             if self._epoch is not None:
                 marker = {self._epoch.key: self._epoch.position()}
@@ -237,7 +240,7 @@ class _Publication:
         reached("durable")
 
     def abort(self, stopped: BaseException) -> None:
-        """Aborts what is open, as well as that can be; ended ones stay, and are reported."""
+        """Aborts the open transactions as far as possible; committed ones stay, and are reported."""
         for number in self._open:
             try:
                 self._core.ready(number).end_transaction(self._producer_id, 0, False)
@@ -246,5 +249,5 @@ class _Publication:
             except OffsetLogError as failure:  # the next publication aborts it
                 _log.warning("a transaction is left open in log partition %d: %s", number, failure)
         if self._ended:
-            again = "try it again" if self._epoch is not None else "each group of it is whole"
-            stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} have not: {again}")
+            again = "try the epoch again" if self._epoch is not None else "each group is complete or was not written"
+            stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} do not: {again}")

@@ -1,4 +1,4 @@
-"""The refusals of a write: read from the files that its tasks staged, reported in an error, a warning and a file."""
+"""The refused rows of a write: read from the files of its tasks, and reported in an error, a warning and a file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class RefusedGroup:
     """A group that is left out.
 
     Attributes:
-        refused_rows: rows that cannot be committed.
-        left_out_rows: sound ones, which are left out with them.
+        refused_rows: how many of its rows cannot be committed.
+        left_out_rows: how many valid rows are left out with them.
         first: the first refused row.
     """
 
@@ -40,13 +40,13 @@ class RefusedGroup:
 
 @dataclass(slots=True)
 class Refusals:
-    """All that one write refused; as much memory as there are groups with a refused row.
+    """All refused rows of a write; takes memory for each group with a refused row.
 
     Attributes:
-        groups: by name.
-        without_group: rows that have no group which could be left out.
+        groups: the groups that are left out, by name.
+        without_group: how many refused rows have no valid group.
         first_without_group: the first of them.
-        reasons: how many rows for each reason.
+        reasons: the number of rows for each reason.
     """
 
     groups: dict[str, RefusedGroup] = field(default_factory=dict)
@@ -61,11 +61,11 @@ class Refusals:
 
     @property
     def left_out_rows(self) -> int:
-        """How many sound rows are left out with them."""
+        """How many valid rows are left out with the refused ones."""
         return sum(group.left_out_rows for group in self.groups.values())
 
     def add(self, row: RefusedRow, *, has_group: bool) -> None:
-        """Counts one row."""
+        """Counts one refused row."""
         self.reasons[row.reason] += 1
         if not has_group or row.group is None:
             self.without_group += 1
@@ -90,7 +90,7 @@ class Refusals:
             yield batch.filter(pc.invert(left_out))
 
     def write(self, directory: Path, name: str, mode: str, *, rows: int) -> Path:
-        """Writes the report as JSON and returns its path; an earlier one of the same epoch is replaced."""
+        """Writes the report as JSON and returns its path; replaces an earlier report of the same epoch."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"offsetlog-refused-{name}.json"
         content = {
@@ -118,11 +118,11 @@ class Refusals:
         return path
 
     def tell(self, path: Path) -> None:
-        """Warns of what is left out."""
+        """Logs a warning about the groups that are left out."""
         names = [repr(name) for name in sorted(self.groups)[:_TOLD_MAX]]
         more = len(self.groups) - len(names)
         _log.warning(
-            "%d rows were refused: %d groups are left out (%s%s), with %d sound rows; %d rows have no group; see %s",
+            "%d rows were refused: %d groups are left out (%s%s), with %d valid rows; %d rows have no group; see %s",
             self.rows,
             len(self.groups),
             ", ".join(names) or "none",
@@ -134,7 +134,7 @@ class Refusals:
 
 
 def read_refusals(file_system: arrow_fs.FileSystem, messages: Sequence[StagedMessage]) -> Refusals:
-    """Returns what the tasks refused, in the order of the DataFrame's partitions."""
+    """Returns the rows that the tasks refused, in the order of the DataFrame's partitions."""
     found = Refusals()
     for message in messages:
         if message.refused is None:
@@ -147,7 +147,7 @@ def read_refusals(file_system: arrow_fs.FileSystem, messages: Sequence[StagedMes
 
 
 def refusal_error(messages: Sequence[StagedMessage]) -> InvalidArgumentError | None:
-    """Returns the error that fails a write of mode=failfast, None where no row was refused."""
+    """Returns the error that fails a write with mode=failfast, None if no row was refused."""
     first: RefusedRow | None = None
     rows = 0
     for message in messages:
@@ -156,12 +156,12 @@ def refusal_error(messages: Sequence[StagedMessage]) -> InvalidArgumentError | N
             first = first or message.first_refused
     if first is None:
         return None
-    are = "1 row is" if rows == 1 else f"{rows} rows are"
+    are = "1 row was" if rows == 1 else f"{rows} rows were"
     key: object = None
     if first.topic is not None and first.partition is not None:
         key = TopicPartition(first.topic, first.partition)
     return InvalidArgumentError(
-        f"{are} refused, and nothing was committed; the first: {first.key()}: {first.reason} (mode=permissive leaves "
-        "the groups of such rows out)",
+        f"{are} refused, and nothing was committed; the first: {first.key()}: {first.reason} (mode=permissive commits "
+        "the groups without refused rows)",
         item=key,
     )

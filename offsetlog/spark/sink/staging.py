@@ -1,8 +1,8 @@
-"""The work of a task of the sink: it checks its rows and stages them in a file of its own attempt, and writes no more.
+"""The sink's tasks: each checks its rows and stages them in a file of its own attempt; a task writes nothing else.
 
-A task that is tried again, or runs twice, stages another file.  Only the files that are named in the messages of the
-tasks that Spark took are published, so that what the others left is never read.  A file is an Arrow IPC stream, written
-under a name that ends in `.partial` and renamed when it is whole; its checksum (xxh3_128) travels in the message.
+A task that is tried again, or runs twice, stages another file.  Only files named in the messages of the tasks that
+Spark accepted are published; files of other attempts are never read.  A file is an Arrow IPC stream, written under a
+name that ends in `.partial` and renamed when it is complete; its checksum (xxh3_128) is in the message.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from offsetlog.spark.machine import refusal, this_machine
 from offsetlog.spark.scan.hadoop_settings import HadoopSettings
 from offsetlog.spark.scan.uri_files import file_system_of, storage_text
 
-#: Groups whose names begin so hold what the sink knows about its queries; nobody else writes to them.
+#: Groups with this prefix hold the sink's record of its queries; only the sink writes to them.
 RESERVED_PREFIX = "__offsetlog_spark"
-#: The name of a query: a directory, and a topic.
+#: The form of a query's name, which becomes the name of a directory and of a topic.
 QUERY_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
-#: Rows of one staged batch, which the driver holds at a time.
+#: How many rows a staged batch has; the driver holds one batch at a time.
 ROWS_MAX = 65_536
 
-#: The columns as they are staged.  -1 and "" stand for nulls of the optional ones.
+#: The columns of a staged file.  A null in an optional column is staged as -1 or "".
 SCHEMA = pa.schema(
     [
         ("group", pa.string()),
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
         ("commit_timestamp", pa.int64()),
     ]
 )
-#: Rows that were refused; a key that is no text, or none at all, as far as it can be shown.
+#: The columns of a file of refused rows; a key that is not valid text is included as far as it can be shown.
 REFUSED_SCHEMA = pa.schema(
     [
         ("group", pa.string()),
@@ -61,7 +61,7 @@ REFUSED_SCHEMA = pa.schema(
 REQUIRED = ("group", "topic", "partition", "offset")
 OPTIONAL = ("leader_epoch", "metadata", "commit_timestamp")
 
-# The properties that Spark gives every task of a stream: the query as its checkpoint names it, the epoch, and the run.
+# Properties that Spark sets for every task of a stream: the id of the query in its checkpoint, the epoch, and the run.
 _OF_SPARK = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
 _STRING_SIZE_MAX = 32_767
@@ -71,7 +71,7 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that one task wrote: its path in the file system of the staging, rows, bytes and xxh3_128."""
+    """A file that one task wrote: its path on the file system of the staging, its rows, bytes and xxh3_128."""
 
     path: str
     rows: int
@@ -81,7 +81,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row that cannot be committed, and why."""
+    """A row that cannot be committed, and the reason."""
 
     group: str | None
     topic: str | None
@@ -99,12 +99,12 @@ class StagedMessage(WriterCommitMessage):
     """The message of a task to the driver.
 
     Attributes:
-        task: number of the partition of the DataFrame.
+        task: the number of the DataFrame's partition.
         query: Spark's id of the stream, which its checkpoint keeps; None in a batch write.
-        folder: the directory of this run of the epoch, None where nothing was staged.
-        rows: the sound rows, None for none.
-        refused: the refused rows, None for none.
-        first_refused: the first of them.
+        folder: the directory of this run of the epoch, None if nothing was staged.
+        rows: the file of the valid rows, None if there are none.
+        refused: the file of the refused rows, None if there are none.
+        first_refused: the first refused row.
     """
 
     task: int
@@ -117,15 +117,15 @@ class StagedMessage(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class StagingPlace:
-    """Where a write stages.
+    """The place where a write stages.
 
     Attributes:
-        location: a directory, or a URI that pyarrow has a file system for.
-        query: the name given to the query, or of the job; None: Spark's id of the stream.
-        epoch: of a batch write; None: the stream's number of the batch, which a task knows.
-        run: of a batch write; None: Spark's id of the run of the stream.  The files of a run whose driver died must
-            not get in the way of the next.
-        machine: the driver's, where only tasks on the same one may stage (`this_machine`); None: all may.
+        location: a directory, or a URI for which pyarrow has a file system.
+        query: the given name of the query, or the name of the job; None: Spark's id of the stream.
+        epoch: the epoch of a batch write; None: the number of the stream's batch, which a task knows.
+        run: the run of a batch write; None: Spark's id of the stream's run.  It keeps the files of a run whose driver
+            died apart from those of the next run.
+        machine: the driver's machine (`this_machine`), if only tasks on it may stage; None: all tasks may.
         hadoop: Hadoop's settings for the file system of the location, which are not shown.
     """
 
@@ -141,7 +141,7 @@ class StagingPlace:
 
 
 class _HashedFile:
-    """A file being written, with the checksum of what went into it."""
+    """A file being written, with the checksum of its content so far."""
 
     def __init__(self, file_system: arrow_fs.FileSystem, path: str, schema: pa.Schema) -> None:
         self.path = path
@@ -181,14 +181,14 @@ class _HashedFile:
         self.rows += batch.num_rows
 
     def finish(self) -> StagedFile:
-        """Gives the file its name."""
+        """Completes the file and gives it its name."""
         self._writer.close()
         self._stream.close()
         self._file_system.move(f"{self.path}.partial", self.path)
         return StagedFile(self.path, self.rows, self._size, self._hash.hexdigest())
 
     def abandon(self) -> None:
-        """Deletes what was written."""
+        """Deletes the incomplete file."""
         try:
             self._stream.close()
             self._file_system.delete_file(f"{self.path}.partial")
@@ -202,17 +202,17 @@ def stage(
     """Checks and stages the rows of one task.
 
     Args:
-        place: where to.
-        rows: record batches, or rows where this Spark gives no batches.
+        place: the place to stage in.
+        rows: record batches, or rows from a Spark that passes no batches.
         metadata_units_max: the longest metadata, in UTF-16 units.
 
     Returns:
         The message for the driver.
 
     Raises:
-        ConfigError: the query has no name, or the task runs on another machine than may stage there.
-        InvalidArgumentError: a column cannot be read as what it is meant for.
-        StorageError: the staging cannot be written.
+        ConfigError: the query has no name, or the task runs on a machine that may not stage there.
+        InvalidArgumentError: a column has a type that cannot be read.
+        StorageError: the staged file cannot be written.
     """
     if place.machine is not None and place.machine != this_machine():
         raise ConfigError(refusal(place.location))
@@ -253,15 +253,15 @@ def stage(
 
 
 def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | None, str]:
-    # Spark's id of the stream, and the directory.  The interface for writers tells a task neither query nor epoch; both
-    # and the run are set by Spark for its own use.
+    # Returns Spark's id of the stream, and the directory.  The interface for writers passes neither query nor epoch to
+    # a task; they and the run come from properties that Spark sets for its own use.
     if place.epoch is not None and place.query is not None:
         return None, f"{place.query}/{place.epoch}/{place.run or 'run'}"
     known = {name: context.getLocalProperty(name) for name in _OF_SPARK} if context is not None else {}
     spark_query, number, run = (known.get(name) for name in _OF_SPARK)
     query = place.query if place.query is not None else spark_query
     if query is None or number is None:
-        raise ConfigError("Spark does not tell which query and epoch this is; give the option queryId")
+        raise ConfigError("Spark does not report the query and the epoch of this task; give the option queryId")
     if run is None or not QUERY_ID.fullmatch(run):
         run = "run"
     return spark_query, f"{query}/{int(number)}/{run}"
@@ -291,9 +291,9 @@ def _batches(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def check(batch: pa.RecordBatch, metadata_units_max: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Returns the sound rows (SCHEMA) and the refused ones (REFUSED_SCHEMA), each in the order of the batch.
+    """Returns the valid rows (SCHEMA) and the refused rows (REFUSED_SCHEMA), each in the order of the batch.
 
-    Raises InvalidArgumentError where a column is of a type that cannot be read.
+    Raises InvalidArgumentError if a column has a type that cannot be read.
     """
     group, group_bad = _text(batch, "group")
     topic, topic_bad = _text(batch, "topic")
@@ -309,7 +309,7 @@ def check(batch: pa.RecordBatch, metadata_units_max: int) -> tuple[pa.RecordBatc
         (pc.greater(pc.binary_length(group), _STRING_SIZE_MAX), "the group has more than 32767 bytes of UTF-8"),
         (pc.starts_with(group, RESERVED_PREFIX), f"groups that begin with {RESERVED_PREFIX} are reserved for the sink"),
     ]
-    lost = _any_of(flaws)  # where the row has no group that others could share
+    lost = _any_of(flaws)  # rows without a valid group
     flaws += [
         (pc.is_null(topic), "the topic is null"),
         (topic_bad, "the topic is not UTF-8"),
@@ -361,7 +361,7 @@ def _any_of(flaws: list[tuple[pa.Array, str]]) -> pa.Array:
 
 
 def _first_reason(flaws: list[tuple[pa.Array, str]], rows: int) -> pa.Array | None:
-    # None where every row is sound, which is the rule.
+    # Returns None if every row is valid, which is usual.
     reason: pa.Array | None = None
     for mask, text in flaws:
         if not pc.any(mask, min_count=0).as_py():
@@ -374,7 +374,7 @@ def _first_reason(flaws: list[tuple[pa.Array, str]], rows: int) -> pa.Array | No
 
 
 def _integers(batch: pa.RecordBatch, name: str, default: int | None) -> pa.Array:
-    # int64, nulls filled where there is a default; timestamps become milliseconds.
+    # Returns int64; a default replaces nulls, and timestamps become milliseconds.
     if name not in batch.schema.names:
         return pa.repeat(pa.scalar(default, pa.int64()), batch.num_rows)
     column = batch.column(name)
@@ -388,12 +388,12 @@ def _integers(batch: pa.RecordBatch, name: str, default: int | None) -> pa.Array
 
 
 def _text(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, pa.Array]:
-    # The column as strings, and which of them are not UTF-8: Spark does not look, and Arrow only when asked to.
+    # Returns the column as strings, and which of them are not UTF-8: Spark does not check, and Arrow only on request.
     if name not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.string()), pa.repeat(False, batch.num_rows)
     column = batch.column(name)
     if column.type not in (pa.string(), pa.large_string()):
-        raise InvalidArgumentError(f"column {name!r} is {column.type}, not a string")
+        raise InvalidArgumentError(f"column {name!r} must be a string, not {column.type}")
     try:
         column.validate(full=True)
         return column.cast(pa.string()), pa.repeat(False, batch.num_rows)
@@ -405,7 +405,7 @@ def _text(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, pa.Array]:
 
 
 def _too_long(metadata: pa.Array, units_max: int) -> pa.Array:
-    # There are never more units than bytes, so that few texts are looked at.
+    # There are never more UTF-16 units than bytes, so only few texts need to be counted.
     suspects = pc.greater(pc.binary_length(metadata), units_max)
     if not pc.any(suspects, min_count=0).as_py():
         return suspects

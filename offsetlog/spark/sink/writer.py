@@ -1,6 +1,6 @@
-"""The writers that Spark asks a data source for: tasks stage, the driver publishes.
+"""The writers of the data source: tasks stage, the driver publishes.
 
-Executors unpickle a writer to call `write`; the store is loaded only where `commit` runs.
+Executors unpickle a writer to call `write`; the store is loaded only in the process that calls `commit`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     StreamWriterBase = DataSourceStreamWriter
 else:
-    # Spark 4.0 gives the writers of streams rows, later ones record batches.
+    # Spark 4.0 passes rows to the writers of streams; later versions pass record batches.
     StreamWriterBase = getattr(spark_sources, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 _METADATA_UNITS_MAX = StoreConfig().metadata_max_units
@@ -40,15 +40,15 @@ def batch_writer(
     """Returns the writer of `df.write.format("offsetlog")`.
 
     Args:
-        options: of the write.
-        schema: of the rows.
-        overwrite: whether the store is to be replaced.
+        options: the options of the write.
+        schema: the schema of the rows.
+        overwrite: whether the store would be replaced.
         one_machine: as for `checked_options`.
 
     Raises:
-        ConfigError: an option is wrong, or the store is to be overwritten, or executors do not see the staging.
-        InvalidArgumentError: a column is missing, not known, or of another type.
-        PartitionCountError: the store has another number of log partitions than `partitions` says.
+        ConfigError: an option is wrong, the store would be overwritten, or executors do not see the staging directory.
+        InvalidArgumentError: a column is missing, unknown, or of another type.
+        PartitionCountError: the number of the store's log partitions is not `partitions`.
     """
     chosen = checked_options(options, stream=False, overwrite=overwrite, one_machine=one_machine)
     check_schema(schema)
@@ -67,8 +67,8 @@ def stream_writer(
 
 
 def _check_partitions(chosen: SinkOptions) -> None:
-    """Finds before the tasks run what opening the store would find after them."""
-    # Executors take this module, and no store with it.
+    """Checks the number of partitions before the tasks run; opening the store would find a mismatch only after them."""
+    # Executors import this module; they must not import the store.
     from offsetlog._native.files import FileSystem
     from offsetlog.directory.log_directory import LogDirectory
 
@@ -79,13 +79,13 @@ def _check_partitions(chosen: SinkOptions) -> None:
 
 
 def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **options: str) -> None:
-    """Commits the DataFrame that `foreachBatch` gives, once for each batch id of a query.
+    """Commits the DataFrame of a `foreachBatch` call, once for each batch id of a query.
 
     Args:
-        df: columns as of any write.
-        batch_id: as `foreachBatch` says.
+        df: the rows, with the columns of any write.
+        batch_id: the batch id from `foreachBatch`.
         path: the store's directory.
-        query_id: the store's name for the query; of one checkpoint only.
+        query_id: the name of the query in the store; for one checkpoint only.
         options: the other options of a write.
     """
     given = {**options, "queryId": query_id, "epoch": str(batch_id)}
@@ -112,11 +112,11 @@ class BatchWriter(DataSourceArrowWriter):
         return stage(self._place, iterator, _METADATA_UNITS_MAX)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publishes what the tasks staged; see `publishing.publish`."""
+        """Publishes the staged rows; see `publishing.publish`."""
         self.publish(messages)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None]) -> Published:
-        """The same, and returns what was done."""
+        """Publishes as `commit`, and returns the result."""
         from offsetlog.spark.sink.epochs import Epoch
         from offsetlog.spark.sink.publishing import publish
 
@@ -128,7 +128,7 @@ class BatchWriter(DataSourceArrowWriter):
         return done
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Removes what was staged."""
+        """Removes the staged files."""
         self._remove_staged(None)
 
     def _remove_staged(self, done: int | None) -> None:
@@ -150,7 +150,7 @@ class StreamWriter(StreamWriterBase):
         self.publish(messages, batchId)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], number: int) -> Published:
-        """The same, and returns what was done."""
+        """Publishes as `commit`, and returns the result."""
         from offsetlog.spark.sink.epochs import Epoch
         from offsetlog.spark.sink.publishing import Published, publish
 
@@ -164,7 +164,7 @@ class StreamWriter(StreamWriterBase):
         return done
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Removes what was staged; where no task got so far as to tell the query, its next commit does."""
+        """Removes the staged files; if no task has reported the query, its next commit removes them."""
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         query = self._query(staged)
         if query is not None:
@@ -178,7 +178,7 @@ class StreamWriter(StreamWriterBase):
             return None
         query = known.pop()
         if query is None or known:
-            raise ConfigError("Spark does not tell which query this is; give the option queryId")
+            raise ConfigError("Spark does not report the query of this write; give the option queryId")
         return query
 
 

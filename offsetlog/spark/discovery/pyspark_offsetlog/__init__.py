@@ -1,4 +1,4 @@
-"""PySpark takes `DefaultSource` of every top-level package `pyspark_*`: `spark.read.format("offsetlog")`."""
+"""PySpark registers `DefaultSource` of every top-level package `pyspark_*`: `spark.read.format("offsetlog")`."""
 
 from offsetlog.spark.source import OffsetlogDataSource as DefaultSource
 

@@ -1,1 +1,1 @@
-"""The code of jobs that runs on executors; like the source's readers it loads neither a server nor a store."""
+"""The jobs' code that runs on executors; like the source's readers it loads neither a server nor a store."""

@@ -15,7 +15,7 @@ from offsetlog.errors import ChangedFileError, CorruptionError, MissingFileError
 from offsetlog.spark.scan.files import Files, attempts, list_segments
 from offsetlog.types import CleanShare
 
-#: One row for each group of a log partition, as Spark declares it; the facts of the partition stand in each of them.
+#: The columns, with Spark's types: one row per group of a log partition; each row repeats the partition's own values.
 COLUMNS = {
     "log_partition": "int",
     "log_end": "bigint",
@@ -44,10 +44,10 @@ class CleanSurveying:
     """A function of the number and the directory of a log partition.
 
     Attributes:
-        arrow: pyarrow's file system, on which the directories are; None for local ones.
-        roll: whether the active segments are closed first, as `offsetlog compact` does it.
+        arrow: pyarrow's file system that holds the directories; None for local ones.
+        roll: whether to survey as if the active segments were closed first, as by `offsetlog compact`.
         now_ms: the time, in milliseconds since 1970.
-        permissive: leaves out what is damaged, and does not raise.
+        permissive: whether damaged parts are left out instead of raising.
     """
 
     arrow: Any | None
@@ -59,13 +59,13 @@ class CleanSurveying:
         """Returns a row of COLUMNS for each group.
 
         Args:
-            number: of the log partition, -1 where its directory is not named after one.
-            directory: on that file system.
+            number: the number of the log partition, -1 if its directory is not named after one.
+            directory: the directory on that file system.
 
         Raises:
             CorruptionError: the log is damaged.
-            StorageError: a file cannot be read, or files went faster than they could be read.
-            CapacityError: there is no memory for the state or the keys.
+            StorageError: a file cannot be read, or files were replaced faster than they could be read.
+            CapacityError: the state or the keys do not fit in memory.
         """
         report, shares = self._survey(number, directory)
         facts = (number, report["log_end"], report["target"], report["survey_segments"], report["survey_batches"])
@@ -78,7 +78,7 @@ class CleanSurveying:
             try:
                 report, shares, damage = self._survey_once(files, number, directory)
             except (MissingFileError, ChangedFileError):
-                # Taken by a cleaner since it was listed; the log is whole again with the new list.
+                # A cleaner removed the file after it was listed; a new list shows the whole log again.
                 if left == 0:
                     raise
                 continue
@@ -88,12 +88,12 @@ class CleanSurveying:
                 if not self.permissive:
                     raise damage
                 return report, shares
-        raise ChangedFileError("its segments are replaced faster than they can be read", path=directory) from damage
+        raise ChangedFileError("the segments are replaced faster than they can be read", path=directory) from damage
 
     def _survey_once(
         self, files: Files, number: int, directory: str
     ) -> tuple[dict[str, Any], list[CleanShare], Exception | None]:
-        """Surveys the log as it is now; returns the first damage, too."""
+        """Surveys the log as it is now; also returns the first damage."""
         partition = Partition(directory, max(number, 0), files.native, Decompressor(), StoreConfig(), writable=False)
         try:
             partition.load()
@@ -114,15 +114,15 @@ def _states_of(files: Files, directory: str) -> list[FileState]:
 
 
 def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> CorruptionError | None:
-    """Returns the damage where a load ended at a bad batch that whole ones follow: views call that no torn tail."""
+    """Returns the damage if a load ended at a bad batch that whole batches follow: the views call that damage."""
     path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
     if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
         return None
-    return CorruptionError("a batch is not as it was written, and whole ones follow it", path=path, position=position)
+    return CorruptionError("a batch is damaged, and whole batches follow it", path=path, position=position)
 
 
 def _damage(partition: Partition) -> Exception | None:
-    """Returns the first damage or loss; the driver warned of a witness that is missing, as every job does."""
+    """Returns the first damage or loss; the driver has already warned of missing witnesses, as in every job."""
     corruptions = (each for each in partition.problems() if isinstance(each, CorruptionError))
     damages = (each for each in corruptions if not is_witness_missing(each))
     found: Exception | None = next(damages, partition.recovery["corruption"])

@@ -1,6 +1,6 @@
 """The digest of docs/digest.md, computed from columns: canonical bytes of many rows at once, and their hashes.
 
-The engine computes the same in C from its own table; this one shares no code with it, so that each proves the other.
+The engine computes the same digest in C from its own table.  The two share no code, so that each verifies the other.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-#: A hash is handed on as four numbers of 32 bits, the highest first, whose sums fit a bigint for 2**31 rows.
+#: A hash is passed as four numbers of 32 bits, the highest first; their sums over 2**31 rows fit a bigint.
 LIMBS = ("a", "b", "c", "d")
 SPARK_LIMBS = ", ".join(f"{name} bigint" for name in LIMBS)
 MODULUS = 1 << 128
 
 
 def from_limbs(sums: tuple[int, int, int, int]) -> int:
-    """Returns the sum modulo 2**128 that sums of limbs stand for."""
+    """Returns the sum of hashes modulo 2**128 from the sums of their limbs."""
     a, b, c, d = sums
     return ((a << 96) + (b << 64) + (c << 32) + d) % MODULUS
 
@@ -101,8 +101,8 @@ def position_hashes(
 ) -> pa.Array:
     """Returns the hash of each committed or pending position, as a struct of LIMBS.
 
-    Args are Arrow arrays, named as the columns of the view "offsets".  A producer id is not negative for a pending
-    position; a log offset is not negative for the physical kind.  Both are of one kind in a call.
+    The arguments are Arrow arrays, named as the columns of the view "offsets".  A producer id >= 0 makes the hash of a
+    pending position; a log offset >= 0 makes the physical hash.  All rows of a call must be of the same kind.
     """
     count = len(group)
     if count == 0:
@@ -135,7 +135,7 @@ def position_hashes(
 
 
 def group_record_hashes(key: pa.Array, value: pa.Array, timestamp: pa.Array, log_offset: pa.Array) -> pa.Array:
-    """Returns the hash of each group record, as a struct of LIMBS; the physical kind where log offsets are >= 0."""
+    """Returns the hash of each group record, as a struct of LIMBS; the physical hash if log offsets are >= 0."""
     count = len(key)
     if count == 0:
         return _limbs(b"")
@@ -162,7 +162,7 @@ _TYPES = {
 
 
 def by_row(function: Callable[..., Any]) -> Callable[..., tuple[int, ...]]:
-    """Returns one of the functions above as one of a single row's values."""
+    """Converts one of the functions above to a function of a single row's values."""
     kinds = _TYPES[function]
 
     def hashed(*values: Any) -> tuple[int, ...]:

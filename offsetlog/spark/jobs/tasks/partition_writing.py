@@ -1,7 +1,7 @@
-"""The executors' side of a rewrite: rows of records in their order become whole partition directories.
+"""The executors' side of a rewrite: rows of records, in order, become whole partition directories.
 
-Each task writes the partitions that its rows belong to, in a directory of its own, and replays what it wrote; nothing
-is in its place before the job as a whole commits.
+Each task writes the partitions of its rows in a directory of its own, and replays what it wrote.  The directories are
+moved into place only when the whole job commits.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ TOPIC = "__consumer_offsets"
 #: The report of the tasks, beside the partitions.
 REPORT = "partitions.json"
 
-#: How a row's batch counts: outside of transactions, in one that has ended, in one that is open; or it ends one.
+#: The relation of a row's batch to transactions: outside, in an ended one, in an open one; or its marker.
 PLAIN, ENDED, OPEN, MARKER = range(4)
 
-#: The columns of the rows, sorted by target and the order within it; all of a batch side by side.
+#: The columns of the rows, which are sorted by target and by the order within it; the rows of a batch are adjacent.
 SCHEMA = pa.schema(
     [
         ("target", pa.int32()),
@@ -56,14 +56,14 @@ SCHEMA = pa.schema(
         ("delete_horizon", pa.int64()),
     ]
 )
-#: The same as Spark declares it.
+#: The same columns with Spark's types.
 SPARK_SCHEMA = ", ".join(
     f"{each.name} {({'int32': 'int', 'int64': 'bigint', 'binary': 'binary'})[str(each.type)]}" for each in SCHEMA
 )
 
-#: Ids of our own transactions begin here (csrc/state/own_transactions.h).
+#: The ids of offsetlog's own transactions begin here (csrc/state/own_transactions.h).
 _OWN_PRODUCER_ID_MIN = 1 << 62
-#: Far above what a broker hands out, and below our own.
+#: New ids begin here: far above the ids of brokers, and below offsetlog's own.
 _RENAMED_ID_MIN = 1 << 61
 
 
@@ -72,10 +72,10 @@ class Settings:
     """The settings of the tasks.
 
     Attributes:
-        folder: where partitions are built; on a file system that driver and executors share.
-        segment_bytes: a segment is rolled before it grows over this.
-        topic_id: of the new partitions, as hexadecimal text; "" for none.
-        floors: by old partition, the log offset below which it was cleaned; 0 where it never was.
+        folder: the directory in which partitions are built, on a file system that driver and executors share.
+        segment_bytes: the largest size of a segment, in bytes.
+        topic_id: the topic id of the new partitions, as hexadecimal text; "" for none.
+        floors: by old partition, the log offset below which it was cleaned; 0 if it never was.
         held_open: by producer id, the old partitions in which it has an open transaction.
         cleaned: whether the rows are a state without its history, as after a cleaning of everything.
     """
@@ -88,7 +88,7 @@ class Settings:
     cleaned: bool = False
 
     def to_json(self) -> str:
-        """Returns it as an option of a writer."""
+        """Returns the settings as the value of a writer's option."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -101,16 +101,16 @@ class Settings:
 
     @property
     def leaves_gap(self) -> bool:
-        """Whether something was cleaned away, which only a missing offset shows to whoever reads the log."""
+        """Whether records were cleaned away: only a missing log offset shows that to readers of the log."""
         return self.cleaned or any(self.floors.values())
 
 
 class ProducerIds:
-    """Keeps the transactions of different old partitions apart where they meet in a new one.
+    """Keeps the transactions of different old partitions apart in a new one.
 
-    A producer has one transaction at a time in a partition; merged, two could overlap, and one marker would end both.
-    Then the one that comes second gets another id, for as long as it lasts.  One that is open keeps its id, since its
-    end is still to come: other partitions' transactions of that producer get another id for that.
+    A producer has one transaction at a time in a partition.  In a merged partition two could overlap, and one marker
+    would end both; the second one then gets another id until it ends.  An open transaction keeps its id, since its
+    marker is still to come: transactions of that producer from other partitions get another id instead.
     """
 
     def __init__(self, held_open: Mapping[int, list[int]]) -> None:
@@ -121,7 +121,7 @@ class ProducerIds:
         self._next = 0
 
     def take(self, source: int, producer_id: int, standing: int) -> int:
-        """Returns the id under which a batch of a transaction is written."""
+        """Returns the producer id with which a batch of a transaction is written."""
         known = self._ids.get((source, producer_id))
         if known is not None:
             return known
@@ -135,7 +135,7 @@ class ProducerIds:
         return chosen
 
     def end(self, source: int, producer_id: int) -> int | None:
-        """Returns the id that a marker ends, None where nothing of its transaction is here."""
+        """Returns the producer id for a marker; None if the new partition has no record of its transaction."""
         chosen = self._ids.pop((source, producer_id), None)
         if chosen is not None and self._holder.get(chosen) == (source, producer_id):
             del self._holder[chosen]
@@ -153,14 +153,14 @@ class PartitionWriter:
     """Writes the log of one new partition.  One thread; `finish` ends it.
 
     Args:
-        folder: of the partition, made here; nothing may be there.
-        settings: of the job.
+        folder: the directory of the partition, which is created; it must not exist.
+        settings: the settings of the job.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder = folder
         self._settings = settings
-        # A cleaned log has no record at every offset, and that is how a reader sees that it was cleaned.
+        # Readers recognize a cleaned log by log offsets without a record.
         self._next_offset = 1 if settings.leaves_gap else 0
         self._floor = self._next_offset
         self._epoch = -1
@@ -172,7 +172,7 @@ class PartitionWriter:
         folder.mkdir(parents=True)
 
     def append(self, encoder: RowEncoder, start: int, count: int, facts: Mapping[str, int]) -> None:
-        """Writes rows as a batch; `facts` are those of its first row, by column."""
+        """Writes rows as a batch; `facts` are the values of its first row, by column."""
         source, standing, producer_id = facts["log_partition"], facts["standing"], facts["producer_id"]
         if standing == MARKER:
             chosen = self._ids.end(source, producer_id)
@@ -207,7 +207,7 @@ class PartitionWriter:
     def _write(self, batch: bytes) -> None:
         if self._file is None or self._size + len(batch) > self._settings.segment_bytes > 0 < self._size:
             self._close_file()
-            # The first segment of a log that begins with a gap is named after the gap, as the cleaner leaves it.
+            # The first segment is named 0 even if the log begins with a gap, as a cleaner leaves it.
             path = self._folder / f"{self._next_offset if self._paths else 0:020d}.log"
             self._file = open(path, "xb", buffering=1 << 20)  # noqa: SIM115  (closed by the next, or by finish)
             self._paths.append(path)
@@ -223,13 +223,13 @@ class PartitionWriter:
             self._file = None
 
     def abandon(self) -> None:
-        """Closes the file that is open; the folder stays as it is."""
+        """Closes the open file; the directory stays as it is."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def finish(self, number: int) -> dict[str, Any]:
-        """Ends the log, replays it, has the engine make what lies beside it, and returns what is in it.
+        """Ends the log, replays it, lets the engine write its index files, and returns a summary of the log.
 
         Raises:
             CorruptionError: the written files cannot be read.
@@ -267,16 +267,16 @@ class PartitionWriter:
 
 
 def close_partition(folder: Path, number: int, segment_bytes: int, *, topic_id: bytes | None = None) -> int:
-    """Opens a partition as after a crash, which checks every batch and makes the indexes, and closes it cleanly.
+    """Opens a partition as after a crash, which checks every batch and writes the indexes, and closes it cleanly.
 
     Args:
-        folder: of the partition; it is made where there is none and `topic_id` is given.
-        number: of the partition.
-        segment_bytes: as the log was written with.
-        topic_id: of a new partition.
+        folder: the directory of the partition; with `topic_id` it is created if it does not exist.
+        number: the number of the partition.
+        segment_bytes: the segment size with which the log was written, in bytes.
+        topic_id: the topic id of a new partition.
 
     Returns:
-        The log end, all of it on disk.
+        The log end; everything below it is on disk.
     """
     config = StoreConfig(segment_bytes=segment_bytes)
     partition = Partition(
@@ -302,7 +302,7 @@ def close_partition(folder: Path, number: int, segment_bytes: int, *, topic_id: 
 
 
 class RowsWriter:
-    """Cuts rows into batches, and hands each to the writer of its partition; carries what may go on later."""
+    """Cuts rows into batches and passes each to the writer of its partition; carries over an unfinished batch."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder
@@ -313,7 +313,7 @@ class RowsWriter:
         self._carried: pa.RecordBatch | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Writes all whole batches of these rows, the carried ones first."""
+        """Writes all complete batches of these rows, after the rows carried over."""
         if rows.num_rows == 0:
             return
         rows = pa.RecordBatch.from_arrays([rows.column(each.name) for each in SCHEMA], schema=SCHEMA)
@@ -324,7 +324,7 @@ class RowsWriter:
         self._carried = rows.slice(int(starts[-1]))
 
     def _write_runs(self, rows: pa.RecordBatch, starts: np.ndarray[Any, Any]) -> None:
-        # All but the last run, which may go on.
+        # Writes all runs except the last one, which the next rows may continue.
         if len(starts) < 2:
             return
         encoder = RowEncoder(
@@ -357,7 +357,7 @@ class RowsWriter:
                 writer.abandon()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Writes what was carried, and returns what is in each partition."""
+        """Writes the rows carried over, and returns the summary of each partition."""
         if self._carried is not None:
             rows, self._carried = self._carried, None
             self._write_runs(rows, np.array([0, rows.num_rows]))
@@ -365,7 +365,7 @@ class RowsWriter:
         return self.finished
 
     def abandon(self) -> None:
-        """Closes what is open after a failure."""
+        """Closes open files after a failure."""
         if self._writer is not None:
             self._writer.abandon()
 
@@ -374,7 +374,7 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     table = pa.Table.from_batches([first, second]).combine_chunks()
     batches = table.to_batches()
     if len(batches) != 1:
-        raise InvalidArgumentError(f"a batch of records takes more than fits one column: {table.nbytes} bytes")
+        raise InvalidArgumentError(f"a batch of {table.nbytes} bytes is too large for one column")
     return batches[0]
 
 
@@ -402,9 +402,9 @@ class _Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settings = Settings.from_json(self._settings)
-        # A task that is tried again, or twice at a time, meets nothing of another attempt.
+        # Each attempt of a task has its own directory, even if two run at once.
         folder = Path(settings.folder) / f"attempt-{uuid.uuid4().hex}"
-        # Not those above: an attempt that outlives its job must not create the directory again.
+        # Without its parents: an attempt that outlives its job must not create the job's directory again.
         folder.mkdir()
         writer = RowsWriter(folder, settings)
         try:
@@ -451,5 +451,5 @@ class PartitionFiles(DataSource):
         return SPARK_SCHEMA
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Returns what runs in the tasks."""
+        """Returns the writer that runs in the tasks."""
         return _Writer(self.options["settings"])

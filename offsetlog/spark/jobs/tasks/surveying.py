@@ -1,4 +1,4 @@
-"""The engine's own word on one partition of a log directory: its end, its digest, and what is open or damaged in it."""
+"""The engine's own survey of one partition of a log: its end, its digest, open transactions, and damage."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class Survey:
     """The result of a replay of one partition's files.
 
     Attributes:
-        number: of the log partition.
-        end: the log offset below which everything is in it.
-        has_tail: whether bytes follow that are no whole batch, as a crash or a writer at work leaves them.
-        digest: of the state, without log offsets: positions, group records, pending (docs/digest.md), 32 digits each.
-        physical: the same with log offsets.
-        records: how many there are, the markers of transactions included.
+        number: the number of the log partition.
+        end: the log offset after the last record that was replayed.
+        has_tail: whether an incomplete batch follows, as after a crash or beside a running writer.
+        digest: the digest of the state without log offsets: positions, group records, pending (docs/digest.md), 32
+            digits each.
+        physical: the digest with log offsets.
+        records: the number of records, including the markers of transactions.
         open: the open transactions: producer id, its epoch, and the groups that have positions in it.
         gaps: whether a log offset below the end has no record: it was cleaned, or the log was cut at its beginning.
         last_segment: the first log offset of the newest segment.
-        damages: the unreadable places, in one line each.
+        damages: the unreadable places, one line each.
     """
 
     number: int
@@ -41,7 +42,7 @@ class Survey:
     damages: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """Returns it as text, for the way home."""
+        """Returns the survey as text, to be sent to the driver."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -56,23 +57,24 @@ class Survey:
 def survey_partition(folder: str, number: int) -> Survey:
     """Replays the files of a partition, which may be written to and cleaned meanwhile.
 
-    A last segment that ends in the middle of a batch, as after a crash or beside a writer at work, is no damage: the
-    log ends before it.  A swap of segments that a crash ended counts as finished or undone, as the source reads it.
+    A last segment that ends in the middle of a batch, as after a crash or beside a running writer, is not damage: the
+    log ends before that batch.  A swap of segments that a crash interrupted counts as finished or undone, as for the
+    data source.
 
     Args:
         folder: the partition's directory.
-        number: of the partition.
+        number: the number of the partition.
 
     Raises:
-        StorageError: a file cannot be read, or files went faster than they could be read.
-        CapacityError: there is no memory for the state.
+        StorageError: a file cannot be read, or files were replaced faster than they could be read.
+        CapacityError: the state does not fit in memory.
     """
     files = Files()
     for left in attempts():
         try:
             return _survey(files, list_segments(files, folder), number)
         except MissingFileError:
-            # Taken by a cleaner since it was listed; the log is whole again with the new list.
+            # A cleaner removed the file after it was listed; a new list shows the whole log again.
             if left == 0:
                 raise
     raise AssertionError("the loop returns or raises")
@@ -83,7 +85,7 @@ def _survey(files: Files, segments: tuple[Segment, ...], number: int) -> Survey:
     replay = Replay(files.native)
     for segment in segments:
         _apply(replay, segment.path, found, is_last=segment == segments[-1])
-    # Where everything was cleaned away only the name of the newest segment is left to say where the log ends.
+    # If all records were cleaned away, only the name of the newest segment shows where the log ends.
     found.end = max(replay.next_offset, found.last_segment)
     found.digest = _texts(replay.digest())
     found.physical = _texts(replay.digest(physical=True))
@@ -105,12 +107,12 @@ def _apply(replay: Replay, path: str, found: Survey, *, is_last: bool) -> None:
         if damage is None:
             return
         if stopped != tried:
-            # A writer at work may have filled the place since it was read.
+            # A running writer may have filled this place after it was read.
             position = tried = stopped
             continue
         position = replay.skip(path, stopped)
         if position is not None and stopped != followed:
-            # The batch after it may have come since; and a place is filled before the next one.
+            # The batch after it may be newer than the first read; but a writer fills a place before the next one.
             position = followed = stopped
         elif position is None and is_last:
             found.has_tail = True
@@ -124,5 +126,5 @@ def _texts(sums: tuple[int, int, int]) -> tuple[str, str, str]:
 
 
 def survey_json(folder: str, number: int) -> str:
-    """As `survey_partition`, for a function of Spark's."""
+    """As `survey_partition`, for use as a Spark function."""
     return survey_partition(f"{folder}/__consumer_offsets-{number}", number).to_json()

@@ -1,4 +1,4 @@
-"""Which partition a group's records go to."""
+"""The log partition of a group."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from offsetlog._native.codec import partition_for
 
 
 def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
-    """Returns the partition of each group as an int column; null for a group that is null.
+    """Returns the log partition of each group as an int column; null for a null group.
 
     Source: docs/format/partitioning.md §4.
 
     Args:
         groups: an Arrow column of names.
-        counts: one of the number of partitions, the same in every row.
+        counts: an Arrow column with the number of partitions, the same in every row.
     """
     if len(groups) == 0:
         return pa.array([], pa.int32())
@@ -27,5 +27,5 @@ def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
 
 
 def partition_of(group: str | None, count: int) -> int | None:
-    """The same of one group, for a function of one row."""
+    """Returns the log partition of one group, for a function of one row."""
     return None if group is None else partition_for(group, count)

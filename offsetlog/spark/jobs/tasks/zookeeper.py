@@ -1,6 +1,6 @@
-"""Reads the offsets that consumers of Kafka before 0.9 kept in ZooKeeper, each task those of some groups.
+"""Reads the offsets that consumers before Kafka 0.9 kept in ZooKeeper; each task reads those of some groups.
 
-Nodes of others, as Storm, are not looked at.
+Nodes of other programs, such as Storm, are not read.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from offsetlog.zookeeper.consumer_offsets import groups_in, read_offsets, text_o
 
 FORMAT = "offsetlog-zookeeper"
 
-#: All as text: the caller refuses texts that are no numbers.  `moment` is that of the last change, in ms.
+#: All fields are text; the caller refuses texts that are not numbers.  `moment` is the time of the last change, in ms.
 SCHEMA = pa.schema(
     [*((name, pa.string()) for name in ("group", "topic", "partition", "offset")), ("moment", pa.int64())]
 )
 SPARK_SCHEMA = "group string, topic string, partition string, offset string, moment bigint"
 
-#: Rows of a batch for Spark.
+#: How many rows a batch for Spark has.
 _ROWS = 65536
 
 Row = tuple[str, str, str, str | None, int | None]
 
 
 def rows_of(connection: ZooKeeperConnection, groups: Sequence[str], in_flight: int) -> Iterator[Row]:
-    """Yields the offsets of groups as they stand in ZooKeeper; what goes meanwhile is left out.
+    """Yields the offsets of groups in ZooKeeper; nodes that disappear meanwhile are left out.
 
     Raises:
-        ZooKeeperError: ZooKeeper does not give a node.
+        ZooKeeperError: ZooKeeper refuses to return a node.
     """
     connection.sync_async()
     for node in read_offsets(connection, groups, in_flight):
@@ -83,7 +83,7 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with ZooKeeperConnection(self._settings) as connection:
             names = groups_in(connection) if self._groups is None else self._groups
-        # Dealt like cards: neighbours by name are often alike in size.
+        # Groups are dealt round-robin, since neighbours by name are often of similar size.
         dealt = [names[first :: self._tasks] for first in range(self._tasks)]
         return [_Groups(tuple(each)) for each in dealt if each] or [_Groups(())]
 
@@ -106,9 +106,9 @@ class ZooKeeperOffsets(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns, all text but the time."""
+        """The columns, all text except the time."""
         return SPARK_SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """Returns what runs in the tasks."""
+        """Returns the reader that runs in the tasks."""
         return _Reader({name.lower(): value for name, value in self.options.items()})

@@ -10,11 +10,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@code format("offsetlog")} where this jar is on the class path.
+ * The source {@code format("offsetlog")} if this jar is on the class path.
  *
- * <p>Spark looks for a class of this name before it asks for a Python source of the same name, in every version from
- * 4.0 on. A short name in META-INF/services would be refused by 4.0 and 4.1 beside a Python source that has it. The
- * Python source stays there and is asked for everything but the rows of a batch.
+ * <p>From 4.0 on, Spark looks for a class of this name before it looks for a Python source. Spark 4.0 and 4.1 refuse a
+ * short name in META-INF/services if a Python source has the same name. The Python source remains registered and does
+ * everything except the reading of a batch's rows.
  */
 public final class DefaultSource implements TableProvider {
     @Override
@@ -32,7 +32,7 @@ public final class DefaultSource implements TableProvider {
         return true;
     }
 
-    /** Returns the Python source of the active session, which Spark looks up when it is first used. */
+    /** Returns the Python source of the active session; Spark looks it up on first use. */
     public static PythonDataSourceV2 pythonSource() {
         PythonDataSourceV2 source = new PythonDataSourceV2();
         source.setShortName("offsetlog");

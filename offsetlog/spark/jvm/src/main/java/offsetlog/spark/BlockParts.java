@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 
 /** The buffers of one block, in the order in which its columns take them. */
 final class BlockParts {
-    private static final String UNEXPECTED = "a block is not what was expected";
+    private static final String UNEXPECTED = "a block does not have the expected columns";
 
     private final ByteBuffer block;
     private final long[] sizes;
@@ -15,9 +15,9 @@ final class BlockParts {
     /**
      * Begins at the first buffer.
      *
-     * @param block begins with the sizes, in the order of the machine; null where there is none
-     * @param count of the buffers
-     * @throws LogReadException the block has no room for the sizes
+     * @param block the block, which begins with the sizes in the machine's byte order; null if there is none
+     * @param count the number of buffers
+     * @throws LogReadException the block is too small for the sizes
      */
     BlockParts(ByteBuffer block, int count) {
         if (block == null || count < 0 || block.limit() < 8L * count) {
@@ -31,16 +31,16 @@ final class BlockParts {
         limit = start + block.limit();
     }
 
-    /** Returns the memory of the block, which is there as long as this is kept. */
+    /** Returns the memory of the block; it stays mapped as long as this reference is kept. */
     ByteBuffer block() {
         return block;
     }
 
     /**
-     * Returns the address of the next buffer, 0 where one that may be absent is empty.
+     * Returns the address of the next buffer; 0 if the buffer is optional and empty.
      *
-     * @param expected how many bytes it must have
-     * @throws LogReadException it has another size, or there is none
+     * @param expected the size that it must have, in bytes
+     * @throws LogReadException the buffer has another size, or there is no next buffer
      */
     long next(long expected, boolean mayBeAbsent) {
         long size = at < sizes.length ? sizes[at] : -1;
@@ -58,9 +58,9 @@ final class BlockParts {
     }
 
     /**
-     * Ends with the last column: a buffer that no column took would be a column that is not known here.
+     * Checks that the columns have taken all buffers: another buffer would belong to an unknown column.
      *
-     * @throws LogReadException some are left
+     * @throws LogReadException some buffers are left
      */
     void end() {
         if (at != sizes.length || address != limit) {

@@ -9,12 +9,12 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A column of a block, in Arrow's layout, at an address. Asking for another type than it has is an error of the caller. */
+/** A column of a block, in Arrow's layout, at an address. The caller must ask for the column's own type. */
 abstract class BlockVector extends ColumnVector {
-    /** The address of the bitmap of values that are there; 0 where all are. */
+    /** The address of the bitmap of values that are not null; 0 if no value is null. */
     protected long valid;
 
-    /** The memory at all addresses of this column: it stays mapped as long as somebody may read the column. */
+    /** The memory of this column's buffers; the reference keeps it mapped while the column can be read. */
     private ByteBuffer block;
 
     BlockVector(DataType type) {
@@ -42,7 +42,7 @@ abstract class BlockVector extends ColumnVector {
 
     @Override
     public final int numNulls() {
-        // Spark only asks whether there are any.
+        // Spark only checks whether there are any.
         return valid == 0 ? 0 : 1;
     }
 
@@ -51,7 +51,7 @@ abstract class BlockVector extends ColumnVector {
 
     @Override
     public void closeIfFreeable() {
-        // The memory is the next block's.
+        // Nothing to free: the next block reuses the memory.
     }
 
     @Override

@@ -8,15 +8,15 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.In;
 
 /**
- * The values of one column that a filter of a query leaves: less is read, and Spark looks at every row again.
+ * The values of one column that a query's filter admits; less is read, and Spark applies the filter again to every row.
  *
- * @param column its name
- * @param text the value, or numbers with commas between them
+ * @param column the name of the column
+ * @param text the value, or numbers separated by commas
  */
 record LogFilter(String column, String text) implements Serializable {
     private static final long serialVersionUID = 1;
 
-    /** Returns what the Python process can use of a filter, null where that is nothing. */
+    /** Returns the part of a filter that the Python process can use, null if there is none. */
     static LogFilter of(Filter filter) {
         if (filter instanceof EqualTo equal) {
             return of(equal.attribute(), equal.value());

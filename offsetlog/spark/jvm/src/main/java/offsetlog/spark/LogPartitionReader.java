@@ -14,9 +14,9 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * The blocks of one task, each in the memory of the one before it. One thread.
+ * The blocks of one task; each reuses the memory of the block before it. One thread.
  *
- * <p>The words of a block are in {@code offsetlog/spark/scan/block_worker.py}.
+ * <p>The protocol is in {@code offsetlog/spark/scan/block_worker.py}.
  */
 final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
     private static final int BLOCK = 1;
@@ -52,7 +52,7 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
-    /** Sends the request; where that fails, nobody else will close the process. */
+    /** Sends the request; closes the process if that fails, since nothing else would. */
     private void send(ByteBuffer request) throws IOException {
         boolean isSent = false;
         try {

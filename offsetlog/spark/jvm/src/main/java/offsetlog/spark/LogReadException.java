@@ -5,7 +5,7 @@ import java.lang.reflect.Constructor;
 import org.apache.spark.api.python.PythonException;
 import scala.collection.immutable.Map;
 
-/** A failure of a task that no Python code raised: a process that ended, or one of another version. */
+/** A failure of a task that was not raised by Python code: the process ended, or is of another version. */
 final class LogReadException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MESSAGE = "An exception was thrown from the Python worker";
@@ -17,21 +17,21 @@ final class LogReadException extends RuntimeException {
     }
 
     /**
-     * Returns the failure of a jar and a package that do not fit.
+     * Returns the failure for a jar and a package of different releases.
      *
-     * @param reason how that shows
+     * @param reason the difference that was noticed
      */
     static LogReadException ofOtherRelease(String reason) {
         return new LogReadException(reason + OTHER_RELEASE, null);
     }
 
-    /** Returns the failure that Spark reports for the traceback of a Python process, as it does for the Python source. */
+    /** Returns the failure that Spark reports for a Python traceback, the same as for the Python source. */
     static RuntimeException ofPython(String traceback) {
         try {
             for (Constructor<?> each : PythonException.class.getConstructors()) {
                 Class<?>[] types = each.getParameterTypes();
                 if (types[1] == Map.class) {
-                    // Later versions than 4.0: PySpark takes one only where it has a condition and these parameters.
+                    // After 4.0: PySpark accepts an exception only if it has a condition and these parameters.
                     return make(each, "PYTHON_EXCEPTION", parameters(traceback));
                 } else if (types.length == 2) {
                     return make(each, MESSAGE + ":\n" + traceback, null);
@@ -47,7 +47,7 @@ final class LogReadException extends RuntimeException {
         return new Map.Map2<>("msg", MESSAGE, "traceback", traceback);
     }
 
-    /** Calls a constructor; the parameters after the first two may be empty. */
+    /** Calls a constructor; all parameters after the first two may be empty. */
     private static RuntimeException make(Constructor<?> constructor, String first, Object second)
             throws ReflectiveOperationException {
         Class<?>[] types = constructor.getParameterTypes();

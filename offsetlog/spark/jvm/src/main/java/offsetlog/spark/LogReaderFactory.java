@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Goes to the executors; each task gets a reader from it. */
+/** Sent to the executors, where it makes a reader for each task. */
 final class LogReaderFactory implements PartitionReaderFactory {
     private static final long serialVersionUID = 1;
 
@@ -34,6 +34,6 @@ final class LogReaderFactory implements PartitionReaderFactory {
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-        throw new UnsupportedOperationException("rows of offsetlog come in batches of columns");
+        throw new UnsupportedOperationException("offsetlog reads batches of columns, not single rows");
     }
 }

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One query's read of a log: planned by the Python source, and read by processes that {@link WorkerPool} keeps. */
+/** One query's read of a log: planned by the Python source, and executed by the processes of {@link WorkerPool}. */
 final class LogScan implements Scan, Batch {
     private final StructType schema;
     private final CaseInsensitiveStringMap options;
@@ -20,11 +20,11 @@ final class LogScan implements Scan, Batch {
     private final List<LogFilter> filters;
 
     /**
-     * Takes what was asked for.
+     * Makes the scan of a request.
      *
      * @param source the Python source
-     * @param planner its scan, of all columns, which plans the tasks
-     * @param filters what the tasks can use of the query's
+     * @param planner the Python source's scan of all columns, which plans the tasks
+     * @param filters the query's filters that the tasks can use
      */
     LogScan(
             StructType schema,

@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A view of a log, or a store to write to. Only batches are read here; the rest is the Python source's. */
+/** A view of a log, or a store to write to. This class only reads batches; the Python source does everything else. */
 public final class LogTable implements SupportsRead, SupportsWrite {
     private final StructType schema;
     private final Table python;
@@ -30,7 +30,7 @@ public final class LogTable implements SupportsRead, SupportsWrite {
     }
 
     @Override
-    @SuppressWarnings("deprecation") // Spark 4.0 to 4.2 all have it
+    @SuppressWarnings("deprecation") // Spark 4.0 to 4.2 all have this method
     public StructType schema() {
         return schema;
     }

@@ -6,9 +6,9 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import sun.misc.Unsafe;
 
-/** Memory outside of the heap that a channel reads into and columns look at by address. Grows until it is trimmed. */
+/** Memory outside of the heap, filled by a channel and read by columns through addresses. Grows until it is trimmed. */
 final class Memory {
-    /** Kept for the next task. */
+    /** The most bytes that are kept for the next task. */
     private static final int KEPT_BYTES = 32 << 20;
 
     private static final Unsafe UNSAFE = unsafe();
@@ -16,7 +16,7 @@ final class Memory {
 
     private ByteBuffer buffer = ByteBuffer.allocateDirect(0);
 
-    /** Returns room for {@code size} bytes, in the order of the machine; what was there before is gone. */
+    /** Returns room for {@code size} bytes, in the machine's byte order; the previous content is lost. */
     ByteBuffer room(int size) {
         if (buffer.capacity() < size) {
             buffer = ByteBuffer.allocateDirect(size);
@@ -24,14 +24,14 @@ final class Memory {
         return buffer.clear().limit(size).order(ByteOrder.nativeOrder());
     }
 
-    /** Gives back what one task with very large rows needed. */
+    /** Releases memory that a task with very large rows needed. */
     void trim() {
         if (buffer.capacity() > KEPT_BYTES) {
             buffer = ByteBuffer.allocateDirect(0);
         }
     }
 
-    /** Returns where a buffer that is not of the heap begins. */
+    /** Returns the address of a direct buffer. */
     static long addressOf(Buffer buffer) {
         return UNSAFE.getLong(buffer, ADDRESS);
     }
@@ -40,7 +40,7 @@ final class Memory {
         try {
             return UNSAFE.objectFieldOffset(Buffer.class.getDeclaredField("address"));
         } catch (NoSuchFieldException absent) {
-            throw new IllegalStateException("this Java has no address of a direct buffer", absent);
+            throw new IllegalStateException("this Java does not show the address of a direct buffer", absent);
         }
     }
 

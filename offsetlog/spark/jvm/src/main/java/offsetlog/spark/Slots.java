@@ -8,11 +8,11 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
-/** The slots that a Python process writes blocks to and this JVM has mapped, as the process says when it has connected. */
+/** The slots that a Python process writes blocks to and this JVM has mapped; the process's hello describes them. */
 final class Slots {
-    /** The size of what each release begins with, so that one is refused before anything of it is believed. */
+    /** The size of the part of the hello that is the same in every release; it is checked before the rest is read. */
     static final int VERSION_BYTES = 8;
-    /** The size of what follows. */
+    /** The size of the rest of the hello. */
     static final int PLACE_BYTES = 16;
 
     private static final int MAGIC = 0x4f4c4257;
@@ -29,7 +29,7 @@ final class Slots {
     }
 
     /**
-     * Checks the first bytes of a process.
+     * Checks the first bytes that a process sends.
      *
      * @throws LogReadException the process is of another release than this jar
      */
@@ -37,7 +37,7 @@ final class Slots {
         int protocol = hello.getInt(0) == MAGIC ? hello.getInt(4) : 0;
         if (protocol != PROTOCOL) {
             throw LogReadException.ofOtherRelease("the Python process of a task has version " + protocol
-                    + " of the protocol, and the jar has version " + PROTOCOL);
+                    + " of the protocol, but the jar has version " + PROTOCOL);
         }
     }
 
@@ -45,17 +45,17 @@ final class Slots {
      * Maps the memory of a process: its id and descriptor, the number of slots and the bytes of each.
      *
      * @throws IOException the memory cannot be mapped
-     * @throws LogReadException it is of another size than the process says
+     * @throws LogReadException the memory does not have the size that the process says
      */
     static Slots map(ByteBuffer place) throws IOException {
         int count = place.getInt(8);
         int bytes = place.getInt(12);
-        // The memory has no name, so that none is left whatever ends first.
+        // The memory has no name, so nothing is left over whichever process ends first.
         Path file = Path.of("/proc", Integer.toString(place.getInt(0)), "fd", Integer.toString(place.getInt(4)));
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
             if (count <= 0 || bytes <= 0 || channel.size() != (long) count * bytes) {
                 throw LogReadException.ofOtherRelease("the memory of a task has " + channel.size()
-                        + " bytes, and its Python process says " + count + " slots of " + bytes);
+                        + " bytes, but its Python process says " + count + " slots of " + bytes);
             }
             return new Slots(channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size()), count, bytes);
         }
@@ -64,11 +64,11 @@ final class Slots {
     /**
      * Returns the block in a slot.
      *
-     * @throws LogReadException there is no such slot, or it is not so large
+     * @throws LogReadException there is no such slot, or the block is larger than a slot
      */
     ByteBuffer block(int slot, int size) {
         if (slot >= count || size < 0 || size > bytes) {
-            throw LogReadException.ofOtherRelease("a block of " + size + " bytes is said to be in slot " + slot);
+            throw LogReadException.ofOtherRelease("a block of " + size + " bytes cannot be in slot " + slot);
         }
         return memory.slice(slot * bytes, size).order(ByteOrder.nativeOrder());
     }

@@ -17,17 +17,17 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
 /**
- * A Python process that reads tasks, one after the other, and sends what it reads as blocks.
+ * A Python process that executes tasks, one after another, and sends the rows as blocks.
  *
- * <p>One thread at a time. The process ends when its connection does, and so with this JVM.
+ * <p>One thread at a time. The process ends when its connection is closed, and thus also with this JVM.
  */
 final class Worker implements AutoCloseable {
     private static final long START_NANOS = TimeUnit.SECONDS.toNanos(120);
-    /** How long a wait goes on before somebody looks whether the task is still wanted. */
+    /** How long a wait lasts before it checks whether the task is still wanted. */
     private static final long LOOK_MILLIS = 100;
     private static final int PLACE_LENGTH_MAX = 60;
 
-    /** Memory for blocks that have no room in a slot; it is kept for the next task. */
+    /** Memory for blocks that are too large for a slot; kept for the next task. */
     final Memory memory = new Memory();
     final Slots slots;
 
@@ -62,9 +62,9 @@ final class Worker implements AutoCloseable {
     /**
      * Starts a process and waits until it has connected.
      *
-     * @param isUnwanted is asked while that takes time; may throw, too
-     * @throws IOException it cannot be started, or ended before it connected; nothing of it is left, whatever is thrown
-     * @throws LogReadException it is of another release than this jar
+     * @param isUnwanted called repeatedly during the wait, returns whether the task was cancelled; may throw
+     * @throws IOException the process cannot be started, or ended before it connected; it is never left running
+     * @throws LogReadException the process is of another release than this jar
      */
     static Worker start(WorkerCommand command, BooleanSupplier isUnwanted) throws IOException {
         Path directory = socketDirectory();
@@ -91,10 +91,10 @@ final class Worker implements AutoCloseable {
         }
     }
 
-    /** Returns a new directory that nobody else can look into. */
+    /** Creates a directory that only this user can read. */
     private static Path socketDirectory() throws IOException {
         Path place = Path.of(System.getProperty("java.io.tmpdir")).toAbsolutePath();
-        // The name of a socket is limited, and containers have long ones.
+        // The length of a socket's path is limited, and temporary directories of containers have long paths.
         boolean isShort = place.toString().length() <= PLACE_LENGTH_MAX;
         return Files.createTempDirectory(isShort ? place : Path.of("/tmp"), "offsetlog");
     }
@@ -115,7 +115,7 @@ final class Worker implements AutoCloseable {
                 if (!process.isAlive()) {
                     String how = errors.end(process);
                     String hint = process.exitValue() == 1
-                            ? "; PYSPARK_PYTHON has to name an interpreter that has offsetlog on every executor"
+                            ? "; PYSPARK_PYTHON must name an interpreter that has offsetlog on every executor"
                             : "";
                     throw new IOException("the Python process of a task " + how + hint);
                 }
@@ -129,7 +129,7 @@ final class Worker implements AutoCloseable {
     /**
      * Reads until a buffer is full.
      *
-     * @throws IOException the process ended, or is unwanted
+     * @throws IOException the process ended, or the task is no longer wanted
      */
     void read(ByteBuffer target, BooleanSupplier isUnwanted) throws IOException {
         while (target.hasRemaining()) {
@@ -138,14 +138,14 @@ final class Worker implements AutoCloseable {
                 selector.select(LOOK_MILLIS);
                 selector.selectedKeys().clear();
                 if (isUnwanted.getAsBoolean()) {
-                    throw new IOException("this task is not wanted any more");
+                    throw new IOException("this task was cancelled");
                 }
             }
         }
     }
 
     /**
-     * Writes what the process waits for, which it takes at once.
+     * Writes bytes that the process waits for and reads at once.
      *
      * @throws IOException as {@link #read}
      */
@@ -153,14 +153,14 @@ final class Worker implements AutoCloseable {
         while (bytes.hasRemaining()) {
             if (moved(() -> channel.write(bytes)) == 0) {
                 if (isUnwanted.getAsBoolean()) {
-                    throw new IOException("this task is not wanted any more");
+                    throw new IOException("this task was cancelled");
                 }
                 Thread.onSpinWait();
             }
         }
     }
 
-    /** Moves bytes over the connection; where it is broken, the process has ended, and the failure says how. */
+    /** Moves bytes over the connection; if it is broken, the process has ended, and the exception says how. */
     private int moved(Callable<Integer> move) throws IOException {
         int count = -1;
         try {
@@ -168,7 +168,7 @@ final class Worker implements AutoCloseable {
         } catch (ClosedChannelException interrupted) {
             throw interrupted;
         } catch (Exception broken) {
-            // As at its end.
+            // Treated like the end of the connection.
         }
         if (count < 0) {
             throw new IOException("the Python process of this task " + errors.end(process));
@@ -185,9 +185,9 @@ final class Worker implements AutoCloseable {
     public void close() {
         process.destroyForcibly();
         try (channel; selector) {
-            // Nothing is left to say.
+            // Only closes the two resources.
         } catch (IOException ignored) {
-            // It is closed.
+            // The connection is closed in any case.
         }
     }
 }

@@ -11,11 +11,11 @@ import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils;
 
 /**
- * How a Python process is started on an executor: as Spark starts those of the Python source.
+ * The command that starts a Python process on an executor, in the same way as Spark starts those of the Python source.
  *
  * @param python the interpreter
- * @param environment variables to set besides those of the executor
- * @param includes files that the session gave to its workers, by name
+ * @param environment variables to set in addition to those of the executor
+ * @param includes names of files that the session distributes to its workers
  */
 record WorkerCommand(String python, Map<String, String> environment, List<String> includes) implements Serializable {
     private static final long serialVersionUID = 1;
@@ -26,7 +26,7 @@ record WorkerCommand(String python, Map<String, String> environment, List<String
                 function.pythonExec(), new HashMap<>(function.envVars()), new ArrayList<>(function.pythonIncludes()));
     }
 
-    /** Returns a process that is not started, and will connect to a socket. */
+    /** Returns the builder of a process that will connect to a socket. */
     ProcessBuilder processFor(String socket) {
         ProcessBuilder builder = new ProcessBuilder(python, "-m", MODULE, socket);
         builder.environment().putAll(environment);
@@ -39,7 +39,7 @@ record WorkerCommand(String python, Map<String, String> environment, List<String
         path.add(System.getenv("PYTHONPATH"));
         path.removeIf(each -> each == null || each.isEmpty());
         builder.environment().put("PYTHONPATH", String.join(File.pathSeparator, path));
-        // As Spark does for its own: NumPy's libraries would start a thread for each core.
+        // Spark does the same for its own workers: NumPy's libraries would start a thread for each core.
         builder.environment().putIfAbsent("OMP_NUM_THREADS", "1");
         builder.redirectInput(new File("/dev/null"));
         builder.redirectOutput(ProcessBuilder.Redirect.DISCARD);

@@ -6,7 +6,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
 
-/** Passes the standard error of a process on to that of the executor, and keeps its last line. */
+/** Copies the standard error of a process to that of the executor, and keeps its last line. */
 final class WorkerErrors extends Thread {
     private final Process process;
     private volatile String last = "";
@@ -32,11 +32,11 @@ final class WorkerErrors extends Thread {
                 last = line.isBlank() ? last : line;
             }
         } catch (IOException closed) {
-            // The process was ended from here.
+            // This JVM has ended the process.
         }
     }
 
-    /** Returns how a process ended that did not have to, as the rest of a sentence. */
+    /** Returns how a process ended unexpectedly, as the end of a sentence. */
     String end(Process process) {
         try {
             if (!process.waitFor(10, TimeUnit.SECONDS)) {

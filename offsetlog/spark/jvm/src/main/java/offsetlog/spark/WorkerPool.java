@@ -11,9 +11,9 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
-/** The processes of this JVM that have no task, for the next ones. All threads. */
+/** The idle processes of this JVM, kept for the next tasks. Safe from any thread. */
 final class WorkerPool {
-    /** After how many seconds without a task a process ends; a property of Java changes it. */
+    /** The Java property that sets after how many seconds without a task a process ends. */
     private static final String IDLE_SECONDS = "offsetlog.worker.idle.seconds";
 
     private static final Map<WorkerCommand, ArrayDeque<Idle>> IDLE = new HashMap<>();
@@ -23,7 +23,7 @@ final class WorkerPool {
 
     private WorkerPool() {}
 
-    /** Returns a process that has no task, or a new one. */
+    /** Returns an idle process, or a new one. */
     static Worker take(WorkerCommand command, BooleanSupplier isUnwanted) throws IOException {
         for (Worker worker = idle(command); worker != null; worker = idle(command)) {
             if (worker.isAlive()) {
