@@ -19,13 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HEADING = """# The cost of each file of tests
 
-Seconds by file: the sum over its tests, fixtures included, as pytest reports them. "Before" is the suite without tiers,
-in two processes on two cores. The other columns are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number
-of tests in brackets; "-" is a tier without a test of the file. Processes share two cores, two in the first tier and
-three in the second, so that what waits for a broker or for Spark seems slower there than alone. The last column names
-what a file does more of at full depth (`make test-long`).
+The times are seconds for each file: the sum over its tests, fixtures included, as pytest reports them. "Before" is
+the suite without tiers, in two processes on two cores. The other columns are the tiers
+([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in brackets; "-" means that the file has no test in
+that tier. Two processes of the first tier, or three of the second, share two cores, so a test that waits for a broker
+or for Spark takes longer there than alone. The last column names the numbers that are greater at full depth (`make
+test-long`).
 
-This page is written by `make test-times BEFORE=before.xml`, with `before.xml` from
+`make test-times BEFORE=before.xml` writes this page, with `before.xml` from
 `pytest -n 2 --dist loadfile --junitxml=before.xml`.
 """
 
@@ -69,7 +70,7 @@ def depth_of(name: str) -> str:
     """Returns what a file does more of at full depth: the names that it gives the results of `by_depth`."""
     path = ROOT / name
     if not path.exists():
-        return "no longer there"
+        return "deleted"
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Assign):
