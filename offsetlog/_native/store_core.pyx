@@ -449,8 +449,7 @@ cdef class StoreCore:
         cdef item_array array
         cdef size_t count = 0, first = 0
         cdef Py_ssize_t cursor = 0
-        cdef PyObject *key
-        cdef PyObject *value
+        cdef PyObject *key, *value
         cdef ol_item *item
         cdef int status = OL_WOULD_BLOCK
         take_name(group, NAME_GROUP, &name)
