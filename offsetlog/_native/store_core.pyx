@@ -388,8 +388,7 @@ cdef class StoreCore:
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
         item.partition = <int32_t>wide
         take_number(offset, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
-        if monotonic is not False and take_monotonic(monotonic):
-            item.condition = OL_CONDITION_MONOTONIC
+        if monotonic is not False and take_monotonic(monotonic): item.condition = OL_CONDITION_MONOTONIC
         if metadata is not "":
             take_metadata(metadata, self.metadata_units_max, &item.metadata)
         if leader_epoch is not MINUS_ONE:
@@ -449,7 +448,8 @@ cdef class StoreCore:
         cdef item_array array
         cdef size_t count = 0, first = 0
         cdef Py_ssize_t cursor = 0
-        cdef PyObject *key, *value
+        cdef PyObject *key
+        cdef PyObject *value
         cdef ol_item *item
         cdef int status = OL_WOULD_BLOCK
         take_name(group, NAME_GROUP, &name)
