@@ -388,8 +388,7 @@ cdef class StoreCore:
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
         item.partition = <int32_t>wide
         take_number(offset, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
-        if monotonic is not False and take_monotonic(monotonic):
-            item.condition = OL_CONDITION_MONOTONIC
+        if monotonic is not False and take_monotonic(monotonic): item.condition = OL_CONDITION_MONOTONIC
         if metadata is not "":
             take_metadata(metadata, self.metadata_units_max, &item.metadata)
         if leader_epoch is not MINUS_ONE:
