@@ -56,7 +56,7 @@ class OffsetLogError(Exception):
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the refused one of many: the key of a dictionary or list (TopicPartition), the row of a batch, or None.
+        item: the refused one of many: the key as the caller gave it, the row of a batch; None where a call has but one.
     """
 
     retriable: ClassVar[bool]
@@ -204,7 +204,7 @@ _BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
 
 
 class StorageError(OffsetLogError, OSError):
-    """A system call failed; `errno` says how."""
+    """A system call failed, and `errno` says how; or a file or a lock is not as it must be, and `errno` is None."""
 
     status = Status.IO
 

@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 class OffsetStore(OnePosition, StoreContext):
     """An open directory of committed positions; from `offsetlog.open`.  A context manager.
 
+    Most programs need two calls; both take a key, as ("orders", 0), in place of topic and partition:
+
+        fetch_one(group, topic, partition) -> OffsetAndMetadata, or None
+        commit_one(group, topic, partition, offset, metadata="") -> the log offset of the record
+
     `async with` waits for the load, and closes, without blocking the event loop.
 
     Every method can be called from any thread.  Commits of groups in different partitions do not
@@ -195,13 +200,14 @@ class OffsetStore(OnePosition, StoreContext):
         """Commits positions of one group: all of them or none, however many, also after a crash.
 
         Args:
-            group: the consumer group.
+            group: the consumer group; "" is one.
             offsets: by key what is committed: the next offset that the group will read, alone or
                 with metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
-                another client's object with both, whose own offset is not read.  A topic id is
+                another client's object with both, whose own offset is not read.  For a type checker
+                all keys are of one type, or those of a `dict[PartitionKey, ...]`.  A topic id is
                 written only as `StoreConfig.write_offset_value_v4` allows.
-            expected: for any of the keys the offset that must be committed now, None for none;
-                otherwise nothing is written.
+            expected: for any of the keys the offset that must be committed now, alone or in a
+                position as `fetch` returns it, None for none; otherwise nothing is written.
             monotonic: nothing is written if any offset would go back.
             durability: overrides the store's for this call.
 

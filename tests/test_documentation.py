@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import os
 import re
@@ -258,6 +259,35 @@ def test_pyright_takes_the_examples(sources):
     call = [sys.executable, "-m", "basedpyright", "--project", str(sources[0].parent), "--pythonpath", sys.executable]
     done = subprocess.run(call, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def call_of(function: Any) -> str:
+    """A function's name and arguments without their types, as the manual shows them."""
+    signature = inspect.signature(function)
+    plain = [each.replace(annotation=each.empty) for each in signature.parameters.values() if each.name != "self"]
+    shown = str(signature.replace(parameters=plain, return_annotation=signature.empty))
+    return function.__name__ + shown.replace("'", '"')
+
+
+def test_the_manual_has_the_signature_of_open():
+    shown = re.search(r"^`(open\(.*?\))`$", (ROOT / "docs/library.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert " ".join(shown[1].split()) == call_of(offsetlog.open)
+
+
+def test_the_calls_about_the_past_are_shown_with_their_arguments():
+    shown = re.findall(r"^\| `(\w+\(.*?\))` \|", (ROOT / "docs/history.md").read_text(), re.MULTILINE)
+    names = ("history", "fetch", "to_arrow", "diff", "restore", "deletions", "undelete")
+    assert shown == [call_of(getattr(offsetlog.OffsetStore, name)) for name in names]
+
+
+def test_help_begins_with_the_two_calls_that_most_programs_need():
+    shown = (inspect.getdoc(offsetlog.OffsetStore) or "")[:600]
+    for call in (offsetlog.OffsetStore.fetch_one, offsetlog.OffsetStore.commit_one):
+        named = re.search(rf"^ +{call.__name__}\((.*)\) ->", shown, re.MULTILINE)
+        assert named is not None
+        given = [each.partition("=")[0] for each in named[1].split(", ")]
+        assert given == [each for each in inspect.signature(call).parameters if each != "self"][: len(given)]
 
 
 GROUPS = [f"g{number}" for number in range(5)]

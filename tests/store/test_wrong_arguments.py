@@ -10,10 +10,12 @@ from typing import Any
 import aiokafka.structs
 import kafka.consumer.fetcher
 import numpy
+import pyarrow
 import pytest
 
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition, arguments, errors
+from offsetlog._native.codec import partition_for
 from offsetlog.manager.checked_offsets import checked_key
 from offsetlog.shown_values import shown, shown_key
 
@@ -190,6 +192,33 @@ def test_a_position_may_stand_for_the_expected_offset(store):
     for wrong in ((), ("1",), "1"):
         with pytest.raises(errors.ArgumentTypeError, match="the expected offset must be an int"):
             store.commit("g", {KEY: 4}, expected={KEY: wrong})
+
+
+def test_a_read_only_store_refuses_in_the_same_words(store):
+    """Whether the log partition of the group is there, or was never made."""
+    store.commit_one("g", KEY, 1)
+    absent = next(name for name in map(str, range(100)) if not _is_there(store, name))
+    with offsetlog.open(store.path, read_only=True) as reader:
+        for group in ("g", absent):
+            for call in (
+                lambda group=group: reader.commit_one(group, KEY, 1),
+                lambda group=group: reader.commit(group, {KEY: 1}),
+                lambda group=group: reader.commit(group, {KEY: OffsetAndMetadata(1, "m")}),
+                lambda group=group: reader.commit_async(group, {KEY: 1}, monotonic=True),
+                lambda group=group: reader.delete(group),
+                lambda group=group: reader.delete(group, [KEY]),
+                lambda group=group: reader.transaction(group, 7),
+                lambda group=group: reader.commit_arrow(pyarrow.table({
+                    "group": [group], "topic": ["t"], "partition": [0], "offset": [1],
+                })),
+            ):
+                with pytest.raises(errors.ReadOnlyError) as refused:
+                    call()
+                assert str(refused.value) == "the store is open read-only"
+
+
+def _is_there(store: offsetlog.OffsetStore, group: str) -> bool:
+    return (store.path / f"__consumer_offsets-{partition_for(group, store.partitions)}").exists()
 
 
 def test_an_empty_text_is_a_group_and_no_topic(store):
