@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Returns a time such as 90s, 1.5h, 7d in milliseconds; 0 needs no unit.  Units are small letters: `M` is no minute.
+    """Returns a time such as 90s, 1.5h, 7d in milliseconds; 0 needs no unit, and a unit is in small letters.
 
     Raises:
         InvalidArgumentError: it is none.

@@ -173,8 +173,7 @@ def test_calls_of_a_store_take_text(store):
         (lambda store: store.diff("1h ago", "soon"), "b='soon' is not a moment"),
         (lambda store: store.diff("offset:1"), "a=1 is a log offset, and each log partition has its own"),
         (lambda store: store.deletions(since="offset:1"), "since='offset:1' is not a time"),
-        (lambda store: store.restore("g", "1M ago"), "at='1M ago': '1M' is no time; one is written 500ms, 90s, 15m, 24h or "
-         "7d; 1m is a minute, and a month is 30d"),
+        (lambda store: store.restore("g", "1M ago"), "24h or 7d; 1m is a minute, and a month is 30d"),
         (lambda store: store.undelete("g", since="x ago"), "since='x ago': 'x' is no time; one is written 500ms"),
     ],
 )

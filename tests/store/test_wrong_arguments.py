@@ -14,7 +14,7 @@ import pyarrow
 import pytest
 
 import offsetlog
-from offsetlog import OffsetAndMetadata, TopicPartition, arguments, errors
+from offsetlog import OffsetAndMetadata, TopicPartition, errors
 from offsetlog._native.codec import partition_for
 from offsetlog.manager.checked_offsets import checked_key
 from offsetlog.shown_values import shown, shown_key
@@ -84,7 +84,7 @@ def test_a_message_holds_no_payload_and_is_short(store, record, call):
     assert store.groups() == []
 
 
-@pytest.mark.parametrize("kind", [numpy.int64, numpy.uint16, lambda number: numpy.array(number)])
+@pytest.mark.parametrize("kind", [numpy.int64, numpy.uint16, numpy.array])
 def test_an_integer_of_any_type_is_a_partition(store, kind):
     theirs = SimpleNamespace(topic="orders", partition=kind(0))
     for key in (theirs, ("orders", kind(0))):
@@ -160,7 +160,11 @@ def test_an_error_of_the_mapping_itself_is_not_changed(store):
         (lambda store: store.commit("g", {KEY: 1}, expected={("t", HUGE): 1}), errors.InvalidArgumentError),
         (lambda store: store.fetch("g", [("t", HUGE)]), errors.PartitionError),
         (lambda store: store.fetch("g", at=HUGE), errors.ConfigError),
-        (lambda store: arguments.checked_number("partitions", HUGE, 1, 9), errors.ConfigError),
+        (lambda store: offsetlog.open(store.path, HUGE), errors.ConfigError),
+        (lambda store: offsetlog.open(store.path, lock_timeout=HUGE), errors.ConfigError),
+        (lambda store: store.compact(ratio=HUGE), errors.ConfigError),
+        (lambda store: store.commit_async("g", {KEY: 1}).result(-HUGE), errors.InvalidArgumentError),
+        (lambda store: offsetlog.StoreConfig(segment_bytes=HUGE), errors.ConfigError),
         (lambda store: checked_key(("t", HUGE)), errors.PartitionError),
     ],
 )
