@@ -144,7 +144,7 @@ def checked_lock_timeout(lock_timeout: float) -> float:
         )
     if not 0 <= lock_timeout <= _LOCK_TIMEOUT_MAX:
         raise ConfigError(
-            f"lock_timeout must be from 0 to {_LOCK_TIMEOUT_MAX} seconds, not {lock_timeout!r}"
+            f"lock_timeout must be from 0 to {_LOCK_TIMEOUT_MAX} seconds, not {shown(lock_timeout)}"
         )
     return lock_timeout
 
@@ -177,7 +177,7 @@ def checked_ratio(ratio: float) -> float:
     if isinstance(ratio, bool) or not isinstance(ratio, int | float):
         raise ArgumentTypeError(f"ratio must be a number, not {_kind(ratio)}")
     if not 0 <= ratio <= 1:
-        raise ConfigError(f"ratio must be from 0 to 1, not {ratio!r}")
+        raise ConfigError(f"ratio must be from 0 to 1, not {shown(ratio)}")
     return ratio
 
 

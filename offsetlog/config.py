@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from offsetlog.errors import ConfigError
+from offsetlog.shown_values import shown
 
 MIB = 1024 * 1024
 
@@ -41,7 +42,7 @@ def _check_number(name: str, value: Any, smallest: int, largest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
     if not smallest <= value <= largest:
-        raise ConfigError(f"{name} must be from {smallest} to {largest}, not {value}")
+        raise ConfigError(f"{name} must be from {smallest} to {largest}, not {shown(value)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

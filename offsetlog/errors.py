@@ -56,7 +56,7 @@ class OffsetLogError(Exception):
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the refused item: the key in a dictionary or list (TopicPartition), the row in a batch, or None.
+        item: the refused one of many: the key as the caller passed it, the row of a batch; None if there is only one.
     """
 
     retriable: ClassVar[bool]
@@ -218,7 +218,7 @@ _BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
 
 
 class StorageError(OffsetLogError, OSError):
-    """A system call failed; `errno` is its error number."""
+    """A system call failed, and `errno` is its number; or a file or lock is not as it must be, and `errno` is None."""
 
     status = Status.IO
 

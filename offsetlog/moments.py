@@ -20,7 +20,9 @@ from offsetlog.errors import InvalidArgumentError
 Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII)
+#: A month in other programs, which nobody may take for a minute.
+_MONTHS = re.compile(r"[\d.]+\s*(M|[Mm]on\w*)", re.ASCII)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
 #: From September 2001 on.  Fewer digits are refused: they may be a log offset, or a date without its dashes.
@@ -32,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit.
+    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit, and units are lower-case.
 
     Raises:
         InvalidArgumentError: the text is not a duration.
@@ -42,8 +44,9 @@ def parse_duration(text: str) -> int:
         return 0
     match = _DURATION.fullmatch(stripped)
     if match is None:
-        raise InvalidArgumentError(f"{text!r} is not a duration; write it as 500ms, 90s, 15m, 24h or 7d")
-    return round(float(match[1]) * _MS[match[2].lower()])
+        hint = "; 1m is a minute, and a month is 30d" if _MONTHS.fullmatch(stripped) else ""
+        raise InvalidArgumentError(f"{text!r} is not a duration; write it as 500ms, 90s, 15m, 24h or 7d{hint}")
+    return round(float(match[1]) * _MS[match[2]])
 
 
 def duration_text(ms: int) -> str:

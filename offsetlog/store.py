@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 class OffsetStore(OnePosition, StoreContext):
     """An open directory of committed positions, from `offsetlog.open`.  A context manager.
 
+    Most programs need two calls; both take a key such as ("orders", 0) in place of topic and partition:
+
+        fetch_one(group, topic, partition) -> OffsetAndMetadata, or None
+        commit_one(group, topic, partition, offset, metadata="") -> the log offset of the record
+
     `async with` waits until it is loaded, and later closes it, without blocking the event loop.
 
     Any thread may call any method.  Commits of groups in different partitions do not wait for each
@@ -196,15 +201,16 @@ class OffsetStore(OnePosition, StoreContext):
         """Commits positions of one group: all of them or none, however many, even if it crashes.
 
         Args:
-            group: the consumer group.
-            offsets: maps each key to the next offset that the group will read, alone or with
-                metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
-                another client's object with both; an offset in that object is ignored.  A topic id
-                is written only as `StoreConfig.write_offset_value_v4` allows.
-            expected: for any of the keys, the offset that must be committed now, None for no
-                position; otherwise nothing is written.
-            monotonic: if any offset would go back, nothing is written.
-            durability: overrides the store's durability for this call.
+            group: the consumer group; "" is one.
+            offsets: maps each key to the next offset that the group will read, alone or
+                with metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
+                another client's object with both, whose own offset is not read.  For a type checker
+                all keys are of one type, or those of a `dict[PartitionKey, ...]`.  A topic id is
+                written only as `StoreConfig.write_offset_value_v4` allows.
+            expected: for any of the keys the offset that must be committed now, alone or in a
+                position as `fetch` returns it, None for none; otherwise nothing is written.
+            monotonic: nothing is written if any offset would go back.
+            durability: overrides the store's for this call.
 
         Returns:
             The place of the commit in the log (`commit_one` returns the log offset alone).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import os
 import re
@@ -238,6 +239,33 @@ def test_every_format_for_programs_is_stable():
     [row] = re.findall(r"^\| command line \|.*$", (ROOT / "docs" / "stability.md").read_text(), re.MULTILINE)
     covered = row.split("|")[2]
     assert all(each in covered for each in Format if each is not Format.TEXT)
+def call_of(function: Any) -> str:
+    """A function's name and arguments without their types, as the manual shows them."""
+    signature = inspect.signature(function)
+    plain = [each.replace(annotation=each.empty) for each in signature.parameters.values() if each.name != "self"]
+    shown = str(signature.replace(parameters=plain, return_annotation=signature.empty))
+    return function.__name__ + shown.replace("'", '"')
+
+
+def test_the_manual_has_the_signature_of_open():
+    shown = re.search(r"^`(open\(.*?\))`$", (ROOT / "docs/library.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert " ".join(shown[1].split()) == call_of(offsetlog.open)
+
+
+def test_the_calls_about_the_past_are_shown_with_their_arguments():
+    shown = re.findall(r"^\| `(\w+\(.*?\))` \|", (ROOT / "docs/history.md").read_text(), re.MULTILINE)
+    names = ("history", "fetch", "to_arrow", "diff", "restore", "deletions", "undelete")
+    assert shown == [call_of(getattr(offsetlog.OffsetStore, name)) for name in names]
+
+
+def test_help_begins_with_the_two_calls_that_most_programs_need():
+    shown = (inspect.getdoc(offsetlog.OffsetStore) or "")[:600]
+    for call in (offsetlog.OffsetStore.fetch_one, offsetlog.OffsetStore.commit_one):
+        named = re.search(rf"^ +{call.__name__}\((.*)\) ->", shown, re.MULTILINE)
+        assert named is not None
+        given = [each.partition("=")[0] for each in named[1].split(", ")]
+        assert given == [each for each in inspect.signature(call).parameters if each != "self"][: len(given)]
 
 
 GROUPS = [f"g{number}" for number in range(5)]

@@ -61,7 +61,7 @@ RULE: dict[str, set[str]] = {
     "types": set(),
     "error_codes": set(),
     "error_status": {"errors", "status"},
-    "config": {"errors"},
+    "config": {"errors", "shown_values"},
     "clock": {"errors"},
     "moments": {"errors"},
     "missing_library": {"errors"},

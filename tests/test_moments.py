@@ -47,6 +47,9 @@ WRONG = [
     "x ago",
     " ago",
     "2y ago",
+    "1M ago",
+    "-1M",
+    "2H ago",
     "-2h ago",
     "2026-13-01",
     "2026-03-01T25:00",
@@ -170,6 +173,7 @@ def test_calls_of_a_store_take_text(store):
         (lambda store: store.diff("1h ago", "soon"), "b='soon' is not a moment"),
         (lambda store: store.diff("offset:1"), "a=1 is a log offset, but each log partition has its own"),
         (lambda store: store.deletions(since="offset:1"), "since='offset:1' is not a time"),
+        (lambda store: store.restore("g", "1M ago"), "24h or 7d; 1m is a minute, and a month is 30d"),
         (lambda store: store.undelete("g", since="x ago"), "since='x ago': 'x' is not a duration; write it as 500ms"),
     ],
 )

@@ -313,8 +313,8 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     while (there && problem.kind == OL_PROBLEM_DOUBT) {
         there = ol_partition_problem_at(partition, ++index, &problem);
     }
-    if (!there) return ol_partition_refuse(partition, OL_READ_ONLY, error,
-                                           "the partition is open read-only");
+    /* Nothing is wrong with it: the store was opened so, and says it in these words everywhere. */
+    if (!there) return ol_fail(error, OL_READ_ONLY, "the store is open read-only");
     const ol_error *found = &problem.error;
     const char *slash = strrchr(found->path, '/');
     const char *file = slash == NULL ? found->path : slash + 1;

@@ -92,7 +92,7 @@ cdef int64_t take_timeout(object seconds) except -2:
     except OverflowError:
         value = TIMEOUT_MAX if seconds > 0 else -1
     if not value >= 0:  # nor NaN
-        raise InvalidArgumentError(f"the timeout must be at least 0 seconds, or None for no limit, not {seconds!r}")
+        raise InvalidArgumentError(f"the timeout must be at least 0 seconds, or None for no limit, not {shown(seconds)}")
     return -1 if value >= TIMEOUT_MAX else <int64_t>(value * 1000)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import aiokafka.structs
 import kafka.consumer.fetcher
 import numpy
+import pyarrow
 import pytest
 
 import offsetlog
-from offsetlog import OffsetAndMetadata, TopicPartition, arguments, errors
+from offsetlog import OffsetAndMetadata, TopicPartition, errors
+from offsetlog._native.codec import partition_for
 from offsetlog.manager.checked_offsets import checked_key
 from offsetlog.shown_values import shown, shown_key
 
@@ -82,7 +84,7 @@ def test_a_message_holds_no_payload_and_is_short(store, record, call):
     assert store.groups() == []
 
 
-@pytest.mark.parametrize("kind", [numpy.int64, numpy.uint16, lambda number: numpy.array(number)])
+@pytest.mark.parametrize("kind", [numpy.int64, numpy.uint16, numpy.array])
 def test_an_integer_of_any_type_is_a_partition(store, kind):
     theirs = SimpleNamespace(topic="orders", partition=kind(0))
     for key in (theirs, ("orders", kind(0))):
@@ -158,7 +160,11 @@ def test_an_error_of_the_mapping_itself_is_not_changed(store):
         (lambda store: store.commit("g", {KEY: 1}, expected={("t", HUGE): 1}), errors.InvalidArgumentError),
         (lambda store: store.fetch("g", [("t", HUGE)]), errors.PartitionError),
         (lambda store: store.fetch("g", at=HUGE), errors.ConfigError),
-        (lambda store: arguments.checked_number("partitions", HUGE, 1, 9), errors.ConfigError),
+        (lambda store: offsetlog.open(store.path, HUGE), errors.ConfigError),
+        (lambda store: offsetlog.open(store.path, lock_timeout=HUGE), errors.ConfigError),
+        (lambda store: store.compact(ratio=HUGE), errors.ConfigError),
+        (lambda store: store.commit_async("g", {KEY: 1}).result(-HUGE), errors.InvalidArgumentError),
+        (lambda store: offsetlog.StoreConfig(segment_bytes=HUGE), errors.ConfigError),
         (lambda store: checked_key(("t", HUGE)), errors.PartitionError),
     ],
 )
@@ -190,6 +196,33 @@ def test_a_position_may_stand_for_the_expected_offset(store):
     for wrong in ((), ("1",), "1"):
         with pytest.raises(errors.ArgumentTypeError, match="the expected offset must be an int"):
             store.commit("g", {KEY: 4}, expected={KEY: wrong})
+
+
+def test_a_read_only_store_refuses_in_the_same_words(store):
+    """Whether the log partition of the group is there, or was never made."""
+    store.commit_one("g", KEY, 1)
+    absent = next(name for name in map(str, range(100)) if not _is_there(store, name))
+    with offsetlog.open(store.path, read_only=True) as reader:
+        for group in ("g", absent):
+            for call in (
+                lambda group=group: reader.commit_one(group, KEY, 1),
+                lambda group=group: reader.commit(group, {KEY: 1}),
+                lambda group=group: reader.commit(group, {KEY: OffsetAndMetadata(1, "m")}),
+                lambda group=group: reader.commit_async(group, {KEY: 1}, monotonic=True),
+                lambda group=group: reader.delete(group),
+                lambda group=group: reader.delete(group, [KEY]),
+                lambda group=group: reader.transaction(group, 7),
+                lambda group=group: reader.commit_arrow(pyarrow.table({
+                    "group": [group], "topic": ["t"], "partition": [0], "offset": [1],
+                })),
+            ):
+                with pytest.raises(errors.ReadOnlyError) as refused:
+                    call()
+                assert str(refused.value) == "the store is open read-only"
+
+
+def _is_there(store: offsetlog.OffsetStore, group: str) -> bool:
+    return (store.path / f"__consumer_offsets-{partition_for(group, store.partitions)}").exists()
 
 
 def test_an_empty_text_is_a_group_and_no_topic(store):
