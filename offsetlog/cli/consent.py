@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 
 import offsetlog
+from offsetlog.cli.group_facts import number_of
 from offsetlog.cli.layout import Column, Row
 from offsetlog.cli.output import Format, Output, complain
-from offsetlog.cli.group_facts import number_of
 from offsetlog.cli.refusals import damage_of
 from offsetlog.cli.stores import look_into, open_readable, open_writable
 from offsetlog.errors import StateError

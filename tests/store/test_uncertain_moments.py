@@ -35,7 +35,7 @@ def old(tmp_path):
 
 def test_a_log_offset_inside_a_commit_is_refused(single):
     single.commit("g", {key: 100 + key.partition for key in KEYS[:4]})
-    single.commit("g", {key: 0 for key in KEYS[:4]})
+    single.commit("g", dict.fromkeys(KEYS[:4], 0))
     then = single.fetch("g")
     for call in (
         lambda: single.fetch("g", at=6),
