@@ -10,7 +10,7 @@ from offsetlog.cli.stores import needs_count, unknown_count
 from offsetlog.directory import lock_owner
 from offsetlog.directory.log_directory import LOCK
 
-#: Of `PartitionHealth.state`: nothing can be written to such a log partition.
+#: States of `PartitionHealth` in which nothing can be written to a log partition.
 _CLOSED_TO_WRITES = frozenset({"read-only", "unreadable", "failed", "missing"})
 
 

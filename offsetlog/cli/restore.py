@@ -35,7 +35,7 @@ and so does a restore that would delete all offsets of the group. --dry-run says
 
 {MOMENTS}
 
-Exit codes: 0 done, or nothing to do; 1 refused, the state of that moment was cleaned away, the log partition is damaged,
+Exit codes: 0 done, or nothing to do; 1 refused, that state was cleaned away, the log partition is damaged,
 or there is no such group or topic; 2 could not be read.
 
 \b
@@ -84,7 +84,7 @@ def _plan(
     try:
         return store.restore(group, moment, keys, dry_run=True), None
     except DeletesGroupError as failure:
-        return store.restore(group, moment, keys, dry_run=True, delete_all=True), failure.reason
+        return store.restore(group, moment, keys, dry_run=True, delete_all=True), failure.message.partition("; ")[0]
 
 
 def _keys(
