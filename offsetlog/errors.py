@@ -291,13 +291,8 @@ class CorruptionError(OffsetLogError):
     status = Status.CORRUPT
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        log_partition: int | None = None,
-        lost_from: int | None = None,
-        lost_below: int | None = None,
-        **place: Any,
+        self, message: str = "", *, log_partition: int | None = None, lost_from: int | None = None,
+        lost_below: int | None = None, **place: Any
     ) -> None:
         super().__init__(message, **place)
         self.log_partition = log_partition
@@ -410,14 +405,8 @@ class ConditionError(StateError):
     """
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        group: str | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-        actual: int | None = None,
-        **place: Any,
+        self, message: str = "", *, group: str | None = None, topic: str | None = None, partition: int | None = None,
+        actual: int | None = None, **place: Any
     ) -> None:
         super().__init__(message, **place)
         self.group = group
@@ -480,13 +469,8 @@ class HistoryError(StateError):
     """
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        floor: int | None = None,
-        oldest: datetime | None = None,
-        log_partition: int | None = None,
-        **place: Any,
+        self, message: str = "", *, floor: int | None = None, oldest: datetime | None = None,
+        log_partition: int | None = None, **place: Any
     ) -> None:
         super().__init__(message, **place)
         self.floor = floor
@@ -495,17 +479,7 @@ class HistoryError(StateError):
 
 
 class DeletesGroupError(StateError):
-    """A restore was refused because it would delete all offsets of the group; nothing was written.
-
-    Attributes:
-        group: the consumer group.
-        reason: the message without what the caller can do.
-    """
-
-    def __init__(self, reason: str = "", *, group: str | None = None, **place: Any) -> None:
-        super().__init__(f"{reason}; delete_all=True permits it", **place)
-        self.group = group
-        self.reason = reason
+    """A restore was refused because it would delete all offsets of the group; `delete_all` permits it."""
 
 
 class FencedError(StateError):
@@ -659,14 +633,8 @@ class BrokerIdTakenError(NodeExistsError):
     """
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        broker_id: int = -1,
-        holder: str | None = None,
-        session: int = 0,
-        since_ms: int = -1,
-        **place: Any,
+        self, message: str = "", *, broker_id: int = -1, holder: str | None = None, session: int = 0,
+        since_ms: int = -1, **place: Any
     ) -> None:
         super().__init__(message, **place)
         self.broker_id = broker_id

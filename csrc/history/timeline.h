@@ -63,8 +63,8 @@ typedef struct ol_timeline_batch {
     int64_t timestamp;          /* the greatest of its records, -1 none */
 } ol_timeline_batch;
 
-/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  Of a
- * compressed set of magic 0 or 1 that cannot be inflated only the last offset is known; it is
+/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  A
+ * compressed set of magic 0 or 1 that cannot be inflated shows its last offset only, which is
  * `first` then. */
 int ol_timeline_next_batch(ol_partition *partition, int64_t from, ol_timeline_batch *found,
                            ol_error *error) OL_NODISCARD;

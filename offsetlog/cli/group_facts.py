@@ -87,8 +87,8 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
     """
     if number is not None and _is_elsewhere(Path(path), number):
         complain(
-            f"log partition {number} of group {name_text(group)} is not in {path}: a broker has only the partitions that "
-            "it replicates; take the directory of a broker that has this one, or its other log directories"
+            f"log partition {number} of group {name_text(group)} is not in {path}: a broker has only the partitions "
+            "that it replicates; take the directory of a broker that has this one, or its other log directories"
         )
     else:
         complain(f"there is no group {name_text(group)} in {path}")

@@ -10,7 +10,7 @@ from offsetlog.cli.stores import needs_count, unknown_count
 from offsetlog.directory import lock_owner
 from offsetlog.directory.log_directory import LOCK
 
-#: Of `PartitionHealth.state`: nothing can be written to such a log partition.
+#: States of `PartitionHealth` in which nothing can be written to a log partition.
 _CLOSED_TO_WRITES = frozenset({"read-only", "unreadable", "failed", "missing"})
 
 
@@ -21,15 +21,20 @@ def damage_of(store: offsetlog.OffsetStore, numbers: Iterable[int]) -> str | Non
         if each.log_partition in wanted and each.state in _CLOSED_TO_WRITES:
             return (
                 f"log partition {each.log_partition} is damaged, and is not written to: {each.problems[0]}; "
-                f"`offsetlog repair {store.path}` lists the damage, and with --accept-loss removes it; the directory of "
-                "another replica may be whole; a running broker can commit the offsets instead "
+                f"`offsetlog repair {store.path}` lists the damage, and with --accept-loss removes it; the directory "
+                "of another replica may be whole; a running broker can commit the offsets instead "
                 "(kafka-consumer-groups.sh --reset-offsets)"
             )
     return None
 
 
 def refusals_of(
-    store: offsetlog.OffsetStore, path: Path, partitions: int | None, numbers: Iterable[int], *, by_partition: bool = False
+    store: offsetlog.OffsetStore,
+    path: Path,
+    partitions: int | None,
+    numbers: Iterable[int],
+    *,
+    by_partition: bool = False,
 ) -> tuple[str, ...]:
     """Returns why an open of a directory for writing, or a write there, would be refused now.
 

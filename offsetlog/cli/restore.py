@@ -31,11 +31,11 @@ HELP = f"""Restore the committed offsets of a group as they were at a moment.
 It is one new commit, all or nothing. It changes nothing in the log, so that another restore can undo it. Positions that
 were not committed then are deleted. {ASKS} Stop the
 group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force,
-and so does a restore that would delete all offsets of the group. --dry-run also says why the restore would be refused.
+and so does a restore that would delete all offsets of the group. --dry-run says why it would be refused.
 
 {MOMENTS}
 
-Exit codes: 0 done, or nothing to do; 1 refused, the state of that moment was cleaned away, the log partition is damaged,
+Exit codes: 0 done, or nothing to do; 1 refused, that state was cleaned away, the log partition is damaged,
 or there is no such group or topic; 2 could not be read.
 
 \b
@@ -55,11 +55,14 @@ def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
 
 def _line(group: str, changes: list[Change], moment: datetime | int, hint: str) -> str:
     if not changes:
-        return f"nothing to do: the offsets of group {name_text(group)} are already those of {moment_text(moment)}{hint}"
+        name = name_text(group)
+        return f"nothing to do: the offsets of group {name} are already those of {moment_text(moment)}{hint}"
     return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
 
 
-def _hint(store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]) -> str:
+def _hint(
+    store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
+) -> str:
     # The printed time of the bad commit is not a moment before it.
     if isinstance(moment, int):
         return ""
@@ -81,7 +84,7 @@ def _plan(
     try:
         return store.restore(group, moment, keys, dry_run=True), None
     except DeletesGroupError as failure:
-        return store.restore(group, moment, keys, dry_run=True, delete_all=True), failure.reason
+        return store.restore(group, moment, keys, dry_run=True, delete_all=True), failure.message.partition("; ")[0]
 
 
 def _keys(

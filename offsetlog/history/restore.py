@@ -239,7 +239,7 @@ def _deletes_group(past: PartitionPast, group: str, cut: int, count: int) -> Del
         since = arguments.time_of(first.timestamp)
         begins = "" if since is None else f" at {since.isoformat(timespec='milliseconds')}"
         reason += f" (the log of its log partition begins{begins}, after that moment)"
-    return DeletesGroupError(reason, group=group)
+    return DeletesGroupError(f"{reason}; delete_all=True permits it")
 
 
 def _named(place: Place) -> TopicPartition:

@@ -1,4 +1,4 @@
-"""`restore` and others where nothing may be written: damage, a lock, a number that is missing; and what they answer then."""
+"""`restore` and others where nothing may be written: damage, a lock, a missing number; and what they answer then."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def spoil_newest_batch(path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------- damage
 
 
+@pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
 def test_damage_is_no_answer_that_nothing_differs(data, capsys):
     # The reset itself is what cannot be read.
     spoil_newest_batch(data)
@@ -59,11 +60,12 @@ def test_damage_is_no_answer_that_nothing_differs(data, capsys):
         assert (code, out) == (1, "")
         assert "log partition 0 is damaged, and is not written to: " in err
         assert f"`offsetlog repair {data}` lists the damage" in err
-        assert "flushed to disk before a clean stop, and changed since" in err
+        assert "and changed since" in err
         assert "kafka-consumer-groups.sh" in err
     assert files(data) == before
 
 
+@pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
 @pytest.mark.parametrize(
     "arguments",
     [["restore", "--at=offset:0", "--force"], ["delete"], ["undelete", "--at=offset:4"]],
@@ -79,6 +81,7 @@ def test_a_refusal_for_damage_writes_nothing(data, capsys, arguments):
     assert files(data) == before
 
 
+@pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
 def test_a_dry_run_says_that_damage_refuses(data, capsys):
     spoil_newest_batch(data)
     code, out, err = call(capsys, "restore", data, "billing", "--at=offset:0", "--force", "--dry-run")
@@ -90,15 +93,17 @@ def test_a_dry_run_says_that_damage_refuses(data, capsys):
 
 def test_a_restore_of_a_damaged_log_partition_is_refused_where_nothing_differs(data):
     spoil_newest_batch(data)
-    with pytest.warns(CorruptionWarning), offsetlog.open(data) as store:
-        with pytest.raises(ReadOnlyError, match="log partition 0 is read-only, its log is damaged: .*`offsetlog repair`"):
+    with pytest.warns(CorruptionWarning):
+        store = offsetlog.open(data)
+    with store:
+        with pytest.raises(ReadOnlyError, match=r"0 is read-only, its log is damaged: .*`offsetlog repair`"):
             store.restore("billing", 4)
         with pytest.raises(ReadOnlyError, match=r"its log is damaged \(remedy: `offsetlog repair`\): in 0"):
             store.commit("billing", {ORDERS[0]: 1})
         assert store.restore("billing", 4, dry_run=True) == []
 
 
-# ------------------------------------------------------------------------------------------- what a run would be refused
+# ----------------------------------------------------------------------------------------------------- what refuses a
 
 
 def test_a_dry_run_says_that_the_lock_is_held(data, capsys):
@@ -123,7 +128,7 @@ def test_a_dry_run_says_that_the_number_of_partitions_is_missing(tmp_path, capsy
     assert files(log) == before
 
 
-# ------------------------------------------------------------------------------------------------- what is not an answer
+# ------------------------------------------------------------------------------------------------------ other questions
 
 
 def test_the_time_of_the_bad_commit_itself_is_pointed_out(data, capsys):
