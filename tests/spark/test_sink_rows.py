@@ -295,10 +295,10 @@ REQUIRED_COLUMNS = "group string, topic string, partition int, offset long"
     ("columns", "told"),
     [
         ("group string, topic string, partition int", "column 'offset' is missing"),
-        (f"{REQUIRED_COLUMNS}, lag long", "there is no column 'lag'"),
+        (f"{REQUIRED_COLUMNS}, lag long", "'lag' is not a column"),
         (f"{REQUIRED_COLUMNS}, metadata binary", "column 'metadata' must be a string, not binary"),
-        (f"{REQUIRED_COLUMNS}, commit_timestamp date", "column 'commit_timestamp' must be an integer.*, not date"),
-        (f"{REQUIRED_COLUMNS}, offset long", "column 'offset' is there 2 times"),
+        (f"{REQUIRED_COLUMNS}, commit_timestamp date", "column 'commit_timestamp' must be an integer of milliseconds, or"),
+        (f"{REQUIRED_COLUMNS}, offset long", "column 'offset' appears 2 times"),
         (
             "group string, topic string, partition double, offset long",
             "column 'partition' must be an integer, not double",

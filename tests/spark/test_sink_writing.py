@@ -114,7 +114,7 @@ def test_a_wrong_write_is_refused(spark, tmp_path, options, mode, told):
 def test_a_wrong_column_is_refused(spark, tmp_path):
     wrong = rows_of(spark, 5).withColumn("lag", functions.lit(1)).write.format("offsetlog").mode("append")
     with pytest.raises(
-        PySparkException, match=r"InvalidArgumentError: there is no column 'lag' of a commit; known are"
+        PySparkException, match=r"InvalidArgumentError: 'lag' is not a column of a commit; the columns are"
     ):
         wrong.save(str(tmp_path))
 
