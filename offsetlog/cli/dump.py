@@ -102,7 +102,7 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
     formatter: Annotated[
-        Formatter | None, typer.Option("--formatter", help="Print the lines of this formatter of Kafka's instead.")
+        Formatter | None, typer.Option("--formatter", help="Print the lines of this Kafka formatter instead.")
     ] = None,
     kafka: Annotated[
         str | None,

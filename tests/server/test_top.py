@@ -205,7 +205,7 @@ def test_what_is_no_broker_is_refused(answers, capsys, data, message):
     assert run(["top", text_of(answers(data)), "--once"]) == 2
     err = capsys.readouterr().err
     assert message in err
-    assert "fault of offsetlog" not in err
+    assert "bug in offsetlog" not in err
     assert err.count("\n") == 1
 
 

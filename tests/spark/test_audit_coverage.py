@@ -48,7 +48,7 @@ def test_stalls_until_later_are_within_what_was_seen() -> None:
     seen = covered(audit_of([whole], until=60 * MINUTE), times)
     assert seen.is_long_enough
     assert seen.nothing("stalls", "Every position moved.") == "Every position moved."
-    assert not any("could be found" in line for line in seen.lines())
+    assert not any("can be found" in line for line in seen.lines())
     # A time before the last commit makes nothing shorter.
     assert covered(audit_of([whole], until=1), times).span_ms == MINUTE
     assert covered(audit_of([whole], until=1), {"first_at": None, "last_at": None}).span_ms is None

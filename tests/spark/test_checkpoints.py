@@ -184,7 +184,7 @@ def test_a_query_that_committed_nothing(tmp_path, store):
 
 def test_a_source_that_is_not_there_is_refused(tmp_path, store):
     path = written(tmp_path / "ck", {0: "5"}, [0])
-    with pytest.raises(errors.InvalidArgumentError, match="no sources"):
+    with pytest.raises(errors.InvalidArgumentError, match="does not have"):
         import_checkpoint(store, "g", path, topics={1: "t"})
     with pytest.raises(errors.StateError, match="no position"):
         import_checkpoint({"bootstrap.servers": "127.0.0.1:1"}, "g", path)
@@ -211,7 +211,7 @@ def broken(path: Path, name: str, content: bytes | None) -> Path:
         ("offsets/0", b"v0\n{}\n5", errors.CorruptionError, "no version"),
         ("offsets/0", b"PAR1\n{}\n5", errors.CorruptionError, "no version"),
         ("offsets/0", b"\xff\xfe", errors.CorruptionError, "not UTF-8"),
-        ("offsets/0", b"v1\n[]\n5", errors.CorruptionError, "object is wanted"),
+        ("offsets/0", b"v1\n[]\n5", errors.CorruptionError, "must be a JSON object"),
         ("offsets/0", b"v1\n{" + b"[" * 50_000 + b"\n5", errors.CorruptionError, "not JSON"),
         ("offsets/0", b'v1\n{}\n{"orders":{"0":8', errors.CorruptionError, "not JSON"),
         ("offsets/0", b'v1\n{}\n{"orders":{"0":-9999999999999999999999}}', errors.CorruptionError, "no offset"),

@@ -298,7 +298,7 @@ def test_a_publication_waits_for_a_store_in_use_elsewhere_as_long_as_it_may(tmp_
     directory.lock()
     at_work = held_stores._requests_for(tmp_path / ".lock")
     for seconds in ("0", "0.05"):
-        with pytest.raises(errors.LockedError, match=f"has had for {seconds} s"):
+        with pytest.raises(errors.LockedError, match=f"still has the store open after {seconds} s"):
             publish(tmp_path, 1, [("g", "t", 0, 2)], lockTimeoutSeconds=seconds)
     assert said
     # An asker that has left is forgotten.

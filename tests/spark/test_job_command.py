@@ -121,7 +121,7 @@ def test_paths_are_looked_at_before_spark_starts(tmp_path, monkeypatch, command)
         command.command(str(tmp_path / "none"), **given)
     for inside in (log, log / "tables", tmp_path):
         for overwrite in (False, True):
-            with pytest.raises(errors.InvalidArgumentError, match="apart from the log"):
+            with pytest.raises(errors.InvalidArgumentError, match="must be outside the log"):
                 command.command(str(log), output_directory=str(inside), overwrite=overwrite, **given)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -152,7 +152,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_audit(tmp_path, monk
     log = str(tmp_path / "log")
     monkeypatch.setattr(audit, "spark_for", None)
     for report, why in (
-        (tmp_path, "it is a directory"),
+        (tmp_path, "must be a file, not a directory"),
         (tmp_path / "there.html", "--overwrite"),
         (tmp_path / "none" / "audit.html", "no such directory"),
     ):

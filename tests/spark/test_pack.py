@@ -176,7 +176,7 @@ def test_what_comes_meanwhile_is_kept(tiny, tmp_path, monkeypatch):
         real(*arguments)
 
     monkeypatch.setattr(packing, "_add", racing)
-    with pytest.raises(errors.ConfigError, match="something already"):
+    with pytest.raises(errors.ConfigError, match="exists already"):
         packing.pack(target)
     assert target.read_bytes() == b"of another"
     assert list(tmp_path.iterdir()) == [target]
@@ -188,7 +188,7 @@ def test_what_comes_meanwhile_is_kept(tiny, tmp_path, monkeypatch):
         ("e.zip", errors.ConfigError, r"must end in \.tar\.gz or \.tgz"),
         ("environment", errors.ConfigError, r"must end in"),
         ("none/e.tgz", errors.MissingFileError, "no such directory"),
-        ("folder.tgz", errors.ConfigError, "it is a directory"),
+        ("folder.tgz", errors.ConfigError, "must be a file, not a directory"),
     ],
 )
 def test_a_place_where_nothing_can_be_written(tmp_path, name, kind, said):
@@ -276,7 +276,7 @@ def test_the_driver_plans_with_the_python_of_the_workers(tmp_path, monkeypatch):
     check_planner("python3")
     check_planner(sys.executable)
     with pytest.raises(
-        errors.ConfigError, match=f"unpack the archive .* so that there is {tmp_path}/environment/bin/python"
+        errors.ConfigError, match=f"unpack the workers' archive so that {tmp_path}/environment/bin/python exists"
     ):
         check_planner("./environment/bin/python")
     with pytest.raises(

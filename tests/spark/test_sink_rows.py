@@ -215,20 +215,20 @@ def test_a_staging_of_no_known_kind_is_refused():
 @pytest.mark.parametrize(
     ("given_options", "stream", "message"),
     [
-        ({}, False, "give a path"),
+        ({}, False, "the path of the store is missing"),
         ({"path": "hdfs://name/dir"}, False, "directory on the driver's machine"),
-        ({"path": "p", "colour": "red"}, False, "there is no option 'colour'"),
+        ({"path": "p", "colour": "red"}, False, "'colour' is not an option of a write"),
         ({"path": "p", "checkpointLocation": "c"}, False, "there is no option 'checkpointlocation'"),
         ({"path": "p", "mode": "lax"}, False, "mode is failfast or permissive, not 'lax'"),
         ({"path": "p", "durability": "replicas"}, False, "durability is disk or process"),
-        ({"path": "p", "clean": "maybe"}, False, "clean is true or false"),
-        ({"path": "p", "partitions": "0"}, False, "partitions is a number from 1 to 100000, not '0'"),
-        ({"path": "p", "partitions": "many"}, False, "partitions is a number"),
+        ({"path": "p", "clean": "maybe"}, False, "clean must be true or false"),
+        ({"path": "p", "partitions": "0"}, False, "partitions must be a number from 1 to 100000, not '0'"),
+        ({"path": "p", "partitions": "many"}, False, "partitions must be a number"),
         ({"path": "p", "lockTimeoutSeconds": "soon"}, False, "lockTimeoutSeconds must be a number of seconds"),
         ({"path": "p", "queryId": "a/b", "epoch": "1"}, False, "queryId 'a/b'"),
         ({"path": "p", "queryId": "..", "epoch": "1"}, False, "queryId"),
-        ({"path": "p", "queryId": "q"}, False, "belong together"),
-        ({"path": "p", "epoch": "1"}, False, "belong together"),
+        ({"path": "p", "queryId": "q"}, False, "needs both queryId and epoch"),
+        ({"path": "p", "epoch": "1"}, False, "needs both queryId and epoch"),
         ({"path": "p", "epoch": "1"}, True, "a stream counts its own"),
     ],
 )
@@ -265,7 +265,7 @@ def test_options_are_read_as_spark_gives_them():
     plain = checked_options({"path": "/data/", "checkpointlocation": "c"}, stream=True, overwrite=False)
     assert (plain.path, plain.staging_location, plain.report) == ("/data", "/data/.offsetlog-staging", None)
     assert plain.keep_open_seconds == 10
-    with pytest.raises(errors.ConfigError, match="only added to"):
+    with pytest.raises(errors.ConfigError, match="cannot be overwritten"):
         checked_options({"path": "p"}, stream=True, overwrite=True)
 
 
@@ -295,11 +295,14 @@ REQUIRED_COLUMNS = "group string, topic string, partition int, offset long"
     ("columns", "message"),
     [
         ("group string, topic string, partition int", "column 'offset' is missing"),
-        (f"{REQUIRED_COLUMNS}, lag long", "there is no column 'lag'"),
-        (f"{REQUIRED_COLUMNS}, metadata binary", "column 'metadata' is binary, not a string"),
-        (f"{REQUIRED_COLUMNS}, commit_timestamp date", "column 'commit_timestamp' is date, not an integer"),
-        (f"{REQUIRED_COLUMNS}, offset long", "column 'offset' is there 2 times"),
-        ("group string, topic string, partition double, offset long", "column 'partition' is double, not an integer"),
+        (f"{REQUIRED_COLUMNS}, lag long", "'lag' is not a column"),
+        (f"{REQUIRED_COLUMNS}, metadata binary", "column 'metadata' must be a string, not binary"),
+        (f"{REQUIRED_COLUMNS}, commit_timestamp date", "column 'commit_timestamp' must be an integer of milliseconds, or"),
+        (f"{REQUIRED_COLUMNS}, offset long", "column 'offset' appears 2 times"),
+        (
+            "group string, topic string, partition double, offset long",
+            "column 'partition' must be an integer, not double",
+        ),
     ],
 )
 def test_a_wrong_column_is_named(columns, message):

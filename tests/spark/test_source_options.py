@@ -70,21 +70,21 @@ def test_moments(text: str, moment: Moment) -> None:
         ),
         ({"path": "/x", "at": "yesterday"}, "at='yesterday' is not a moment"),
         ({"path": "/x", "at": "offset:-1"}, "at='offset:-1'"),
-        ({"path": "/x", "at": '{"0": "x"}'}, "no log offset"),
-        ({"path": "/x", "at": '{"0":'}, "no JSON"),
-        ({"path": "/x", "partitions": "0,x"}, "partitions='0,x': 'x' is no log partition"),
+        ({"path": "/x", "at": '{"0": "x"}'}, "must be a log partition and a log offset"),
+        ({"path": "/x", "at": '{"0":'}, "is not JSON"),
+        ({"path": "/x", "partitions": "0,x"}, "partitions='0,x': 'x' is not a log partition"),
         ({"path": "/x", "partitions": "5-3"}, "partitions='5-3'"),
         ({"path": "/x", "partitions": ""}, "partitions=''"),
-        ({"path": "/x", "startingOffset": "first"}, "startingOffset='first' is no number"),
-        ({"path": "/x", "endingOffset": "-1"}, "endingOffset='-1' is not within 0"),
+        ({"path": "/x", "startingOffset": "first"}, "startingOffset='first' is neither a number"),
+        ({"path": "/x", "endingOffset": "-1"}, "endingOffset='-1' is not from 0"),
         ({"path": "/x", "splitBytes": "0"}, "splitBytes='0' is not a number of bytes above 0"),
         ({"path": "/x", "splitBytes": "64q"}, "splitBytes='64q'"),
-        ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' is not within 1"),
-        ({"path": "/x", "minPartitions": "0"}, "minPartitions='0' is not within 1"),
+        ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' is not from 1"),
+        ({"path": "/x", "minPartitions": "0"}, "minPartitions='0' is not from 1"),
         ({"path": "/x", "buckets": "2"}, "buckets='2' is for offsets, groups, history"),
-        ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' is no list"),
+        ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' is not a list"),
         ({"path": "/x", "columns": "group,group"}, "is not a list of different columns"),
-        ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' is not within"),
+        ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' is not from 0"),
         ({"path": "/x", "pushdown": "yes"}, "pushdown='yes' is not known; it must be one of true, false"),
         ({"path": "/x", "view": "offsets", "startingOffset": "1"}, "for view=offsets use at"),
         ({"path": "/x", "view": "batches", "group": "g"}, "headers, which name no group"),
@@ -110,7 +110,7 @@ def test_what_a_stream_is_asked_for() -> None:
     assert (read.starting_offsets, read.fail_on_data_loss, read.committed_only) == ("latest", False, True)
     read = parse({"path": "/x", "startingOffsets": '{"0": -2, "1": -1}'}, streaming=True)
     assert read.starting_offsets == {0: -2, 1: -1}
-    with pytest.raises(errors.ConfigError, match="-3 is no log offset"):
+    with pytest.raises(errors.ConfigError, match="-3 must be a log partition and a log offset"):
         parse({"path": "/x", "startingOffsets": '{"0": -3}'}, streaming=True)
     with pytest.raises(errors.ConfigError, match="'endingOffset' is not known for a stream, only for a batch;"):
         parse({"path": "/x", "endingOffset": "5"}, streaming=True)
@@ -186,7 +186,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "orders-0" / "00000000000000000000.log").touch()
     (tmp_path / "note.txt").write_text("no segment of a log at all, only words that somebody wrote down")
     for name, kind, message in (
-        ("nowhere", errors.MissingFileError, "no such file"),
+        ("nowhere", errors.MissingFileError, "does not exist"),
         ("empty", errors.MissingFileError, "no partition of __consumer_offsets"),
         ("orders-0", errors.InvalidArgumentError, "a partition of the topic 'orders'"),
     ):
@@ -200,7 +200,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     for path in ("gopher://somewhere/x", "s3://"):
         with pytest.raises((errors.ConfigError, errors.StorageError), match=r"gopher|s3"):
             rows_of(path)
-    with pytest.raises(errors.MissingFileError, match="no log partition 77"):
+    with pytest.raises(errors.MissingFileError, match="does not hold log partition 77"):
         rows_of(LOG, partitions="77")
 
 
@@ -217,7 +217,7 @@ def test_a_file_beside_a_segment_is_no_segment(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(content)
         for view, mode in itertools.product(options.VIEWS, ("failfast", "permissive")):
-            with pytest.raises(errors.CorruptionError, match=r"no segment of a log.*named as 0{20}\.log") as caught:
+            with pytest.raises(errors.CorruptionError, match=r"not a log segment.*named like 0{20}\.log") as caught:
                 rows_of(path, view=view, mode=mode)
             assert (caught.value.path, caught.value.position) == (str(path), 0)
     # A segment without a batch is one, and so is a copy by another name.
@@ -232,7 +232,7 @@ def test_a_file_beside_a_segment_is_no_segment(tmp_path: Path) -> None:
     [
         ({"startingOffset": "latest"}, "neither a number nor JSON of log offsets by log partition"),
         ({"startingoffsets": "earliest"}, "startingOffset"),
-        ({"colums": "offset"}, "perhaps columns is meant"),
+        ({"colums": "offset"}, "did you mean columns"),
         ({"owner": "me"}, "cannot be a table of the catalog"),
         ({"location": "/x"}, "cannot be a table of the catalog"),
     ],
@@ -246,7 +246,8 @@ def test_a_log_partition_that_is_not_there_is_no_matter_of_a_cluster() -> None:
     with pytest.raises(errors.MissingFileError) as caught:
         rows_of(LOG, partitions="77")
     numbers = [int(path.name.rpartition("-")[2]) for path in LOG.glob("__consumer_offsets-*")]
-    assert str(caught.value) == f"there is no log partition 77 in it; there are {numbers_text(numbers)} ({LOG})"
+    held = numbers_text(numbers)
+    assert str(caught.value) == f"the directory does not hold log partition 77; it holds {held} ({LOG})"
     assert numbers_text([7, 0, 2, 1]) == "0-2,7"
     assert numbers_text(range(0, 100, 2)) == "0,2,4,6,8,10,12,14,16,18,..."
     assert numbers_text([]) == "none"

@@ -302,7 +302,7 @@ def _offsets_by_partition(name: str, text: str, least: int = 0) -> dict[int, int
         ) from None
     for partition, offset in found.items():
         if type(offset) is not int or not least <= offset <= OFFSET_MAX or not 0 <= partition <= PARTITION_MAX:
-            raise ConfigError(f"{name}={text!r}: {partition}: {offset!r} is not a log partition and its log offset")
+            raise ConfigError(f"{name}={text!r}: {partition}: {offset!r} must be a log partition and a log offset")
     return found
 
 

@@ -84,7 +84,7 @@ def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, 
             return _opened(store), store.path
         found, path = pyarrow.fs.FileSystem.from_uri(_encoded(uri))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError) as failure:
-        why = f"pyarrow has no file system for it: {_text(failure, uri)}"
+        why = f"pyarrow cannot open it: {_text(failure, uri)}"
         raise ConfigError(f"path={shown(uri)!r}: {why}") from None
     except OSError as failure:
         if _HDFS.match(uri):
