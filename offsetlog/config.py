@@ -174,8 +174,8 @@ class MaintenanceConfig:
             never cleans an active segment.
         roll_bytes: the active segment is closed, while commits go on, once it has at least this many bytes and more
             than twice the live bytes of the whole log.
-        min_history_ms: the state at any moment of at least the last this many milliseconds can be queried; younger
-            records are not cleaned.
+        min_history_ms: for at least this many milliseconds past states can be queried; younger records are not
+            cleaned.
         min_history: the same by group.  If `min_history_ms` and several entries apply to a group, the longest counts.
         retention_ms: positions of groups without members expire this long after their last commit
             (``offsets.retention.minutes``); None for never.

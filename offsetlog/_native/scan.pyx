@@ -120,8 +120,8 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
 
     Returns:
         Skim: `position` after the last batch that was walked, `next_offset` there (unchanged if there was none),
-        `first_offset`, `batches`, their `max_timestamp` (-1 without batches), `marks`: (position, a log offset below which no
-        record of that batch or a later one lies), and `damage`: the error that ended the walk.
+        `first_offset`, `batches`, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a log
+        offset below which none of its records lies), and `damage`: the error that ended the walk.
 
     Raises:
         StorageError: the file cannot be read.

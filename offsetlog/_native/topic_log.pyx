@@ -170,7 +170,7 @@ cdef class TopicLog:
         options.writable = True
         options.create = True
         options.clean = clean
-        # A producer's records are kept as they are, whatever their headers say.
+        # Headers in a producer's records must not be taken for statements about what this log has flushed.
         options.replicated = True
         options.recovery_point = recovery_point
         options.log_start_offset = log_start_offset

@@ -201,7 +201,7 @@ def test_more_values_than_a_message_may_have_are_refused():
 
 @pytest.mark.parametrize("start", [-1, 100])
 def test_a_start_outside_of_the_bytes_is_refused(start):
-    with pytest.raises(InvalidArgumentError, match=f"begin at {start}"):
+    with pytest.raises(InvalidArgumentError, match=f"start must be from 0 to .*, not {start}"):
         decode(OffsetCommitRequest, 2, bytes(50), start)
 
 

@@ -435,7 +435,8 @@ def test_a_copy_whose_tail_is_missing_is_refused(spark, tmp_path):
     log = RandomLog(tmp_path / "old", 2, 1, records=10)
     end = survey_partition(str(log.path / f"{TOPIC}-1"), 1).end
     (log.path / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 1 {end + 5}\n")
-    with pytest.raises(CorruptionError, match=f"log partition 1: it says {end + 5}, the log ends at {end}"):
+    refused = f"log partition 1: the checkpoint says {end + 5}, but the log ends at {end}"
+    with pytest.raises(CorruptionError, match=refused):
         repartition.run(spark, log.path, tmp_path / "new", 3)
     assert [each.name for each in tmp_path.iterdir()] == ["old"]
 

@@ -175,7 +175,7 @@ def test_trap_16_metadata_is_limited_in_utf16_units(store):
     store.commit_one("g", "t", 1, 1, "😀" * 2048)
     assert store.fetch_one("g", "t", 0).metadata == "é" * 4096
     assert store.fetch("g")[TopicPartition("t", 1)].metadata == "😀" * 2048
-    with pytest.raises(errors.MetadataTooLargeError, match="4098 UTF-16 units"):
+    with pytest.raises(errors.MetadataTooLargeError, match="at most 4096 UTF-16 units; this one has 4098"):
         store.commit_one("g", "t", 2, 1, "😀" * 2049)
 
 

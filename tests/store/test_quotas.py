@@ -572,13 +572,13 @@ def test_a_rate_of_an_override_is_checked_and_nothing_is_changed(clock):
             call("g", 0, 1)
         with pytest.raises(ConfigError, match="bytes_per_second must be finite"):
             call("g", 1, math.nan)
-        with pytest.raises(ConfigError, match=r"times burst_seconds=10\.0 is not finite"):
+        with pytest.raises(ConfigError, match=r"times burst_seconds=10\.0 must be finite"):
             call("g", 1, 1e308)
     assert quotas.usage() == []
 
 
 def test_a_burst_must_be_finite():
-    with pytest.raises(ConfigError, match=r"group_bytes_per_second=1e\+308 times burst_seconds=100.0 is not finite"):
+    with pytest.raises(ConfigError, match=r"group_bytes_per_second=1e\+308 times burst_seconds=100.0 must be finite"):
         Quotas(group_bytes_per_second=1e308, burst_seconds=100)
 
 

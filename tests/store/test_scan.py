@@ -355,22 +355,22 @@ def test_any_file_system_reads_the_same(segment: Path):
 
 
 def test_wrong_arguments_are_refused(segment: Path):
-    with pytest.raises(InvalidArgumentError, match="no view 'none'"):
+    with pytest.raises(InvalidArgumentError, match="unknown view 'none'"):
         scan.SegmentScan(segment, "none")
     with pytest.raises(InvalidArgumentError, match="no column 'size'"):
         scan.SegmentScan(segment, "commits", ["size"])
-    with pytest.raises(InvalidArgumentError, match="no bucket 3 of 3"):
+    with pytest.raises(InvalidArgumentError, match="bucket must be from 0 to 2, not 3"):
         scan.SegmentScan(segment, "commits", bucket=3, buckets=3)
-    with pytest.raises(InvalidArgumentError, match="no bucket 2 of 2"):
+    with pytest.raises(InvalidArgumentError, match="bucket must be from 0 to 1, not 2"):
         Replay(bucket=2, buckets=2)
     opened = scan.SegmentScan(segment, "commits", ["outcome"])
-    with pytest.raises(InvalidArgumentError, match="at least one row"):
+    with pytest.raises(InvalidArgumentError, match="rows must be at least 1"):
         opened.read(0)
     with pytest.raises(InvalidArgumentError, match="nothing to skip"):
         opened.skip()
     while not opened.needs_outcomes:
         opened.read(5)
-    with pytest.raises(InvalidArgumentError, match="waits for the outcomes"):
+    with pytest.raises(InvalidArgumentError, match="set `outcomes` before reading on"):
         opened.read()
     opened.close()
     opened.close()

@@ -48,16 +48,16 @@ def test_reports_and_counters_say_which_snapshots_were_copied(path, caplog):
         (partition,) = store._core.attached()
         (report,) = store.snapshot()
         assert (report.written, report.copied, report.since) == (True, False, None)
-        assert "from the whole log: " in caplog.messages[-1]
+        assert f"of offset {report.offset} from the whole log: " in caplog.messages[-1]
         feed(store, 500)
         (report,) = store.snapshot()
         assert (report.copied, report.since) == (False, snapshot_offset(store) - 500)
-        assert f"made from the log from offset {report.since} on: " in caplog.messages[-1]
+        assert f"of offset {report.offset} from the log from offset {report.since}: " in caplog.messages[-1]
         feed(store, 500)
         found = store.maintenance._cleaner.snapshot(partition, live=True)
         assert found is not None
         assert (found.written, found.copied, found.since) == (True, True, None)
-        assert "made from the state in memory: " in caplog.messages[-1]
+        assert f"of offset {found.offset} from the state in memory: " in caplog.messages[-1]
     config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=1 << 30, snapshot_tail_bytes=4096)
     with opened(path, config) as store:
         feed(store, 500)
