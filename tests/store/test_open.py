@@ -141,7 +141,10 @@ def test_wrong_arguments_leave_nothing(path, wrong, says):
     assert not path.exists()
 
 
-@pytest.mark.parametrize(("wrong", "says"), [(b"x", "fsdecode"), (5, "not int"), (None, "not None"), ("", "no path")])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [(b"x", "fsdecode"), (5, "not int"), (None, "not None"), ("", "must not be empty or contain a NUL")],
+)
 def test_paths_of_a_wrong_type(wrong, says):
     with pytest.raises(errors.ArgumentTypeError, match=says):
         offsetlog.open(wrong)
