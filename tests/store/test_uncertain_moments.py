@@ -102,8 +102,9 @@ def test_records_without_times_match_no_time(old, name):
         assert raised.value.oldest is not None or "have no times" in str(raised.value)
 
 
-def test_no_time_is_unknown_and_not_1969(old):
-    with old("upgraded-compacted") as store:
+@pytest.mark.parametrize("name", ["0.9.0.1-lz4", "upgraded-compacted"])
+def test_no_time_is_unknown_and_not_1969(old, name):
+    with old(name) as store:
         cleaned = 0
         for group in store.groups():
             for key in store.fetch(group):
