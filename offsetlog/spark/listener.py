@@ -2,7 +2,7 @@
 
 Kafka's tools and lag monitors then see a Spark job like any consumer.  The positions only show the progress; the query
 itself restarts from its checkpoint.  Spark reports a batch after it is done, on a thread of its own and at most once,
-so the positions may be one batch behind; the next batch makes up for a missed report, since offsets are absolute.
+so the positions may lag by one batch; the next batch makes up for a missed report, since offsets are absolute.
 
 A committed position follows its query.  It moves forward with the query, and back only if the query itself did: when it
 was started again from an older checkpoint, or its source lost data.  Late reports, of an earlier run or an earlier

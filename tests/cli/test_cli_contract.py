@@ -388,11 +388,11 @@ def test_an_example_that_is_too_long_goes_on_below():
 
 
 def test_a_comment_that_moves_below_its_example_keeps_its_apostrophes():
-    example = "  offsetlog abort /var/kafka-logs 11    in a broker's directory, while it's stopped"
+    example = "  offsetlog abort /var/kafka-logs 11    in a broker's directory, while stopped"
     assert example_lines([example], 40) == [
         "  offsetlog abort /var/kafka-logs 11",
         "      in a broker's directory, while",
-        "      it's stopped",
+        "      stopped",
     ]
 
 

@@ -207,24 +207,24 @@ def broken(path: Path, name: str, content: bytes | None) -> Path:
         ("offsets/0", b"v1", errors.TornTailError, "first source"),
         ("offsets/0", b"v1\n{}\n", errors.TornTailError, "first source"),
         ("offsets/0", b"v3\n{}\n5", errors.UnsupportedVersionError, "version 3"),
-        ("offsets/0", b"v99999999999999999999\n{}\n5", errors.CorruptionError, "no version"),
-        ("offsets/0", b"v0\n{}\n5", errors.CorruptionError, "no version"),
-        ("offsets/0", b"PAR1\n{}\n5", errors.CorruptionError, "no version"),
+        ("offsets/0", b"v99999999999999999999\n{}\n5", errors.CorruptionError, "is not a version"),
+        ("offsets/0", b"v0\n{}\n5", errors.CorruptionError, "is not a version"),
+        ("offsets/0", b"PAR1\n{}\n5", errors.CorruptionError, "is not a version"),
         ("offsets/0", b"\xff\xfe", errors.CorruptionError, "not UTF-8"),
         ("offsets/0", b"v1\n[]\n5", errors.CorruptionError, "must be a JSON object"),
         ("offsets/0", b"v1\n{" + b"[" * 50_000 + b"\n5", errors.CorruptionError, "not JSON"),
         ("offsets/0", b'v1\n{}\n{"orders":{"0":8', errors.CorruptionError, "not JSON"),
-        ("offsets/0", b'v1\n{}\n{"orders":{"0":-9999999999999999999999}}', errors.CorruptionError, "no offset"),
+        ("offsets/0", b'v1\n{}\n{"orders":{"0":-9999999999999999999999}}', errors.CorruptionError, "is not an offset"),
         ("offsets/0", b"v1\n{}\n" + b"1\n" * 20_000, errors.LimitError, "20000 sources"),
         ("offsets/0", b"v2\n{}\n5", errors.CorruptionError, "name and offset"),
-        ("offsets/0", b"v2\n{}\na:5\na:6", errors.CorruptionError, "one name"),
+        ("offsets/0", b"v2\n{}\na:5\na:6", errors.CorruptionError, "two sources have the same name"),
         ("commits/0", b"", errors.TornTailError, "empty"),
         ("commits/0", b"v1", errors.TornTailError, "after its version"),
-        ("commits/0", b"{}", errors.CorruptionError, "no version"),
+        ("commits/0", b"{}", errors.CorruptionError, "is not a version"),
         ("metadata", b"", errors.TornTailError, "empty"),
-        ("metadata", b"{}", errors.CorruptionError, "no id"),
-        ("metadata", b'{"id":7}', errors.CorruptionError, "no id"),
-        ("metadata", json.dumps({"id": "7" * 500}).encode(), errors.CorruptionError, "no id"),
+        ("metadata", b"{}", errors.CorruptionError, "the id of the query is missing"),
+        ("metadata", b'{"id":7}', errors.CorruptionError, "the id of the query is missing"),
+        ("metadata", json.dumps({"id": "7" * 500}).encode(), errors.CorruptionError, "the id of the query is missing"),
     ],
 )
 def test_what_is_broken_is_named(tmp_path, store, name, content, kind, says):
@@ -262,9 +262,9 @@ def test_sizes_are_bounded(tmp_path, monkeypatch):
 def test_what_is_no_checkpoint_is_reported(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "nothing"):
-        with pytest.raises(errors.MissingFileError, match="no checkpoint"):
+        with pytest.raises(errors.MissingFileError, match="not a checkpoint"):
             read_checkpoint(path)
-    with pytest.raises(errors.ConfigError, match="no file system"):
+    with pytest.raises(errors.ConfigError, match="pyarrow cannot open it"):
         read_checkpoint("gopher://x/y")
     for path in ("", "a\0b", 7):
         with pytest.raises(errors.ArgumentTypeError):

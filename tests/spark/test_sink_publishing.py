@@ -324,7 +324,7 @@ def test_refused_rows_fail_the_write_or_leave_their_groups_out(tmp_path):
     tasks: list[list[Row]] = [[("bad", "t", 0, 5), ("good", "t", 0, 6)], [("bad", "t", 1, -5), ("worse", "", 0, 1)]]
     with pytest.raises(errors.InvalidArgumentError) as refused:
         publish(tmp_path, 0, tasks, report=str(tmp_path / "reports"))
-    assert "2 rows are refused" in str(refused.value)
+    assert "2 rows were refused" in str(refused.value)
     assert "group 'bad', topic 't', partition 1: the offset is negative" in str(refused.value)
     assert refused.value.item == ("t", 1)
     refusals = json.loads((tmp_path / "reports" / "offsetlog-refused-q-0.json").read_text())

@@ -79,7 +79,7 @@ def test_refused_rows_fail_the_write(spark, tmp_path):
     bad = rows_of(spark, 500).withColumn(
         "offset", functions.when(functions.col("offset") % 100 == 7, None).otherwise(functions.col("offset"))
     )
-    with pytest.raises(PySparkException, match=r"InvalidArgumentError: 5 rows are refused.*the offset is null"):
+    with pytest.raises(PySparkException, match=r"InvalidArgumentError: 5 rows were refused.*the offset is null"):
         bad.write.format("offsetlog").mode("append").save(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
