@@ -38,7 +38,7 @@ Examples:
   offsetlog fetch data billing
   offsetlog diff data '2h ago'                           what changed since
   offsetlog serve data                                   a server for Kafka clients
-  offsetlog demo                                         offsetlog at work, in half a minute
+  offsetlog demo                                         see it at work, in half a minute
 
 Exit codes: 0 done; 1 problems found, refused, or there is no such group; 2 could not be read or wrong usage.
 

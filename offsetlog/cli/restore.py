@@ -57,7 +57,7 @@ def _line(group: str, changes: list[Change], moment: datetime | int, hint: str) 
     if not changes:
         name = name_text(group)
         return f"nothing to do: the offsets of group {name} are already those of {moment_text(moment)}{hint}"
-    return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
+    return f"restored group {name_text(group)} to {moment_text(moment)}: {what_text(changes)}"
 
 
 def _hint(

@@ -1,6 +1,6 @@
 """Pictures of the commands whose output no fixed clock decides: `serve`, `top` and `demo`.
 
-What another run or another machine would print otherwise (durations, rates, addresses, digests) is an ellipsis.
+Whatever another run or machine would print otherwise (durations, rates, addresses, digests) is an ellipsis.
 """
 
 from __future__ import annotations
