@@ -277,6 +277,10 @@ def listed_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
     wanted = 'the partitions must be a list of TopicPartition, such as [TopicPartition("topic", 0)]'
     listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))
     for index, key in enumerate(listed):
+        if isinstance(key, tuple) and len(key) == 2:
+            topic, partition = key
+            if type(topic) is str and type(partition) is int:
+                continue  # it is plain already, as nearly all are
         named = key_of(key)
         if named is None or not _has_hash(named):
             raise ArgumentTypeError(f"{wanted}; {shown(key)} is not one", item=key)

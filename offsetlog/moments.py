@@ -20,7 +20,7 @@ from offsetlog.errors import InvalidArgumentError
 Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII)
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
 #: A month in other programs, which nobody may take for a minute.
 _MONTHS = re.compile(r"[\d.]+\s*(M|[Mm]on\w*)", re.ASCII)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit, and units are lower-case.
+    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit, and `M`, a month elsewhere, is refused.
 
     Raises:
         InvalidArgumentError: the text is not a duration.
@@ -43,10 +43,10 @@ def parse_duration(text: str) -> int:
     if stripped == "0":
         return 0
     match = _DURATION.fullmatch(stripped)
-    if match is None:
+    if match is None or match[2] == "M":
         hint = "; 1m is a minute, and a month is 30d" if _MONTHS.fullmatch(stripped) else ""
         raise InvalidArgumentError(f"{text!r} is not a duration; write it as 500ms, 90s, 15m, 24h or 7d{hint}")
-    return round(float(match[1]) * _MS[match[2]])
+    return round(float(match[1]) * _MS[match[2].lower()])
 
 
 def duration_text(ms: int) -> str:

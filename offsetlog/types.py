@@ -92,12 +92,8 @@ class OffsetAndMetadata(NamedTuple):
 
 
 Committed = (
-    SupportsIndex
-    | OffsetAndMetadata
-    | tuple[SupportsIndex]
-    | tuple[SupportsIndex, str]
-    | tuple[SupportsIndex, str, SupportsIndex]
-    | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex]
+    SupportsIndex | OffsetAndMetadata | tuple[SupportsIndex] | tuple[SupportsIndex, str]
+    | tuple[SupportsIndex, str, SupportsIndex] | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex, UUID | None]
 )

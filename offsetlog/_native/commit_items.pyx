@@ -4,6 +4,7 @@ from uuid import UUID
 
 from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
 from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException, PyErr_Restore
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
@@ -61,11 +62,18 @@ cdef int refuse_key(object key) except -1:
     raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key)
 
 
+cdef inline object plain_key(object key):
+    # Without a call where it is plain already.
+    if PyTuple_Check(key) and PyTuple_GET_SIZE(key) == 2 and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1)):
+        return key
+    return key_of(key)
+
+
 cdef dict plain_keys(dict given):
     # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
     cdef dict found = {}
     for key, value in given.items():
-        plain = key_of(key)
+        plain = plain_key(key)
         if plain is None:
             refuse_key(key)
         if plain in found:
@@ -76,7 +84,7 @@ cdef dict plain_keys(dict given):
 
 cdef object key_in_place(object key):
     # A value that is neither a str nor a key was meant to be a topic.
-    plain = key_of(key)
+    plain = plain_key(key)
     if plain is None and not PyTuple_Check(key):
         refuse_name(key, NAME_TOPIC)
     if plain is None or not isinstance(plain[0], str):
