@@ -6,8 +6,10 @@ import gc
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -279,3 +281,39 @@ def test_the_repair_of_a_damaged_directory(directory):
         assert by_group.digest() == by_columns.digest() == old.digest()
         assert by_columns.problems() == by_columns.verify() == []
         assert by_columns.partitions == old.partitions
+
+
+def follow(lines: Path, shipped: Path, *, kill: bool) -> None:
+    """Runs the example of the page with its output appended to a file, as a service does; killed once it ships."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment["PYTHONPATH"] = str(ROOT)
+    before = shipped.stat().st_size if shipped.exists() else 0
+    with shipped.open("ab") as target:
+        process = subprocess.Popen([sys.executable, "follow.py", lines.name], stdout=target, env=environment)
+    try:
+        while kill and process.poll() is None and shipped.stat().st_size < before + 20_000:
+            time.sleep(0.001)
+        if kill:
+            process.kill()
+        assert process.wait(timeout=120) == (-signal.SIGKILL if kill else 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_shipper_that_is_killed_loses_no_line(directory):
+    [example] = [block for block in fences("docs/how-to/tail-files.md") if block.file == "follow.py"]
+    Path("follow.py").write_text(example.code)
+    lines, shipped, kills = directory / "app.log", directory / "shipped.txt", 2
+    lines.write_text("".join(f"line {number:06}\n" for number in range(30_000)))
+    for _ in range(kills):
+        follow(lines, shipped, kill=True)
+        status = lines.stat()
+        with offsetlog.open("positions", read_only=True) as store:
+            committed = store.fetch_one("shipper", f"{status.st_dev}-{status.st_ino}", 0)
+        last = shipped.read_text().splitlines()[-1].removeprefix("app.log: ")
+        assert committed is None or committed.offset <= lines.read_text().index(last) + len(last) + 1
+    follow(lines, shipped, kill=False)
+    counts = Counter(shipped.read_text().splitlines())
+    assert counts.keys() == {f"app.log: {line}" for line in lines.read_text().splitlines()}
+    assert sum(counts.values()) <= len(counts) + kills
