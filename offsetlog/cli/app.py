@@ -58,6 +58,7 @@ COMMANDS = (
     "delete",
     "history",
     "diff",
+    "rewinds",
     "restore",
     "undelete",
     "expire",

@@ -358,6 +358,9 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "log_partition:2 log_offset outcome effective_at:1 producer_id:2 producer_epoch:2 marker_offset:2"
         ),
         "diff": _CHANGE,
+        "rewinds": (
+            "group topic partition timestamp offset_before offset_after step log_partition:2 log_offset effective_at:2"
+        ),
         "restore": _CHANGE,
         "undelete": _CHANGE,
         "undelete --list": (
