@@ -27,6 +27,8 @@ _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
 _EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
 #: The least number that is taken for milliseconds since 1970; it has 13 digits.
 EPOCH_MS_MIN = 10**12
+#: A day as it is written, whether the calendar has it or not.
+_CALENDAR = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?$", re.ASCII)
 _DIGITS = re.compile(r"[+-]?\d+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -107,7 +109,14 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
             moment = datetime.fromisoformat(plain)
             return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        pass
+        if _CALENDAR.match(plain):
+            raise InvalidArgumentError(
+                f"{_shown(text, name)} is not in the calendar: there is no such day or time"
+            ) from None
+    if _DURATION.fullmatch(plain):
+        raise InvalidArgumentError(
+            f"{_shown(text, name)} is not {kind}; for so long ago write -{plain} or '{plain} ago'"
+        )
     raise InvalidArgumentError(
         f"{_shown(text, name)} is not {kind}; write 2026-03-01T02:30, 2026-03-01T02:30+01:00, 2h ago, -2h, "
         f"1772332200000 (ms since 1970){others}"

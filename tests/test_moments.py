@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -177,3 +178,15 @@ def test_an_error_names_the_argument(store, call, says):
     with pytest.raises(InvalidArgumentError) as refused:
         call(store)
     assert says in str(refused.value)
+
+
+def test_a_refused_moment_names_the_fault():
+    for text, fault in (
+        ("2026-02-30T00:00", "is not in the calendar"),
+        ("2026-02-30", "is not in the calendar"),
+        ("2026-02-28T25:00Z", "is not in the calendar"),
+        ("2h", "for so long ago write -2h or '2h ago'"),
+        ("20:30", "is not a moment; write 2026-03-01T02:30"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=re.escape(fault)):
+            moments.parse_moment(text)

@@ -62,7 +62,9 @@ def command(
         changes = store.diff(first, second, group)
         problems = store.problems()
         is_unknown = group is not None and not changes and not _is_known(store, group, first, second)
-    Output(form).rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
+    output = Output(form)
+    if not is_unknown or not output.is_text:
+        output.rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
     if group is not None and is_unknown:
         complain_unknown(group, path)
     for problem in problems:

@@ -66,7 +66,9 @@ def command(
         found = store.rewinds(younger, group)
         is_damaged = bool(store.problems())
         is_unknown = group is not None and not found and not is_listed(path, group)
-    Output(form).rows(columns("rewinds"), rewind_rows(found), "no committed offset went back", wide=wide)
+    output = Output(form)
+    if not is_unknown or not output.is_text:
+        output.rows(columns("rewinds"), rewind_rows(found), "no committed offset went back", wide=wide)
     if is_unknown and group is not None:
         complain_unknown(group, path)
     for gap in found.gaps:
