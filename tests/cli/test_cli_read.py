@@ -472,3 +472,16 @@ def test_a_log_without_a_record_is_called_empty(tmp_path, capsys):
     code, out, _ = call(capsys, "verify", tmp_path / "__consumer_offsets-0")
     assert code == 0
     assert "there is nothing in it" in out
+
+
+def test_groups_name_their_last_commit_and_are_sorted_by_it(tmp_path, capsys):
+    first, later = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    with offsetlog.open(tmp_path / "data", 4) as store:
+        for group, time_ms in (("a", 1_772_330_400_000), ("b", 1_772_330_400_002), ("c", 1_772_330_400_001)):
+            store.commit(group, {first: offsetlog.OffsetAndMetadata(5, commit_timestamp=time_ms)})
+            store.commit(group, {later: offsetlog.OffsetAndMetadata(5, commit_timestamp=time_ms - 9)})
+        store.transaction("d", 7).commit({first: 1})
+    listed = [json.loads(line) for line in call(capsys, "groups", tmp_path / "data", "--format=json")[1].splitlines()]
+    assert [(row["group"], row["last_commit"] % 100) for row in listed] == [("a", 0), ("b", 2), ("c", 1), ("d", 99)]
+    out = call(capsys, "groups", tmp_path / "data", "--sort=changed", "--format=json")[1]
+    assert [json.loads(line)["group"] for line in out.splitlines()] == ["b", "c", "a", "d"]
