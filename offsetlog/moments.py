@@ -21,6 +21,8 @@ Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
+#: Units in full, as people write them before "ago"; the first letter is the unit.
+_IN_FULL = re.compile(r"(?<=[\d ])(?:sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?)$", re.ASCII | re.IGNORECASE)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
 #: From September 2001 on. Fewer digits are no time: a log offset was meant, or a date without its dashes.
@@ -125,7 +127,8 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
 
 def _ago(duration: str, text: str, name: str | None) -> datetime:
     try:
-        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(duration))
+        short = _IN_FULL.sub(lambda unit: unit[0][0], duration.strip())
+        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(short))
     except OverflowError:
         raise InvalidArgumentError(f"{_shown(text, name)} lies before the first year of the calendar") from None
     except InvalidArgumentError as failure:

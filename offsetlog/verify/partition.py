@@ -630,14 +630,17 @@ def check_partition(
     raise AssertionError("the loop returns or raises")
 
 
-def check_places(place: Place, replay: Replay, number: int, count: int, path: Path) -> None:
-    """Reports the groups of a partition that belong into another one; a broker does not serve them here."""
+def check_places(place: Place, replay: Replay, number: int, count: int, path: Path, doubt: str = "") -> None:
+    """Reports the groups of a partition that belong into another one; a broker does not serve them here.
+
+    `doubt` is said after each: why the count may be another.
+    """
     for name in sorted({*replay.groups(), *replay.pending_groups()}):
         right = partition_for(name, count)
         if right != number:
             place.problem(
                 "wrong partition",
-                f"the group {decode_text(name)!r} belongs into {TOPIC}-{right} of {count} partitions",
+                f"the group {decode_text(name)!r} belongs into {TOPIC}-{right} of {count} partitions{doubt}",
                 path,
                 None,
                 min((position[-1] for position in replay.positions(name)), default=None),

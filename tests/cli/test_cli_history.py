@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -172,7 +173,7 @@ def test_fetch_at_a_moment(data, capsys):
     assert [(row["partition"], row["offset"]) for row in found] == [(0, 42), (1, 7)]
     code, out, err = call(capsys, "fetch", data, "billing", "--at", "-1h")
     assert (code, out) == (1, "")
-    assert err == "offsetlog: no offset of group billing was committed\n"
+    assert re.fullmatch(r"offsetlog: no offset of group billing was committed by then \(20.* UTC\)\n", err)
 
 
 # -------------------------------------------------------------------------------------------------------------- restore
@@ -447,3 +448,23 @@ def test_rewinds_of_kafkas_directory_need_no_number_of_partitions(capsys):
     assert found
     assert all(row["offset_after"] < row["offset_before"] for row in found)
     assert [row["timestamp"] for row in found] == sorted(row["timestamp"] for row in found)
+
+
+def test_moments_in_the_wrong_order_are_named(data, capsys):
+    code, _, err = call(capsys, "diff", data, "offset:4", "offset:2", "--group", "billing")
+    assert (code, err) == (0, "offsetlog: offset:4 is later than offset:2: `before` is the later state\n")
+    assert call(capsys, "diff", data, "now", "-0s", "--group", "billing")[2].count("later") == 2
+    assert call(capsys, "diff", data, "offset:2", "offset:4", "--group", "billing")[2] == ""
+
+
+def test_fetch_names_the_moment_at_which_nothing_was_committed(data, capsys):
+    err = call(capsys, "fetch", data, "billing", "--at", "2001-09-10")[2]
+    assert err == "offsetlog: no offset of group billing was committed by then (2001-09-10 00:00:00.000 UTC)\n"
+
+
+def test_verify_of_some_partitions_asks_for_their_number(tmp_path, capsys):
+    shutil.copytree(DATA / "groups" / "log", tmp_path / "part", ignore=shutil.ignore_patterns("*-[567]"))
+    code, out, _ = call(capsys, "verify", tmp_path / "part")
+    assert code == 1
+    assert "of 5 partitions, as many as are in this directory; if the topic has more, give their number" in out
+    assert call(capsys, "verify", tmp_path / "part", "--partitions", 8)[0] == 0
