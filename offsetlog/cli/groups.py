@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -50,6 +50,12 @@ def _last_commits(states: Iterable[PartitionState]) -> dict[str, int]:
     return found
 
 
+def rows_of(states: Sequence[PartitionState]) -> list[dict[str, Any]]:
+    """Returns the groups of some log partitions as rows of the table, by name."""
+    times = _last_commits(states)
+    return [{**row, "last_commit": times.get(row["group"], -1)} for row in group_rows(states)]
+
+
 def command(
     path: LogPath,
     sort: Annotated[
@@ -60,8 +66,7 @@ def command(
 ) -> int:
     """Prints the groups; returns the exit code."""
     states = read_states(path)
-    times = _last_commits(states.partitions)
-    rows = [{**row, "last_commit": times.get(row["group"], -1)} for row in group_rows(states.partitions)]
+    rows = rows_of(states.partitions)
     if sort is Order.CHANGED:
         rows.sort(key=lambda row: -row["last_commit"])
     Output(form).rows(columns("groups"), rows, "no groups", wide=wide)
