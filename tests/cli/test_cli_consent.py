@@ -242,7 +242,7 @@ def test_a_terminal_does_not_ask_with_yes(data, asked):
 WITH_MEMBERS = {
     "delete": ["delete", "cl-range-fraud"],
     "delete some": ["delete", "cl-range-fraud", "orders-in:0"],
-    "restore": ["restore", "cl-range-fraud", "--at=offset:5"],
+    "restore": ["restore", "cl-range-fraud", "--at=offset:12"],
     "undelete": ["undelete", "cl-range-fraud", "audit-gone:1"],
     "abort": ["abort", "77"],
 }
