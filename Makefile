@@ -43,6 +43,7 @@ export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
 run: build
 	@$(VENV)/bin/offsetlog demo
+	@echo "Next: . $(VENV)/bin/activate, then docs/tutorial.md"
 
 # Java is looked for first: without it Spark says so in forty lines.
 pipeline: build

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from offsetlog import errors, types
     from offsetlog._native.tickets import Ticket
     from offsetlog.config import MaintenanceConfig, StoreConfig
+    from offsetlog.history.rewinds import Rewind, Rewinds
     from offsetlog.lifecycle.accept_loss import accept_loss
     from offsetlog.opening import open, open_async  # noqa: A004  (offsetlog.open, like gzip.open)
     from offsetlog.store import OffsetStore
@@ -55,6 +56,8 @@ __all__ = [
     "PartitionHealth",
     "PartitionKey",
     "Position",
+    "Rewind",
+    "Rewinds",
     "StoreConfig",
     "StoreHealth",
     "Ticket",
@@ -72,6 +75,8 @@ __all__ = [
 _MODULES = {
     "Ticket": "offsetlog._native.tickets",
     "MaintenanceConfig": "offsetlog.config",
+    "Rewind": "offsetlog.history.rewinds",
+    "Rewinds": "offsetlog.history.rewinds",
     "StoreConfig": "offsetlog.config",
     "OffsetStore": "offsetlog.store",
     "accept_loss": "offsetlog.lifecycle.accept_loss",

@@ -23,18 +23,22 @@ _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
 #: A month in other programs, which nobody may take for a minute.
 _MONTHS = re.compile(r"[\d.]+\s*(M|[Mm]on\w*)", re.ASCII)
+#: Units in full, as people write them before "ago"; the first letter is the unit.
+_IN_FULL = re.compile(r"(?<=[\d ])(?:sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?)$", re.ASCII | re.IGNORECASE)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
 #: From September 2001 on.  Fewer digits are refused: they may be a log offset, or a date without its dashes.
 _EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
 #: The least number that is taken for milliseconds since 1970; it has 13 digits.
 EPOCH_MS_MIN = 10**12
+#: A day as it is written, whether the calendar has it or not.
+_CALENDAR = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?$", re.ASCII)
 _DIGITS = re.compile(r"[+-]?\d+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit, and `M`, a month elsewhere, is refused.
+    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit.  `M`, a month elsewhere, is refused.
 
     Raises:
         InvalidArgumentError: the text is not a duration.
@@ -110,7 +114,14 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
             moment = datetime.fromisoformat(plain)
             return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        pass
+        if _CALENDAR.match(plain):
+            raise InvalidArgumentError(
+                f"{_shown(text, name)} is not in the calendar: there is no such day or time"
+            ) from None
+    if _DURATION.fullmatch(plain):
+        raise InvalidArgumentError(
+            f"{_shown(text, name)} is not {kind}; for so long ago write -{plain} or '{plain} ago'"
+        )
     raise InvalidArgumentError(
         f"{_shown(text, name)} is not {kind}; write 2026-03-01T02:30, 2026-03-01T02:30+01:00, 2h ago, -2h, "
         f"1772332200000 (ms since 1970){others}"
@@ -119,7 +130,8 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
 
 def _ago(duration: str, text: str, name: str | None) -> datetime:
     try:
-        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(duration))
+        short = _IN_FULL.sub(lambda unit: unit[0][0], duration.strip())
+        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(short))
     except OverflowError:
         raise InvalidArgumentError(f"{_shown(text, name)} lies before the year 1") from None
     except InvalidArgumentError as failure:

@@ -14,6 +14,7 @@ from offsetlog._native.tickets import Ticket
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.history.restore import Restorer
+from offsetlog.history.rewinds import Rewinds, find_rewinds
 from offsetlog.history.timeline import Timeline
 from offsetlog.lifecycle import inspection
 from offsetlog.lifecycle.background_load import LoadProgress
@@ -554,6 +555,21 @@ class OffsetStore(OnePosition, StoreContext):
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._timeline.deletions(group, since)
+
+    def rewinds(self, since: datetime | str | None = None, group: str | None = None) -> Rewinds:
+        """Returns the committed offsets that are lower than the ones committed before them, oldest first.
+
+        Offsets of open and aborted transactions do not count. A deletion in between hides nothing. `gaps` of the
+        result names where the log does not show them any more. The log is read once; safe from any thread.
+
+        Args:
+            since: only those of this time or later; one without a time is never left out.
+            group: only this group.
+
+        Raises:
+            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+        """
+        return find_rewinds(self._timeline, since, group)
 
     def undelete(
         self,

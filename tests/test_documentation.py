@@ -7,8 +7,10 @@ import inspect
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -54,7 +56,7 @@ NOT_RUN = {
     ("README.md", "text"): (1, "Spark on a broker's directory and a query without an end"),
     ("docs/architecture.md", "mermaid"): (2, "pictures; tests/rooms.py makes one, and the other has no code"),
     ("docs/architecture.md", "text"): (1, "made by tests/rooms.py, which compares it"),
-    ("docs/cli.md", "text"): (87, "help and pictures, which tests/cli/test_cli_page.py makes and compares"),
+    ("docs/cli.md", "text"): (90, "help and pictures, which tests/cli/test_cli_page.py makes and compares"),
     ("docs/commands.md", "text"): (1, "a question at a terminal; tests/cli/test_cli_consent.py asks each"),
     ("docs/digest.md", ""): (8, "bytes; tests/c/table/test_digest.c has the vectors"),
     ("docs/format/batches.md", ""): (1, "a layout of bytes"),
@@ -74,6 +76,7 @@ NOT_RUN = {
 
 #: Indented blocks: how many a page has, and why they do not run. A new block is fenced. Commands in them are looked up.
 INDENTED = {
+    "docs/how-to/offsets-were-reset.md": (3, "commands of Kafka and of jq"),
     "README.md": (5, "commands of make, of a reader's Kafka, and the list of ours"),
     "CONTRIBUTING.md": (1, "commands of make, which tests run under"),
     "docs/format/conventions.md": (1, "a layout of bytes"),
@@ -307,3 +310,39 @@ def test_the_repair_of_a_damaged_directory(directory):
         assert by_group.digest() == by_columns.digest() == old.digest()
         assert by_columns.problems() == by_columns.verify() == []
         assert by_columns.partitions == old.partitions
+
+
+def follow(lines: Path, shipped: Path, *, kill: bool) -> None:
+    """Runs the example of the page with its output appended to a file, as a service does; killed once it ships."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment["PYTHONPATH"] = str(ROOT)
+    before = shipped.stat().st_size if shipped.exists() else 0
+    with shipped.open("ab") as target:
+        process = subprocess.Popen([sys.executable, "follow.py", lines.name], stdout=target, env=environment)
+    try:
+        while kill and process.poll() is None and shipped.stat().st_size < before + 20_000:
+            time.sleep(0.001)
+        if kill:
+            process.kill()
+        assert process.wait(timeout=120) == (-signal.SIGKILL if kill else 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_shipper_that_is_killed_loses_no_line(directory):
+    [example] = [block for block in fences("docs/how-to/tail-files.md") if block.file == "follow.py"]
+    Path("follow.py").write_text(example.code)
+    lines, shipped, kills = directory / "app.log", directory / "shipped.txt", 2
+    lines.write_text("".join(f"line {number:06}\n" for number in range(30_000)))
+    for _ in range(kills):
+        follow(lines, shipped, kill=True)
+        status = lines.stat()
+        with offsetlog.open("positions", read_only=True) as store:
+            committed = store.fetch_one("shipper", f"{status.st_dev}-{status.st_ino}", 0)
+        last = shipped.read_text().splitlines()[-1].removeprefix("app.log: ")
+        assert committed is None or committed.offset <= lines.read_text().index(last) + len(last) + 1
+    follow(lines, shipped, kill=False)
+    counts = Counter(shipped.read_text().splitlines())
+    assert counts.keys() == {f"app.log: {line}" for line in lines.read_text().splitlines()}
+    assert sum(counts.values()) <= len(counts) + kills

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -25,6 +26,9 @@ RIGHT: dict[str, datetime | timedelta | int | None] = {
     "1772332200000": datetime(2026, 3, 1, 2, 30, tzinfo=UTC),
     "1000000000000": datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC),
     "2h ago": HOURS_2,
+    "2 hours ago": HOURS_2,
+    "120 min ago": HOURS_2,
+    "-7200 seconds": HOURS_2,
     "-2h": HOURS_2,
     "- 2h": HOURS_2,
     " 120m ago ": HOURS_2,
@@ -181,3 +185,15 @@ def test_an_error_names_the_argument(store, call, says):
     with pytest.raises(InvalidArgumentError) as refused:
         call(store)
     assert says in str(refused.value)
+
+
+def test_a_refused_moment_names_the_fault():
+    for text, fault in (
+        ("2026-02-30T00:00", "is not in the calendar"),
+        ("2026-02-30", "is not in the calendar"),
+        ("2026-02-28T25:00Z", "is not in the calendar"),
+        ("2h", "for so long ago write -2h or '2h ago'"),
+        ("20:30", "is not a moment; write 2026-03-01T02:30"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=re.escape(fault)):
+            moments.parse_moment(text)

@@ -90,6 +90,7 @@ MEANING = {
     "TopicPartition.partition": TOPICS,
     "Change.partition": TOPICS,
     "Deletion.partition": TOPICS,
+    "Rewind.partition": TOPICS,
     "Expiring.partition": TOPICS,
     "types.PositionChange.partition": TOPICS,
     "errors.ConditionError.partition": TOPICS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import os
 import re
@@ -58,6 +59,7 @@ COMMANDS = (
     "delete",
     "history",
     "diff",
+    "rewinds",
     "restore",
     "undelete",
     "expire",
@@ -224,6 +226,12 @@ def _call(arguments: list[str]) -> int:
     return result if isinstance(result, int) else OK
 
 
+def _named_in(arguments: list[str]) -> str:
+    # The parser knows no context of an option without its value.
+    words = itertools.takewhile(lambda word: not word.startswith("-"), arguments[: 2 if arguments[0] == SPARK else 1])
+    return " ".join(["offsetlog", *words])
+
+
 class _Complaints(logging.Handler):
     """Prints the library's warnings in the form of the commands' errors."""
 
@@ -263,7 +271,7 @@ def run(arguments: list[str]) -> int:
             return FAILED
         if tell is not None:
             context = getattr(failure, "ctx", None)
-            command = getattr(context, "command_path", "offsetlog")
+            command = getattr(context, "command_path", _named_in(arguments))
             complain(f"{_in_words(tell().rstrip('.?'))}; see {command} --help")
             return FAILED
         if type(failure).__name__ == "Abort":

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import typer
 
+import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.columns import columns
+from offsetlog.cli.consent import RefusedError
+from offsetlog.cli.group_facts import facts_of
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
 from offsetlog.cli.stores import LockTimeout, NewPartitionCount, open_writable
 from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 HELP = """Commit offsets of a group: all of them, or none.
 
 PATH must not be open in a broker or another program, since the command takes its lock. The last colon ends the topic.
 
-Exit codes: 0 done, 1 refused by --expected or --monotonic, or because the log is damaged, 2 could not be done.
+An offset of a group that has members moves back only with --force.
+
+Exit codes: 0 done, 1 refused by --expected or --monotonic, for want of --force, or because the log is damaged, 2 could
+not be done.
 
 \b
 Examples:
@@ -36,6 +44,23 @@ class Durability(enum.StrEnum):
 
     DISK = "disk"
     PROCESS = "process"
+
+
+def _refuse_going_back(
+    store: offsetlog.OffsetStore, group: str, values: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    now = store.fetch(group)
+    back = [
+        f"{key.topic}:{key.partition} {now[key].offset} -> {value.offset}"
+        for key, value in values.items()
+        if key in now and value.offset < now[key].offset
+    ]
+    reason = facts_of(store, group).in_use if back else None
+    if reason is not None:
+        raise RefusedError(
+            f"nothing was done: {reason}; this would move {back[0]}{' and others' if len(back) > 1 else ''} back; with "
+            "--force it is done"
+        )
 
 
 def command(
@@ -62,6 +87,9 @@ def command(
     monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse if any offset would move back.")] = False,
     partitions: NewPartitionCount = None,
     lock_timeout: LockTimeout = 0.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Move offsets back even if the group has members.")
+    ] = False,
     durability: Annotated[
         Durability,
         typer.Option(help="The commit survives a loss of power (disk), or the end of the process (process)."),
@@ -79,6 +107,8 @@ def command(
     output = Output(form)
     kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
     with open_writable(path, partitions, kind, create=True, lock_timeout=lock_timeout) as store:
+        if not force:
+            _refuse_going_back(store, group, values)
         position = store.commit(group, values, expected=conditions or None, monotonic=monotonic)
     done = {
         "group": group,

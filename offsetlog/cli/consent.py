@@ -180,5 +180,13 @@ class Consent:
         output = Output(Format.TEXT, sys.stderr)
         effect.show(output, wide=self.wide)
         question = f"{effect.deed[0].upper()}{effect.deed[1:]}?"
-        if not typer.confirm("\n".join(output.fitted(question, room=ANSWER)), err=True):
+        try:
+            agreed = typer.confirm("\n".join(output.fitted(question, room=ANSWER)), err=True)
+        except typer.Abort as ended:  # Ctrl-C or Ctrl-D leaves the cursor in the line of the question
+            print(file=sys.stderr)
+            if not isinstance(ended.__context__, KeyboardInterrupt):
+                raise
+            complain("nothing was done")
+            raise KeyboardInterrupt from None
+        if not agreed:
             raise typer.Abort

@@ -44,6 +44,14 @@ def _is_known(store: offsetlog.OffsetStore, group: str, *moments: datetime | int
     return is_known(store, group) or any(store.fetch(group, at=moment) for moment in moments)
 
 
+def _is_later(first: datetime | int | None, second: datetime | int | None) -> bool:
+    if isinstance(first, datetime) and isinstance(second, datetime):
+        return first > second
+    if isinstance(first, int) and isinstance(second, int):
+        return first > second
+    return first is None and second is not None
+
+
 def command(
     path: StorePath,
     before: Annotated[str, typer.Argument(metavar="A", help="The first moment.", show_default=False)],
@@ -58,12 +66,16 @@ def command(
     for text, moment in ((before, first), (after, second)):
         if group is None and isinstance(moment, int):
             raise InvalidArgumentError(f"{text} needs --group, since each log partition has offsets of its own")
+    if _is_later(first, second):
+        complain(f"{before} is later than {after}: `before` is the later state")
     with offsetlog.open(path, partitions, read_only=True) as store:
         changes = store.diff(first, second, group)
         problems = store.problems()
         number = None if group is None else number_of(store, group)
         is_unknown = group is not None and not changes and not _is_known(store, group, first, second)
-    Output(form).rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
+    output = Output(form)
+    if not is_unknown or not output.is_text:
+        output.rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
     if group is not None and is_unknown:
         complain_unknown(group, path, number)
     for problem in problems:

@@ -12,7 +12,7 @@ from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
-from offsetlog.cli.moments import MOMENTS
+from offsetlog.cli.moments import MOMENTS, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.stores import PartitionCount
@@ -86,7 +86,8 @@ def command(
     if is_unknown:
         complain_unknown(group, path, number)
     elif not found and not selection:
-        complain(f"no offset of group {name_text(group)} {verb} committed")
+        by_then = "" if moment is None else f" by then ({moment_text(moment)})"
+        complain(f"no offset of group {name_text(group)} {verb} committed{by_then}")
     else:
         for text in missing:
             complain(f"group {name_text(group)}: no offset of {text} {verb} committed")

@@ -152,6 +152,7 @@ FIELDS: dict[str, Field] = {
     "protocol": _text("the assignment protocol of a classic group"),
     "generation": _number("the generation, or the epoch of a group of a newer type", -1),
     "members": _list("the members; a terminal shows how many"),
+    "last_commit": _time("when the youngest of its committed offsets was committed"),
     "simple": _yes_or_no("whether the group has only offsets"),
     "group_names": _list("the groups of the transaction"),
     # -------------------------------------------------------------------------------------------------- transactions
@@ -332,7 +333,9 @@ TABLES: dict[str, tuple[Use, ...]] = {
     name: _uses(text)
     for name, text in {
         "offsets": f"{_POSITION} log_partition:2 log_offset:2",
-        "groups": "group type state protocol_type:1 protocol:1 generation members simple:2 log_partition:1",
+        "groups": (
+            "group type state protocol_type:1 protocol:1 generation members last_commit simple:2 log_partition:1"
+        ),
         "transactions": (
             "log_partition producer_id producer_epoch:2 first_log_offset:1 begin_timestamp:1 age_ms pending_offsets "
             "group_names"
@@ -358,6 +361,9 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "log_partition:2 log_offset outcome effective_at:1 producer_id:2 producer_epoch:2 marker_offset:2"
         ),
         "diff": _CHANGE,
+        "rewinds": (
+            "group topic partition timestamp offset_before offset_after step log_partition:2 log_offset effective_at:2"
+        ),
         "restore": _CHANGE,
         "undelete": _CHANGE,
         "undelete --list": (

@@ -114,6 +114,12 @@ def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
     return bool(facts.records or facts.pending)
 
 
+def is_listed(path: Path, group: str) -> bool:
+    """Returns whether `offsetlog groups` lists the group; raises as `find_partitions` and `read_state`."""
+    states = [read_state(each) for each in find_partitions(path)]
+    return any(row["group"] == group for row in group_rows(states))
+
+
 def facts_of(store: offsetlog.OffsetStore, group: str) -> GroupFacts:
     """Returns the facts about a group of a store, which has no other writer; raises as `read_state`."""
     state = read_partition(store.path, number_of(store, group))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+
 from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
-from offsetlog.directory.listing import group_rows
+from offsetlog.directory.listing import decode_text, group_rows
+from offsetlog.directory.reading import PartitionState
 
-HELP = """Print the groups in a log, sorted by name.
+HELP = """Print the groups in a log, sorted by name or by their last commit.
 
 As on a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
 transaction; `groups()` of the library omits groups that have only the last. A group that appears only in an aborted
@@ -20,13 +27,47 @@ Exit codes: 0 done, 1 damage was found, 2 could not be read.
 \b
 Examples:
   offsetlog groups /var/kafka-logs
+  offsetlog groups /var/kafka-logs --sort changed        the group that committed last comes first
   offsetlog groups /var/kafka-logs --format json
 """
 
 
-def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
+class Order(enum.StrEnum):
+    """The order of the groups."""
+
+    NAME = "name"
+    CHANGED = "changed"
+
+
+def _last_commits(states: Iterable[PartitionState]) -> dict[str, int]:
+    """Returns when each group committed the youngest of its offsets, ms since 1970."""
+    found: dict[str, int] = {}
+    for replay in (state.replay for state in states):
+        for name in replay.groups():
+            youngest = max((committed for *_, committed, _, _, _ in replay.positions(name)), default=-1)
+            text = decode_text(name)
+            found[text] = max(youngest, found.get(text, -1))
+    return found
+
+
+def rows_of(states: Sequence[PartitionState]) -> list[dict[str, Any]]:
+    """Returns the groups of some log partitions as rows of the table, by name."""
+    times = _last_commits(states)
+    return [{**row, "last_commit": times.get(row["group"], -1)} for row in group_rows(states)]
+
+
+def command(
+    path: LogPath,
+    sort: Annotated[
+        Order, typer.Option("--sort", help="By name, or the group that committed last first.")
+    ] = Order.NAME,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
     """Prints the groups; returns the exit code."""
     states = read_states(path)
-    rows = group_rows(states.partitions)
+    rows = rows_of(states.partitions)
+    if sort is Order.CHANGED:
+        rows.sort(key=lambda row: -row["last_commit"])
     Output(form).rows(columns("groups"), rows, "no groups", wide=wide)
     return states.complain()

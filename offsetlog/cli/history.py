@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ import typer
 import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
-from offsetlog.cli.columns import columns
+from offsetlog.cli.columns import columns, utc_text
 from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
@@ -66,6 +67,10 @@ def _place(topic: str, partition: int | None) -> TopicPartition:
     return parse_partition(topic)
 
 
+def _time_text(moment: datetime) -> str:
+    return utc_text(round(moment.timestamp() * 1000))
+
+
 def command(
     path: StorePath,
     group: GroupName,
@@ -98,7 +103,7 @@ def command(
     elif not history:
         complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
     if history.complete_from > 0:
-        since = "" if history.complete_since is None else f", {history.complete_since.isoformat(' ', 'milliseconds')}"
+        since = "" if history.complete_since is None else f", {_time_text(history.complete_since)}"
         complain(
             f"the history is complete from log offset {history.complete_from}{since}; older records may have been "
             "cleaned away"

@@ -25,7 +25,7 @@ from offsetlog.cli.migration_places import (
     target_to_look_at,
     writable_target,
 )
-from offsetlog.cli.migrations import FIELDS, WORDS, effect_of
+from offsetlog.cli.migrations import FIELDS, effect_of, outcome_lines
 from offsetlog.cli.output import Format, Output, complain, count_text, progress
 from offsetlog.cli.stores import LockTimeout, NewPartitionCount
 from offsetlog.cli.text import name_text
@@ -132,8 +132,8 @@ def _print(output: Output, report: Report) -> None:
     summary = {**asdict(report), "examples": [each._asdict() for each in report.examples]}
     output.summary(columns("migrate summary"), summary)
     if output.is_text:
-        for action, count in {**report.committed, **report.kept}.items():
-            output.line(f"{count_text(count, 'position')} {WORDS[action]}")
+        for line in outcome_lines(report.committed, report.kept, dry_run=report.dry_run):
+            output.line(line)
         for field, count in report.dropped.items():
             output.line(f"{count_text(count, 'position')} without {FIELDS[field]}, which the target does not keep")
         if not (report.committed or report.kept or report.refused):

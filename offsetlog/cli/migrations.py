@@ -31,6 +31,13 @@ def counts_text(counts: dict[str, int]) -> str:
     return ", ".join(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in counts.items())
 
 
+def outcome_lines(committed: dict[str, int], kept: dict[str, int], *, dry_run: bool) -> list[str]:
+    """Returns a line for each action: how many positions were committed so, or would be, and how many stay."""
+    would = "would be " if dry_run else ""
+    done = [f"{count_text(count, 'position')} {would}{WORDS[action]}" for action, count in committed.items()]
+    return [*done, *(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in kept.items())]
+
+
 def effect_of(
     target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int, refused: int = 0
 ) -> Effect:

@@ -50,7 +50,8 @@ class States:
 
     def _losses(self) -> list[OffsetLogError]:
         # Only a whole log directory has witnesses, which say what it should hold.
-        if not self.path.is_dir() or any(state.files.directory == self.path for state in self.partitions):
+        place = self.path.absolute()
+        if not place.is_dir() or any(state.files.directory == place for state in self.partitions):
             return []
         return losses_at_open(self.path)
 

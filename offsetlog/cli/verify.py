@@ -110,6 +110,8 @@ def print_summary(output: Output, found: Verification) -> None:
         return
     positions, group_records, pending = (f"{part:032x}" for part in found.digest)
     verdict = "sound" if found.sound else count_text(problems, "problem")
+    if not found.batches and found.sound:
+        verdict = "sound, and there is nothing in it"
     output.title(verdict + (f", {count_text(notes, 'note')}" if notes else ""))
     read = [
         count_text(found.partitions, "partition"),

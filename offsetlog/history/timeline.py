@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -575,4 +575,5 @@ def _shortness(failure: HistoryError) -> float:
 
 
 def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
+    """Returns a time as the commands print it, and as every moment is taken."""
+    return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")

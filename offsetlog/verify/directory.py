@@ -119,6 +119,8 @@ class DirectoryCheck:
         self.report = report
         self.place = Place(report, None)
         self.is_clean = fs.exists(path / CLEAN_MARKER)
+        #: Why the number of partitions may be another than `partition_count` returned.
+        self.doubt = ""
         self.witnesses = Witnesses(self.directory, self._existing())
         self.checkpoints = {name: self._read_checkpoint(path / name) for name in CHECKPOINTS}
 
@@ -212,6 +214,7 @@ class DirectoryCheck:
         if given is not None:
             return given
         if numbers == list(range(len(numbers))):
+            self.doubt = ", as many as are in this directory; if the topic has more, give their number (--partitions)"
             return len(numbers)
         self.place.note(
             "partitions",
@@ -270,7 +273,8 @@ def verify(
         found.add(check.replay)
         found.ways += check.ways.ways
         if count is not None and each.number is not None and count > 0:
-            check_places(check.place, check.replay, each.number, count, each.directory or each.segments[0])
+            place = each.directory or each.segments[0]
+            check_places(check.place, check.replay, each.number, count, place, directory.doubt)
     if is_log_directory:
         directory.check_witnesses(numbers)
         ends = {each.files.number: LogEnd(each.end, each.tail is not None) for each in checks}

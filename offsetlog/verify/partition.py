@@ -630,14 +630,17 @@ def check_partition(
     raise AssertionError("the loop returns or raises")
 
 
-def check_places(place: Place, replay: Replay, number: int, count: int, path: Path) -> None:
-    """Reports groups that belong in another partition; a broker does not serve them here."""
+def check_places(place: Place, replay: Replay, number: int, count: int, path: Path, doubt: str = "") -> None:
+    """Reports groups that belong in another partition; a broker does not serve them here.
+
+    `doubt` ends each report: why the count may be wrong.
+    """
     for name in sorted({*replay.groups(), *replay.pending_groups()}):
         right = partition_for(name, count)
         if right != number:
             place.problem(
                 "wrong partition",
-                f"group {decode_text(name)!r} belongs in {TOPIC}-{right} of {count} partitions",
+                f"group {decode_text(name)!r} belongs in {TOPIC}-{right} of {count} partitions{doubt}",
                 path,
                 None,
                 min((position[-1] for position in replay.positions(name)), default=None),

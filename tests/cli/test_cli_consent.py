@@ -338,3 +338,25 @@ def test_the_help_says_that_it_asks(capsys, command):
     assert (code, "--yes" in help_text, "--dry-run" in help_text) == (0, True, True)
     assert "asks first" in help_text
     assert ("--force" in help_text) == (command not in ("expire", "compact"))
+
+
+def test_a_commit_moves_a_group_with_members_back_only_with_force(used, capsys):
+    before = state(used)
+    back = ["commit", used, "cl-range-fraud", "orders-in:0=0"]
+    code, out, err = call(capsys, *back)
+    assert (code, out) == (1, "")
+    assert "group cl-range-fraud has 2 members, who may go on committing; this would move orders-in:0 " in err
+    assert err.endswith(" -> 0 back; with --force it is done\n")
+    assert state(used) == before
+    assert call(capsys, "commit", used, "cl-range-fraud", "orders-in:0=9000000000")[0] == 0
+    assert call(capsys, *back, "--force")[0] == 0
+    assert call(capsys, "commit", used, "nobody-yet", "orders-in:0=5")[0] == 0
+    assert call(capsys, "commit", used, "nobody-yet", "orders-in:0=1")[0] == 0
+
+
+def test_ctrl_c_at_a_question_is_130_and_a_line_of_its_own(data):
+    before = state(data)
+    code, shown = on_terminal("delete", data, "billing", answer=b"\x03", columns=400)
+    assert code == 130
+    assert [line for line in shown.split("\r\n") if line][-1] == "offsetlog: nothing was done"
+    assert state(data) == before

@@ -101,6 +101,7 @@ CALLS: dict[str, Callable[[Path], list[object]]] = {
     "delete --dry-run": lambda path: ["delete", path, "billing", "--dry-run"],
     "history": lambda path: ["history", path, "billing", "orders", "0"],
     "diff": lambda path: ["diff", path, "offset:1", "--group", "billing"],
+    "rewinds": lambda path: ["rewinds", path],
     "restore": lambda path: ["restore", path, "billing", "--at", "offset:1", "--yes"],
     "undelete": lambda path: ["undelete", path, "billing", "--yes"],
     "undelete --list": lambda path: ["undelete", path],
@@ -125,9 +126,16 @@ def _lose_a_log_partition(path: Path) -> None:
         folder.rmdir()
 
 
+def _rewind(data: Path) -> None:
+    with offsetlog.open(data) as store:
+        store.commit("billing", {TopicPartition("orders", 0): 3})
+
+
 def _prepared(name: str, data: Path) -> list[object]:
     if name.startswith("repair"):
         _lose_a_log_partition(data)
+    if name == "rewinds":
+        _rewind(data)
     return CALLS[name](data)
 
 
@@ -194,11 +202,12 @@ def test_the_fields_of_every_command_are_those_of_the_table(data, capsys, name, 
 
 
 @pytest.mark.parametrize(
-    "name", ["offsets", "groups", "transactions", "dump", "verify", "fetch", "history", "diff", "undelete --list"]
+    "name",
+    ["offsets", "groups", "transactions", "dump", "verify", "fetch", "history", "diff", "rewinds", "undelete --list"],
 )
 def test_every_format_has_the_same_values(data, capsys, name, monkeypatch):
     monkeypatch.setattr("offsetlog.directory.listing.wall_ms", lambda: 1_900_000_000_000)
-    arguments = CALLS[name](data)
+    arguments = _prepared(name, data)
     tsv = _table_of("tsv", call(capsys, *arguments, "--format=tsv")[1])
     assert tsv == _table_of("csv", call(capsys, *arguments, "--format=csv")[1])
     rows = [json.loads(line) for line in call(capsys, *arguments, "--format=json")[1].splitlines()]
@@ -246,6 +255,7 @@ NAMING = {
     "fetch at": lambda path: ["fetch", path, "nobody", "--at", "offset:1"],
     "history": lambda path: ["history", path, "nobody", "orders", "0"],
     "diff": lambda path: ["diff", path, "offset:1", "--group", "nobody"],
+    "rewinds": lambda path: ["rewinds", path, "--group", "nobody"],
     "delete": lambda path: ["delete", path, "nobody", "--yes"],
     "delete some": lambda path: ["delete", path, "nobody", "orders", "--yes"],
     "delete --dry-run": lambda path: ["delete", path, "nobody", "--dry-run"],

@@ -448,3 +448,40 @@ def test_a_missing_library_is_named_with_a_command_that_installs_it(name, requir
     assert done.stderr == (
         f"offsetlog: the command line needs {name}, which is not installed: pip install '{requirement}'\n"
     )
+
+
+@pytest.mark.parametrize("command", ["offsets", "groups", "transactions"])
+def test_a_relative_path_of_a_partition_directory(command, tmp_path, capsys, monkeypatch):
+    with offsetlog.open(tmp_path / "data", 1) as store:
+        store.commit("billing", {TopicPartition("orders", 0): 5})
+    monkeypatch.chdir(tmp_path)
+    whole = call(capsys, command, tmp_path / "data" / "__consumer_offsets-0")
+    assert whole[0] == 0
+    assert call(capsys, command, "data/__consumer_offsets-0") == whole
+    assert call(capsys, command, "data") == whole
+
+
+def test_usage_without_a_value_names_the_help_of_the_command(capsys):
+    assert call(capsys, "offsets", "data", "--group")[2].endswith("; see offsetlog offsets --help\n")
+    assert call(capsys, "spark", "lag", "data", "--ends")[2].endswith("; see offsetlog spark lag --help\n")
+    assert call(capsys, "--nothing")[2].endswith("; see offsetlog --help\n")
+
+
+def test_a_log_without_a_record_is_called_empty(tmp_path, capsys):
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    code, out, _ = call(capsys, "verify", tmp_path / "__consumer_offsets-0")
+    assert code == 0
+    assert "there is nothing in it" in out
+
+
+def test_groups_name_their_last_commit_and_are_sorted_by_it(tmp_path, capsys):
+    first, later = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    with offsetlog.open(tmp_path / "data", 4) as store:
+        for group, time_ms in (("a", 1_772_330_400_000), ("b", 1_772_330_400_002), ("c", 1_772_330_400_001)):
+            store.commit(group, {first: offsetlog.OffsetAndMetadata(5, commit_timestamp=time_ms)})
+            store.commit(group, {later: offsetlog.OffsetAndMetadata(5, commit_timestamp=time_ms - 9)})
+        store.transaction("d", 7).commit({first: 1})
+    listed = [json.loads(line) for line in call(capsys, "groups", tmp_path / "data", "--format=json")[1].splitlines()]
+    assert [(row["group"], row["last_commit"] % 100) for row in listed] == [("a", 0), ("b", 2), ("c", 1), ("d", 99)]
+    out = call(capsys, "groups", tmp_path / "data", "--sort=changed", "--format=json")[1]
+    assert [json.loads(line)["group"] for line in out.splitlines()] == ["b", "c", "a", "d"]

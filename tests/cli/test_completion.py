@@ -44,7 +44,7 @@ def proposed(capsys, monkeypatch, shell: str, *words: object) -> list[str]:
 def test_commands(capsys, monkeypatch):
     for shell in completion.SCRIPTS:
         assert proposed(capsys, monkeypatch, shell, "") == [*COMMANDS, SPARK]
-        assert proposed(capsys, monkeypatch, shell, "re") == ["restore", "repair"]
+        assert proposed(capsys, monkeypatch, shell, "re") == ["rewinds", "restore", "repair"]
         assert proposed(capsys, monkeypatch, shell, SPARK, "") == [name.replace("_", "-") for name in JOBS]
         assert "--version" in proposed(capsys, monkeypatch, shell, "--")
 

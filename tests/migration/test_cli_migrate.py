@@ -58,7 +58,7 @@ def test_out_of_zookeeper_and_back(hosts, tmp_path, capsys):
     rows = out.splitlines()
     assert rows[0] == "group\ttopic\tpartition\tcurrent\toffset\taction"
     assert "audit-us\tclicks\t5\t\t9223372036854775807\tnew" in rows
-    assert rows[-2:] == ["5 positions added", "nothing was written"]
+    assert rows[-2:] == ["5 positions would be added", "nothing was written"]
     assert len(rows) == 8
     assert not data.exists()
     code, out, err = call(capsys, "--from", source, "--to", data, "--yes")

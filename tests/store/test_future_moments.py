@@ -25,6 +25,7 @@ def asked_with(store: OffsetStore, at: datetime) -> dict[str, Callable[[], objec
         "undelete": lambda: store.undelete("g", at=at),
         "undelete since": lambda: store.undelete("g", since=at),
         "deletions": lambda: store.deletions(since=at),
+        "rewinds": lambda: store.rewinds(since=at),
     }
 
 

@@ -19,8 +19,9 @@ import typer
 import offsetlog
 from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition
 from offsetlog.cli.columns import columns
+from offsetlog.cli.groups import rows_of
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
-from offsetlog.directory.listing import group_rows, offset_rows
+from offsetlog.directory.listing import offset_rows
 from offsetlog.directory.reading import PartitionState, find_partitions, read_state
 from offsetlog.errors import StorageError
 
@@ -98,7 +99,7 @@ def _show_bundled(demo: _Demo) -> None:
     output.title("A log directory as a Kafka 4.3.0 broker left it")
     seconds = _clock()
     states: list[PartitionState] = [read_state(each) for each in find_partitions(demo.path)]
-    groups, offsets = group_rows(states), list(offset_rows(states))
+    groups, offsets = rows_of(states), list(offset_rows(states))
     took = seconds()
     demo.records = sum(state.replay.records for state in states)
     batches = sum(state.replay.batches for state in states)

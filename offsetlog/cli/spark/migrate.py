@@ -10,7 +10,7 @@ import typer
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import Consent, Yes
-from offsetlog.cli.migrations import WORDS, effect_of
+from offsetlog.cli.migrations import effect_of, outcome_lines
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.spark.options import DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import report_incomplete, spark_for
@@ -99,8 +99,8 @@ def command(
     output = Output(form)
     output.result(columns("spark migrate"), asdict(done))
     if output.is_text:
-        for action, count in {**done.committed, **done.kept}.items():
-            output.line(f"{count_text(count, 'position')} {WORDS[action]}")
+        for line in outcome_lines(done.committed, done.kept, dry_run=dry_run):
+            output.line(line)
         if not (done.committed or done.kept or done.refused):
             output.line("the source has no positions")
         if dry_run:

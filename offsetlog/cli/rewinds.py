@@ -1,0 +1,82 @@
+"""`offsetlog rewinds`: the committed offsets that went back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from offsetlog.cli.arguments import OnlyGroup, OutputFormat, StorePath, Wide
+from offsetlog.cli.columns import columns
+from offsetlog.cli.group_facts import complain_unknown, is_listed
+from offsetlog.cli.output import Format, Output, complain
+from offsetlog.cli.stores import CheckedPartitionCount, open_readable
+from offsetlog.history.rewinds import Rewind
+from offsetlog.moments import parse_time
+
+HELP = """List every committed offset that is lower than the one before it, oldest first.
+
+It finds resets of offsets: which group went back, where and when. PATH is only read, in one pass over the log. Offsets
+of open and aborted transactions do not count, and a deletion in between hides nothing. `undelete --list` shows what was
+deleted, and `restore GROUP --at offset:N`, with the lowest log_offset of the accident, brings back what was before it.
+
+Records that were cleaned away are gone; standard error says where the log is not complete.
+
+Exit codes: 0 done, 1 there is no such group, or damage was found, 2 could not be read.
+
+\b
+Examples:
+  offsetlog rewinds data
+  offsetlog rewinds data --since -2h
+  offsetlog rewinds /var/kafka-logs --group billing --format json
+"""
+
+
+def rewind_rows(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
+    """Yields rewinds as rows of the table."""
+    for each in rewinds:
+        yield {
+            "group": each.group,
+            "topic": each.topic,
+            "partition": each.partition,
+            "timestamp": each.timestamp,
+            "offset_before": each.before.offset,
+            "offset_after": each.after.offset,
+            "step": each.after.offset - each.before.offset,
+            "log_partition": each.log_partition,
+            "log_offset": each.log_offset,
+            "effective_at": each.effective_at,
+        }
+
+
+def command(
+    path: StorePath,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only what went back since.", show_default=False)
+    ] = None,
+    group: OnlyGroup = None,
+    partitions: CheckedPartitionCount = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints the rewinds; returns the exit code."""
+    younger = None if since is None else parse_time(since)
+    with open_readable(path, partitions, by_partition=True) as store:
+        found = store.rewinds(younger, group)
+        is_damaged = bool(store.problems())
+        is_unknown = group is not None and not found and not is_listed(path, group)
+    output = Output(form)
+    if not is_unknown or not output.is_text:
+        output.rows(columns("rewinds"), rewind_rows(found), "no committed offset went back", wide=wide)
+    if is_unknown and group is not None:
+        complain_unknown(group, path)
+    for gap in found.gaps:
+        if gap.reason == "cleaned":
+            complain(
+                f"log partition {gap.log_partition} was cleaned below log offset {gap.end}; "
+                "offsets that went back there may be missing"
+            )
+        else:
+            complain(f"log partition {gap.log_partition} cannot be read from log offset {gap.start} to {gap.end}")
+    return 1 if is_unknown or is_damaged or any(gap.reason == "damaged" for gap in found.gaps) else 0

@@ -1,0 +1,127 @@
+"""The committed offsets that went back, from the log: the first question after an accident.
+
+One pass over each log partition reads the changes in the order in which they took effect, so that
+the offsets of open and aborted transactions do not count (csrc/history/change_feed.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, overload
+
+from offsetlog import arguments
+from offsetlog._native.change_feed import ChangeFeed
+from offsetlog._native.row_blocks import RowBlocks
+from offsetlog.history.timeline import LONG_AGO, PartitionPast, Timeline, refuse_future
+from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange
+
+#: How many changes are read at a time.
+ROWS = 4096
+
+
+class Rewind(NamedTuple):
+    """A committed offset that is lower than the one that was committed before it.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        partition: its partition.
+        timestamp: when it took effect, in milliseconds since 1970; -1 for unknown.
+        before: the position before.
+        after: the position that was committed then.
+        log_partition: the partition of the offsets topic.
+        log_offset: of the record.
+        effective_at: the log offset from which on it counts: of what a transaction committed,
+            that of its marker.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    timestamp: int
+    before: OffsetAndMetadata
+    after: OffsetAndMetadata
+    log_partition: int
+    log_offset: int
+    effective_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewinds(Sequence[Rewind]):
+    """The committed offsets that went back, as far as the log shows it, oldest first.
+
+    Attributes:
+        entries: they.
+        gaps: the pieces of the log in which others may have been: they were cleaned, or cannot be
+            read.
+    """
+
+    entries: tuple[Rewind, ...]
+    gaps: tuple[LogGap, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Rewind: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Rewind]: ...
+    def __getitem__(self, index: int | slice) -> Rewind | Sequence[Rewind]:
+        return self.entries[index]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def find_rewinds(timeline: Timeline, given: datetime | str | None, group: str | None) -> Rewinds:
+    """See OffsetStore.rewinds."""
+    since = None if given is None else arguments.parsed_time("since", given)
+    since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
+    # A group is looked for in every log partition: this needs no number of partitions.
+    pasts = timeline.of_all(None)
+    refuse_future("since", since, *pasts)
+    groups = None if group is None else [group]
+    blocks = RowBlocks("changes", None)
+    found: list[Rewind] = []
+    gaps: list[LogGap] = []
+    for past in pasts:
+        # A record without a time may be younger.
+        found += (
+            each
+            for each in _rewinds_of(past, groups, blocks, gaps)
+            if each.timestamp < 0 or each.timestamp >= since_ms
+        )
+    found.sort(key=lambda each: (each.timestamp, each.log_partition, each.effective_at))
+    return Rewinds(tuple(found), tuple(gaps))
+
+
+def _rewinds_of(
+    past: PartitionPast, groups: list[str] | None, blocks: RowBlocks, gaps: list[LogGap]
+) -> Iterator[Rewind]:
+    last: dict[tuple[str, str, int], OffsetAndMetadata] = {}
+    for change in _changes_of(past, groups, blocks, gaps):
+        value = change.value
+        if value is None:
+            continue  # a deletion does not hide that the next commit is lower
+        key = (change.group, change.topic, change.partition)
+        before = last.get(key)
+        last[key] = value
+        if before is not None and value.offset < before.offset:
+            time = change.timestamp if change.timestamp >= 0 else value.commit_timestamp
+            yield Rewind(*key, time, before, value, *change[:3])
+
+
+def _changes_of(
+    past: PartitionPast, groups: list[str] | None, blocks: RowBlocks, gaps: list[LogGap]
+) -> Iterator[PositionChange]:
+    number = past.partition.number
+    floor = past.cleaned_below(None if groups is None else groups[0])
+    if floor > 0:
+        gaps.append(LogGap(number, 0, floor, "cleaned"))
+    feed = ChangeFeed(number, groups)
+    feed.start(past.partition, 0, -1, floor)
+    is_end = False
+    while not is_end:
+        changes, gap, is_end = feed.read(blocks, ROWS, arrow=False)
+        yield from changes
+        if gap is not None:
+            gaps.append(gap)
