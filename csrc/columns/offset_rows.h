@@ -15,7 +15,8 @@
 int ol_record_block_put_offset_key(ol_record_block *block, const ol_key *key, ol_error *error)
     OL_NODISCARD;
 
-/* The fields of a commit and the version of its value; NULL: a tombstone, or no position at all. */
+/* Puts the fields of a commit and the version of its value.  NULL: a tombstone, or a record that is
+ * not a position. */
 int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_value *value,
                                      ol_error *error) OL_NODISCARD;
 
