@@ -4,8 +4,8 @@
  * It is written as `<base>.log.cleaned` with its indexes, and put in place by
  * ol_segment_rewrite_swap, whatever happens to the log meanwhile: commits, rolls, flushes and reads
  * go on, and readers in a replaced segment go on with its bytes until they move.  A crash at any
- * moment leaves the old segments or the new one, never a mixture, whether we or Kafka recover from
- * it.
+ * moment leaves the old segments or the new one, never a mixture, whether `offsetlog` or Kafka
+ * recovers from it.
  *
  * One thread uses an ol_segment_rewrite; a log has one at a time.  It ends with a swap or a
  * discard, before the log is closed or abandoned. */

@@ -1,8 +1,8 @@
 /* partition/unapplied: the latest batches of a replicated leader, in memory until W passes them.
  *
  * The host moves W soon after a commit.  Without these bytes every move would read the file that
- * the commit has just written.  It is a cache: a batch that is not here stands in the log, so that
- * keeping one cannot fail.
+ * the commit has just written.  It is a cache: a batch that is not here can be read from the log,
+ * so keeping one cannot fail.
  *
  * Locks: the partition's writer lock around every call.  The memory, at most
  * OL_UNAPPLIED_BYTES_MAX, is the cache's own; ol_unapplied_free releases it.

@@ -56,11 +56,11 @@ void ol_in_flight_release(ol_in_flight *in_flight, ol_table *table, int64_t last
 void ol_in_flight_applied(ol_in_flight *in_flight, const ol_batch *batch,
                           const ol_decompressor *decompressor);
 
-/* The records of `from`, which is empty then, take the place of all others; reservations stay. */
+/* Replaces all records by those of `from`, which is empty afterwards; reservations stay. */
 void ol_in_flight_take_records(ol_in_flight *in_flight, ol_in_flight *from);
 
-/* Removes every record, and no reservation: all that was recorded is applied, or will be recorded
- * again. */
+/* Removes every record but no reservation: everything that was recorded has been applied, or will
+ * be recorded again. */
 void ol_in_flight_forget(ol_in_flight *in_flight);
 
 /* Finds the latest written record of a position in flight.  Returns false when the overlay has

@@ -4,7 +4,7 @@
  * (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4).  It changes in log order, by
  * ol_state_apply for one change, ol_state_apply_run for a run of plain positions and
  * ol_state_end_transaction for a marker.  Live commits, loading, a follower and a replay of a
- * cleaned log all end in these three, so they cannot differ.
+ * cleaned log all use these three, so their results cannot differ.
  *
  * Ownership: the state owns its three parts.  Locks: none in here; the owner serialises changes and
  * keeps readers out during each.
@@ -103,8 +103,8 @@ int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* Failures of reading or applying a batch that are no damage: an interrupted decompressor, or no
- * memory.  To pass the batch over would leave a state other than the log's. */
+/* Returns whether a failure to read or apply a batch is not damage: an interrupted decompressor, or
+ * no memory.  If the batch were skipped, the state would no longer match the log. */
 static inline bool ol_state_is_no_damage(int status) {
     return status == OL_NO_MEMORY || status == OL_IO;
 }

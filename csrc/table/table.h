@@ -3,7 +3,7 @@
  * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
  * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are cut into chunks
  * of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.  So
- * cells of neighbouring partitions lie side by side whatever order they came in, and missing
+ * cells of neighbouring partitions lie side by side, in whatever order they were added, and missing
  * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
  * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
  * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in

@@ -43,8 +43,8 @@ typedef struct ol_value_pool {
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
 
-/* Sees to it that the newest block has `count` more values, and that the pool may give them.
- * Failures as of ol_value_pool_take. */
+/* Ensures that the newest block has `count` more values, and that the limit allows them.  Failures
+ * as of ol_value_pool_take. */
 int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) OL_NODISCARD;
 
 /* As ol_value_pool_take, but the caller sets the values. */
