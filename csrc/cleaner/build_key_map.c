@@ -263,7 +263,8 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
         if (pass->end > first_dirty || pass->end == scope->target) {
             return undo_epoch_starts(run, error);
         }
-        return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key",
+        return ol_fail(error, OL_NO_MEMORY,
+                       "a map of %zu bytes is too small for one key; raise map_bytes",
                        scope->options.map_bytes);
     }
 }

@@ -26,7 +26,7 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
                        OL_CLEAN_MAP_BYTES_MIN);
     }
     if (options->delete_retention_ms < 0 || options->now_ms < 0 || options->end_max < 0) {
-        return ol_fail(error, OL_INVALID, "a time or an offset of a clean is negative");
+        return ol_fail(error, OL_INVALID, "a clean was given a negative time or offset");
     }
     return OL_OK;
 }

@@ -130,7 +130,8 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
     size_t size = source->wanted > OL_CLEAN_PIECE_BYTES ? source->wanted : OL_CLEAN_PIECE_BYTES,
            got = 0;
     if ((int64_t)source->wanted > left) {
-        return fail_at(source, position, "a batch passes the end of its segment", left, error);
+        return fail_at(source, position,
+                       "a batch extends beyond the end of its segment", left, error);
     }
     int status = make_room(source, size, error);
     if (status != OL_OK) return status;

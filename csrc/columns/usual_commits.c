@@ -147,7 +147,7 @@ static int put_column(const ol_usual_commits *commits, const ol_batch *batch,
     case OL_COLUMN_TOPIC_ID:
         return repeat_text(commits, column, block, "", error);
     default:
-        return ol_fail(error, OL_UNSUPPORTED, "the column %s is put one row at a time",
+        return ol_fail(error, OL_UNSUPPORTED, "the column %s can only be filled one row at a time",
                        ol_column_name(column));
     }
 }

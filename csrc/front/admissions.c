@@ -197,7 +197,7 @@ static int make_room(ol_admissions *admissions, ol_error *error) {
         revoke_each(admissions, is_memberless, NULL, NULL);
     }
     if (admissions->entries.count >= admissions->limit) {
-        return ol_fail(error, OL_LIMIT, "%zu members are admitted, and no more are",
+        return ol_fail(error, OL_LIMIT, "%zu members are admitted, which is the limit",
                        admissions->entries.count);
     }
     int status = ol_chained_map_reserve(&admissions->entries, error);

@@ -364,7 +364,7 @@ static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     int status = posix_size(file, &size, error);
     if (status == OL_OK) status = posix_read(file, (int64_t)from, &byte, 1, &got, error);
     if (status != OL_OK || size >= (int64_t)to) return status;
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and was extended to %zu",
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but was extended to %zu",
                   (long long)size, to);
     return ol_error_at(error, file->path, size);
 }

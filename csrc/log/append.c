@@ -49,7 +49,7 @@ static int make_room_for_producer(ol_log *log, ol_error *error) {
 static int check_batch_size(const ol_log *log, int64_t base_offset, size_t size,
                             int64_t last_offset, ol_error *error) {
     if (size < OL_BATCH_MINIMUM_LENGTH + OL_BATCH_LOG_OVERHEAD || last_offset < base_offset) {
-        return ol_fail(error, OL_INVALID, "a batch has at least its header and one offset");
+        return ol_fail(error, OL_INVALID, "a batch must have a header and at least one offset");
     }
     int64_t room = log->config.segment_bytes - ol_log_kept_bytes(log);
     if ((int64_t)size <= room) return OL_OK;
@@ -137,10 +137,10 @@ int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t 
                    uint8_t **start, int64_t *base_offset, ol_error *error) {
     *base_offset = log->tail.next_offset;
     if (OL_UNLIKELY(last_offset_delta < 0)) {
-        return ol_fail(error, OL_INVALID, "a batch has at least one offset");
+        return ol_fail(error, OL_INVALID, "a batch must have at least one offset");
     }
     if (OL_UNLIKELY(log->tail.next_offset > INT64_MAX - 1 - last_offset_delta)) {
-        return ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
+        return ol_fail(error, OL_TOO_LARGE, "the log has reached the greatest possible offset");
     }
     return ol_log_reserve_at(log, log->tail.next_offset, size,
                              log->tail.next_offset + last_offset_delta, max_timestamp, start,
@@ -168,7 +168,7 @@ int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int6
     size_t others = kept > 0 ? kept - 1 : 0;
     int status = ol_log_check_writable(log, error);
     if (status == OL_OK && offset == INT64_MAX) {
-        status = ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
+        status = ol_fail(error, OL_TOO_LARGE, "the log has reached the greatest possible offset");
     }
     if (status == OL_OK) status = make_room(log, error);
     if (status == OL_OK &&

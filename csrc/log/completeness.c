@@ -253,7 +253,7 @@ static int judge_others(ol_opening *opening, ol_error *error) {
 static void refuse_log_start(ol_opening *opening, const char *reason) {
     int64_t first = opening->found_count == 0 ? 0 : opening->found[0].base_offset;
     describe(add_loss(opening, false, first, first), opening->log->directory,
-             "log-start-offset-checkpoint says %" PRId64 ", and is not followed: %s",
+             "log-start-offset-checkpoint says %" PRId64 ", which was not adopted: %s",
              opening->log_start, reason);
     opening->log_start = 0;
     opening->report->log_start_refused = true;
@@ -274,7 +274,7 @@ static void judge_checkpoints(ol_opening *opening) {
 void ol_completeness_judge_start(ol_opening *opening) {
     /* A broker that deleted everything below this start flushed up to there. */
     if (opening->recovery_point >= opening->log_start || opening->found_count == 0) return;
-    refuse_log_start(opening, "the log ends below, and so does the recovery point");
+    refuse_log_start(opening, "the log and its recovery point end below it");
 }
 
 /* Whether a segment has to be there as the manifest lists it.  A broker's cleaner changes what lies
@@ -387,7 +387,7 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
     }
     ol_log_loss *loss = add_loss(opening, true, end, listed->end_offset);
     if (found == NULL) {
-        describe(loss, path, "the segment is missing, which held the log offsets %" PRId64
+        describe(loss, path, "the segment is missing; it held the log offsets %" PRId64
                  " to %" PRId64, listed->base_offset, listed->end_offset - 1);
     } else {
         describe(loss, path, "the segment is %" PRId64 " bytes long and was %" PRId64
@@ -448,8 +448,8 @@ static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_bas
     if (status == OL_OK) status = opening->log->fs->exists(opening->log->fs, path, &exists, error);
     if (status != OL_OK) return status;
     /* A writer began it while the directory was listed piece by piece. */
-    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun as they were listed");
-    describe(add_loss(opening, true, from, next_base), path, "the segment is missing, which was "
+    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun during the listing");
+    describe(add_loss(opening, true, from, next_base), path, "the segment is missing; it was "
              "closed at %" PRId64 ": the log offsets %" PRId64 " to %" PRId64 " are missing",
              next_base, from, next_base - 1);
     return OL_OK;

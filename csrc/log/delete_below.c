@@ -146,7 +146,8 @@ int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     if (offset > ol_log_flushed(log)) {
-        return ol_fail(error, OL_INVALID, "the log is flushed up to %lld, and begins not at %lld",
+        return ol_fail(error, OL_INVALID,
+                       "the log is flushed up to %lld and cannot begin above that, at %lld",
                        (long long)ol_log_flushed(log), (long long)offset);
     }
     pthread_mutex_lock(&log->swap.lock);

@@ -136,10 +136,10 @@ void ol_log_set_failed(ol_log *log) { atomic_store(&log->shared.failed, true); }
 int ol_log_check_writable(const ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (!log->writable) {
-        status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading, or is corrupt");
+        status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading only, or is corrupt");
     } else if (atomic_load(&log->shared.failed)) {
         status = ol_fail(error, OL_FAILED,
-                         "an earlier failure left the log unknown; open it again");
+                         "after an earlier failure the state of the log is unknown; open it again");
     }
     if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
     return status;

@@ -515,7 +515,7 @@ static int make_directory(const ol_log_options *options, ol_error *error) {
     if (options->create && options->writable) {
         return options->fs->make_directory(options->fs, options->directory, error);
     }
-    (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory is not there");
+    (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory does not exist");
     return ol_error_at(error, options->directory, -1);
 }
 
@@ -527,7 +527,7 @@ int ol_log_check_config(const ol_log_config *config, ol_error *error) {
                  config->segment_index_bytes <= OL_SEGMENT_BYTES_MAX &&
                  config->extend_bytes_min >= 4096 &&
                  config->extend_bytes_max >= config->extend_bytes_min;
-    return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of its range");
+    return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of range");
 }
 
 static int create_log(const ol_log_options *options, ol_log **created, ol_error *error) {

@@ -9,7 +9,7 @@
 static int check_range(const ol_log *log, int64_t offset, ol_error *error) {
     int64_t start = ol_log_start(log), end = ol_log_end(log);
     if (offset >= start && offset <= end) return OL_OK;
-    (void)ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which has %lld to %lld",
+    (void)ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which holds %lld to %lld",
                   (long long)offset, (long long)start, (long long)end);
     error->offset = offset;
     return OL_OUT_OF_RANGE;
@@ -66,7 +66,8 @@ int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_
                 size_t *size, ol_error *error) {
     *size = 0;
     if (capacity < OL_BATCH_OVERHEAD) {
-        return ol_fail(error, OL_INVALID, "the buffer has %zu bytes, less than a batch", capacity);
+        return ol_fail(error, OL_INVALID,
+                       "the buffer has %zu bytes, which is less than a batch", capacity);
     }
     int status = check_range(log, offset, error);
     if (status != OL_OK || offset >= end || offset == ol_log_end(log)) return status;

@@ -117,7 +117,7 @@ int64_t ol_log_reader_offset(const ol_log_reader *reader) { return reader->offse
 static int make_room(ol_log_reader *reader, size_t size, ol_error *error) {
     if (size <= reader->capacity) return OL_OK;
     if (reader->is_lent) {
-        return ol_fail(error, OL_TOO_LARGE, "a batch needs %zu bytes, the buffer has %zu", size,
+        return ol_fail(error, OL_TOO_LARGE, "a batch needs %zu bytes, but the buffer has %zu", size,
                        reader->capacity);
     }
     uint8_t *buffer = ol_pages_allocate(size);
@@ -423,7 +423,7 @@ static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     if (file_size >= size) {
         return fail_at(reader, reader->position, "the bytes are not a record batch", error);
     }
-    status = ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
+    status = ol_fail(error, OL_IO, "the file is %lld bytes long, but the log has %lld",
                      (long long)file_size, (long long)size);
     return blame(reader, status, error);
 }
@@ -639,7 +639,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     ol_batch batch;
     bool writable = reader->log->writable;
     *is_end = false;
-    if (reader->segment == NULL) return ol_fail(error, OL_INVALID, "the reader is in no segment");
+    if (reader->segment == NULL) return ol_fail(error, OL_INVALID,
+                                                "the reader has not read a segment yet");
     if (writable && atomic_load(&reader->segment->detached)) {
         leave_replaced(reader, position);
         return OL_OK;

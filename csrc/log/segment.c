@@ -195,7 +195,7 @@ int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error
     int status = segment->fs->size(segment->file, &size, error);
     if (status != OL_OK || size >= length) return status;
     const char *said = length > atomic_load(&segment->size) ? "was extended to" : "the log has";
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and %s %lld", (long long)size, said,
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but %s %lld", (long long)size, said,
                   (long long)length);
     return ol_error_at(error, segment->path, size);
 }
@@ -248,7 +248,8 @@ static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
                                     (size_t)(written_end - position), &ignored);
     }
     if (status == OL_OK || status == OL_CRASHED) return error->status;
-    (void)ol_fail(error, OL_FAILED, "half a batch cannot be taken back: %.200s", ignored.reason);
+    (void)ol_fail(error, OL_FAILED,
+                  "half a batch cannot be removed from the file: %.200s", ignored.reason);
     return ol_error_at(error, segment->path, position);
 }
 

@@ -161,7 +161,7 @@ static int check_settled(const ol_opening *opening, size_t at, ol_error *error) 
     bool is_there = false, is_last = at + 1 == opening->found_count;
     int status = check_place(opening, segment, is_last, &is_there, error);
     if (status == OL_OK && !is_there) {
-        status = ol_fail(error, OL_CORRUPT, "the batch at the mark is not there");
+        status = ol_fail(error, OL_CORRUPT, "the log has no batch at the mark");
     }
     if (status == OL_OK) status = check_index(opening, segment, ".index", OL_INDEX_OFFSET, error);
     if (status == OL_OK) status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, error);

@@ -347,7 +347,7 @@ static int drop_epochs(ol_log *log, int64_t offset, ol_error *error) {
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
-    if (offset < 0) return ol_fail(error, OL_INVALID, "a log is not cut below 0");
+    if (offset < 0) return ol_fail(error, OL_INVALID, "a log cannot be cut below 0");
     if (offset >= log->tail.next_offset) return drop_epochs(log, offset, error);
     cut_place cut = {0};
     pthread_mutex_lock(&log->swap.lock);
@@ -411,7 +411,7 @@ static int check_restart(const ol_log *log, int64_t offset, ol_error *error) {
     bool is_empty = log->list.count == 1 && log->tail.size == 0;
     if (!is_empty || offset < log->tail.next_offset) {
         return ol_fail(error, OL_INVALID,
-                       "only an empty log begins again, and not below its end %lld",
+                       "only an empty log can begin again, and not below its end %lld",
                        (long long)log->tail.next_offset);
     }
     return OL_OK;

@@ -87,7 +87,7 @@ int ol_partition_activate(ol_partition *partition, ol_error *error) {
     /* A group whose records cannot be read would be answered for as one that never committed. */
     if (partition->read_only) {
         return ol_partition_refuse(partition, OL_READ_ONLY, error,
-                                   "a damaged partition is led by nobody");
+                                   "a damaged partition cannot have a leader");
     }
     int status = abort_own(partition, error);
     /* A flush that failed meanwhile made it FAILED: it stays so. */

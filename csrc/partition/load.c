@@ -226,7 +226,7 @@ static int check_tail(loader *load, ol_error *error) {
     if (load->limit < end) end = load->limit;
     if (next_offset(load) >= end) return OL_OK;
     ol_error why;
-    (void)ol_fail(&why, OL_INVALID, "nothing stands in the log from offset %lld to %lld",
+    (void)ol_fail(&why, OL_INVALID, "the log has nothing from offset %lld to %lld",
                   (long long)next_offset(load), (long long)end);
     why.offset = next_offset(load);
     int status = begin_again(load, &why, error);
@@ -313,7 +313,7 @@ static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error
     pthread_mutex_lock(&partition->load_gate);
     pthread_mutex_lock(&partition->writer);
     if (partition->load_runs || partition->role != OL_ROLE_UNLOADED) {
-        status = ol_fail(error, OL_INVALID, "a partition is loaded once");
+        status = ol_fail(error, OL_INVALID, "the partition is loaded already");
     } else {
         partition->load_runs = true;
         partition->role = OL_ROLE_LOADING;
@@ -365,7 +365,7 @@ int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_er
     ol_error above;
     bool is_above = partition->options.replicated && facts.offset > partition->watermark;
     if (is_above) {
-        (void)ol_fail(&above, OL_INVALID, "it is of offset %lld, above the watermark %lld",
+        (void)ol_fail(&above, OL_INVALID, "its offset is %lld, above the watermark %lld",
                       (long long)facts.offset, (long long)partition->watermark);
     }
     int status = load_state(partition, is_above ? NULL : snapshot, error);

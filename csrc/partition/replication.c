@@ -78,7 +78,7 @@ static int check_follower(const ol_partition *partition, int32_t leader_epoch, o
     if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
     if (status != OL_OK || !partition->leadership.leads) return status;
     return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
-                               "this replica leads in epoch %d, and takes nothing from another",
+                               "this replica leads in epoch %d and accepts no batches from another",
                                leader_epoch);
 }
 

@@ -121,7 +121,7 @@ static int check_batch(proof *work, const ol_batch *batch, ol_error *error) {
         is_known && can_differ &&
         (batch->record_count < next_witness(work)->record_count || ol_batch_has_horizon(batch));
     if (!is_whole && !is_cleaned) {
-        return ol_fail(error, OL_INVALID, "another batch stands at offset %lld",
+        return ol_fail(error, OL_INVALID, "the log has another batch at offset %lld",
                        (long long)batch->base_offset);
     }
     work->index++;
@@ -219,7 +219,8 @@ static int find_row(const ol_table_row *row, const ol_snapshot_source *source, o
     ol_batch_walk_close(&walk);
     if (status != OL_OK && status != OL_END) return status;
     return found ? OL_OK
-                 : ol_fail(error, OL_INVALID, "the log does not have its position at offset %lld",
+                 : ol_fail(error, OL_INVALID,
+                           "the log does not have the snapshot's position at offset %lld",
                            (long long)offset);
 }
 
@@ -232,7 +233,7 @@ static int find_rows(const proof *work, const ol_snapshot_source *source, ol_err
     }
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
     /* Without positions a load has little to do either. */
-    return ol_fail(error, OL_INVALID, "nothing in the log tells that it is of it");
+    return ol_fail(error, OL_INVALID, "nothing in the log proves that the snapshot belongs to it");
 }
 
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,

@@ -108,7 +108,7 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
     size_t root_size = strlen(fs->root);
     if (strncmp(path, fs->root, root_size) != 0 ||
         (path[root_size] != '/' && path[root_size] != '\0')) {
-        ol_fail(error, OL_INVALID, "the path is outside of the simulated disk");
+        ol_fail(error, OL_INVALID, "the path is outside the simulated disk");
         return ol_error_at(error, path, -1);
     }
     memset(found, 0, sizeof *found);
@@ -118,7 +118,7 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
         size_t size = strcspn(at, "/");
         if (size == 0) break;
         if ((size == 1 && at[0] == '.') || (size == 2 && at[0] == '.' && at[1] == '.')) {
-            return ol_fail(error, OL_INVALID, "the simulated disk takes no relative names");
+            return ol_fail(error, OL_INVALID, "the simulated disk refuses relative names");
         }
         if (size >= sizeof found->name) return ol_fail_errno(error, ENAMETOOLONG, "open", path);
         if (found->node == NULL || !found->node->is_directory) {

@@ -96,7 +96,7 @@ static int refuse_sequence(ol_produced_batch *produced, int32_t due, ol_error *e
     const ol_batch *batch = &produced->batch;
     produced->refusal = OL_PRODUCE_OUT_OF_ORDER_SEQUENCE;
     return ol_fail(error, OL_CORRUPT,
-                   "producer %" PRId64 " in epoch %d sends sequence %d, and %d is due",
+                   "producer %" PRId64 " in epoch %d sent sequence %d, but %d is expected",
                    batch->producer_id, batch->producer_epoch, batch->base_sequence, due);
 }
 
@@ -106,7 +106,7 @@ static int check_sequence(const ol_recent_producer *producer, ol_produced_batch 
     if (producer->epoch < 0) return OL_OK;      /* the log has forgotten it, or never knew it */
     if (batch->producer_epoch < producer->epoch) {
         produced->refusal = OL_PRODUCE_INVALID_PRODUCER_EPOCH;
-        return ol_fail(error, OL_CORRUPT, "producer %" PRId64 " is in epoch %d, and sends epoch %d",
+        return ol_fail(error, OL_CORRUPT, "producer %" PRId64 " is in epoch %d, but sent epoch %d",
                        batch->producer_id, producer->epoch, batch->producer_epoch);
     }
     bool is_new_epoch = batch->producer_epoch != producer->epoch || producer->count == 0;

@@ -63,7 +63,7 @@ static inline const uint8_t *read_size(reader *r, field_at at, ol_field_kind kin
         return refuse(r, at, "is longer than a string can be");
     }
     if (*size > 0 && (uint64_t)*size * unit > left(r, p)) {
-        return refuse(r, at, "passes the end of the bytes");
+        return refuse(r, at, "extends beyond the end of the bytes");
     }
     return p;
 }

@@ -115,7 +115,7 @@ static bool has_room(const writer *w, const uint8_t *p, size_t size) {
 }
 
 OL_NOINLINE static uint8_t *no_room(writer *w, field_at at) {
-    return refuse(w, at, OL_TOO_LARGE, "does not fit the memory");
+    return refuse(w, at, OL_TOO_LARGE, "does not fit the buffer");
 }
 
 static inline uint8_t *put_integer(writer *w, field_at at, ol_field_kind kind, int64_t value,
@@ -135,7 +135,7 @@ static inline uint8_t *put_size(writer *w, field_at at, ol_field_kind kind, int6
         return p + 1;
     }
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
-        return refuse(w, at, OL_TOO_LARGE, "is longer than the format can say");
+        return refuse(w, at, OL_TOO_LARGE, "is longer than the format allows");
     }
     if (!has_room(w, p, ol_size_width(w->form->is_flexible, kind, size))) return no_room(w, at);
     return ol_put_size(p, w->form->is_flexible, kind, size);
@@ -149,7 +149,7 @@ static inline uint8_t *put_bytes(writer *w, field_at at, ol_field_kind kind, boo
     }
     size_t size = (size_t)value->number;
     if (kind == OL_FIELD_UUID) {
-        if (size != OL_SCHEMA_UUID_SIZE) return refuse(w, at, OL_INVALID, "has not 16 bytes");
+        if (size != OL_SCHEMA_UUID_SIZE) return refuse(w, at, OL_INVALID, "does not have 16 bytes");
     } else {
         p = put_size(w, at, kind, value->number, p);
         if (p == NULL) return NULL;

@@ -253,7 +253,8 @@ static int refuse_duplicates(const ol_offset_checkpoint *checkpoint, ol_error *e
         if (compare_keys(sorted[i - 1], sorted[i]) != 0) continue;
         const ol_checkpoint_entry *later = sorted[i - 1] > sorted[i] ? sorted[i - 1] : sorted[i];
         long long line = (long long)(later - checkpoint->entries) + 3;
-        status = ol_fail(error, OL_CORRUPT, "line %lld: partition %.100s-%d is there twice", line,
+        status = ol_fail(error, OL_CORRUPT,
+                         "line %lld: partition %.100s-%d appears more than once", line,
                          later->topic, later->partition);
     }
     free(sorted);

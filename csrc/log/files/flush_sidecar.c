@@ -78,7 +78,7 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *f
     if (status != OL_OK) return status;
     int64_t sequence;
     if (size != OL_FLUSH_SIDECAR_FILE_SIZE || !decode(data, &sequence, found)) {
-        (void)ol_fail(error, OL_CORRUPT, "no slot of the flushed bound is whole");
+        (void)ol_fail(error, OL_CORRUPT, "neither slot of the flushed bound is intact");
         status = ol_error_at(error, path, 0);
     }
     free(data);

@@ -184,7 +184,7 @@ static bool take_segment(const parser *in, bool checksum, ol_manifest_segment *s
 static int take_single(parser *in, const char *name, int64_t minimum, int64_t *value) {
     next_line(in);
     if (!is_line(in, name, 2) || !take_number(in->fields[1], minimum, value)) {
-        (void)refuse(in, "it is not the line that belongs there");
+        (void)refuse(in, "an unexpected line");
         return OL_CORRUPT;
     }
     return OL_OK;

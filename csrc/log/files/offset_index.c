@@ -180,7 +180,8 @@ static int check_append(const ol_index *index, int64_t offset, bool full, ol_err
     bool grows = index->kind == OL_INDEX_TIME ? offset >= index->last_offset
                                               : offset > index->last_offset;
     if (index->count > 0 && !grows) {
-        return ol_fail(error, OL_INVALID, "offset %lld does not grow from %lld", (long long)offset,
+        return ol_fail(error, OL_INVALID,
+                       "offset %lld is not above the last one, %lld", (long long)offset,
                        (long long)index->last_offset);
     }
     if (full) return ol_fail(error, OL_LIMIT, "the index is full at %zu entries", index->count);
@@ -193,7 +194,7 @@ int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position, ol
     if (status != OL_OK) return status;
     /* An entry of zeros would read as unused; it adds nothing to an empty index. */
     if (position < 0 || position > INT32_MAX || (position == 0 && offset == index->base_offset)) {
-        return ol_fail(error, OL_INVALID, "position %lld cannot be in an index",
+        return ol_fail(error, OL_INVALID, "position %lld does not fit an index entry",
                        (long long)position);
     }
     if (!make_room(index)) return OL_OK;
@@ -417,7 +418,7 @@ static int check_file(ol_fs *fs, ol_file *file, int64_t size_max, index_checker 
     int64_t size, position = 0;
     int status = fs->size(file, &size, error);
     if (status == OL_OK && size > size_max) {
-        status = ol_fail(error, OL_CORRUPT, "%lld bytes are too many for an index",
+        status = ol_fail(error, OL_CORRUPT, "an index cannot have %lld bytes",
                          (long long)size);
     }
     while (status == OL_OK && position < size) {

@@ -189,7 +189,7 @@ static int write_group_in_transaction(ol_commit *work, size_t from, size_t to, o
     int64_t producer_id = next_own_producer_id(work);
     if (producer_id < 0) {
         return ol_fail(error, OL_LIMIT,
-                       "the log holds the last producer id there is; no transaction of ours can "
+                       "the log holds the greatest producer id; no transaction of ours can "
                        "follow");
     }
     work->producer_id = producer_id;
