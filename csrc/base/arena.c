@@ -48,8 +48,8 @@ static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
 }
 
 /* Address space of `capacity` bytes at a multiple of the huge page size: only between such
- * addresses can the kernel move whole page tables and huge pages unchanged.  NULL: there is
- * none. */
+ * addresses can the kernel move whole page tables and huge pages unchanged.  NULL: no address space
+ * is left. */
 static uint8_t *reserve_aligned(size_t capacity) {
     size_t span = capacity + HUGE_PAGE_SIZE;
     uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,

@@ -19,8 +19,8 @@ typedef struct scanner {
 
 /* ----------------------------------------------------------------------------------------- rows */
 
-/* Rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing yet;
- * another pass comes. */
+/* Adds rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing
+ * yet; another pass follows. */
 static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t key_max) {
     int64_t ignored;
     for (size_t i = 0; i < rows->count && map->count < key_max; i++) {
@@ -28,7 +28,8 @@ static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t 
     }
 }
 
-/* False when the map is full; the pass ends before the first record that did not fit then. */
+/* Returns false when the map is full; the pass then ends before the first record that did not
+ * fit. */
 static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows, uint32_t plain_flags) {
     int64_t previous[OL_CLEAN_ROWS];
     size_t count = rows->count;
@@ -252,7 +253,7 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
     for (;;) {
         bool again = false;
         ol_key_map_clear(&pass->map);
-        /* A survey has to see every record in pass B. */
+        /* A survey must see every record in pass B. */
         ol_clean_superseded_start(&pass->superseded, first_dirty, scope->target,
                                   scope->surveyor != NULL ? 0 : scope->options.map_bytes / 8);
         pass->end = scope->target;

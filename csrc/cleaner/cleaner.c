@@ -8,7 +8,8 @@
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
-    BYTES_PER_KEY = 2048,       /* of log; a low guess: a small map fits the cache, and grows */
+    BYTES_PER_KEY = 2048,       /* bytes of log per key; a low guess is fine: a small map fits the
+                                   cache, and it grows */
 };
 
 void ol_clean_options_init(ol_clean_options *options) {

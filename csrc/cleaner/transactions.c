@@ -231,8 +231,8 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) break;
-        /* Nobody writes several; where a batch has them, any of them ends the transaction, as in
-         * apply. */
+        /* No writer puts several markers into a batch; if one has several, any of them ends the
+         * transaction, as in apply. */
         if (*first == OL_CONTROL_OTHER) *first = type;
         (*count)++;
     }
@@ -256,7 +256,7 @@ static size_t fates_budget(const ol_clean_scope *scope) {
 }
 
 /* Too many transactions for one pass: it ends where every transaction that began before has ended.
- * Where there is no such place above the beginning of the pass, the walk goes on and takes more
+ * If there is no such place above the beginning of the pass, the walk continues and takes more
  * memory. */
 static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope *scope,
                       int64_t begin, int64_t next_offset) {

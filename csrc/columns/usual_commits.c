@@ -158,7 +158,7 @@ int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
         int status = put_column(commits, batch, rows, block->columns[i], block, error);
         if (OL_UNLIKELY(status != OL_OK)) return status;
     }
-    /* Only now, so that a failure leaves the bits of rows that are none as they were. */
+    /* Set only now, so that a failure leaves the bits of rows that were not added unchanged. */
     for (size_t i = 0; i < block->column_count; i++) {
         ol_column column = block->columns[i];
         ol_record_block_mark(block, column, commits->count, !is_null(rows, column));

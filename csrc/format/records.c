@@ -99,7 +99,7 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
     records->limit = batch->data + batch->size;
     if (OL_LIKELY(ol_batch_codec(batch) == OL_CODEC_NONE)) return OL_OK;
     if (batch->record_count == 0) {
-        /* No record, no block: any bytes there were not written as one. */
+        /* A batch without records has no block: any bytes there were not written as one. */
         records->limit = records->cursor;
         return OL_OK;
     }

@@ -192,7 +192,8 @@ static ol_admission *make_admission(const ol_admission_key *key, uint64_t hash, 
 }
 
 static int make_room(ol_admissions *admissions, ol_error *error) {
-    /* Not where there is nothing to find: each request of a member that has no room would look. */
+    /* Search only if there is something to find: otherwise each request of a member without room
+     * would search. */
     if (admissions->entries.count >= admissions->limit && admissions->memberless > 0) {
         revoke_each(admissions, is_memberless, NULL, NULL);
     }

@@ -9,7 +9,7 @@ enum {
     WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
 };
 
-/* One request on its way into items. */
+/* One request that is being turned into items. */
 typedef struct reading {
     ol_front *front;
     ol_slice group;

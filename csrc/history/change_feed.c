@@ -8,7 +8,7 @@
 #include "log/batch_walk.h"
 #include "log/transaction_spans.h"
 
-/* A read on its way: the batch whose records are given. */
+/* A read in progress: the batch whose records are returned. */
 typedef struct pass {
     ol_change_feed *feed;
     ol_record_block *block;
@@ -193,7 +193,7 @@ static int go_on_installing(pass *work, ol_error *error) {
     return OL_END;
 }
 
-/* OL_END: the record is done with; else as go_on_installing. */
+/* OL_END: the record is finished; else as go_on_installing. */
 static int meet_marker(pass *work, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change_feed *feed = work->feed;
@@ -231,7 +231,7 @@ static int give_position(pass *work, const ol_batch *batch, const ol_record *rec
     bool is_reported = record->offset >= work->reported_from;
     if (!is_deletion &&
         ol_offset_value_decode(record->value, key->type, &value, &refusal) != OL_OK) {
-        /* A load passes it over, too, and calls it damage. */
+        /* A load skips it, too, and reports damage. */
         if (is_reported) set_gap(feed, record->offset, record->offset + 1, true);
         return OL_END;
     }
@@ -245,7 +245,7 @@ static int give_position(pass *work, const ol_batch *batch, const ol_record *rec
     return status == OL_OK ? OL_END : status;
 }
 
-/* OL_END: the record is done with; OL_OK: the block is full before it is. */
+/* OL_END: the record is finished; OL_OK: the block is full before that. */
 static int give_record(pass *work, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change_feed *feed = work->feed;
@@ -321,8 +321,8 @@ static bool may_have_missed(const pass *work) {
     return !work->has_batch && !work->begins_at_segment;
 }
 
-/* Whether the first batch at or above `start` shows that the walk's place may be wrong: bytes were
- * passed over on the way to it, or it begins above, and nobody knows of a gap there. */
+/* Returns whether the first batch at or above `start` shows that the walk's place may be wrong:
+ * bytes were skipped on the way to it, or it begins above `start` and no gap is known there. */
 static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     const ol_change_feed *feed = work->feed;
     if (!may_have_missed(work)) return false;
@@ -340,7 +340,7 @@ static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below
     bool is_first = feed->known_from >= feed->offset;
     if (!is_first && below < feed->offset) below = feed->offset;
     set_gap(feed, from, below, is_damage);
-    /* A cleaner may have taken away more, and lower, since the first one was met. */
+    /* A cleaner may have removed more, and lower, records since the first gap was met. */
     if (from < feed->known_from) feed->known_from = from;
     if (is_first || feed->known_below < below) feed->known_below = below;
     return true;
@@ -420,7 +420,7 @@ static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error
     while ((status = ol_batch_walk_next(&work->walk, &batch, error)) == OL_OK) {
         int64_t next = ol_batch_next_offset(&batch);
         if (next <= start) continue;
-        if (next > work->until) return OL_END;      /* W lies within it */
+        if (next > work->until) return OL_END;      /* W lies within the batch */
         if (is_astray(work, &batch, start)) return OL_OUT_OF_RANGE;
         work->has_batch = true;
         bool has_base = batch.record_count >= 0;
@@ -488,8 +488,8 @@ int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *
     feed->gap = (ol_change_gap){0};
     if (feed->is_installing) {
         int status = go_on_installing(&work, error);
-        /* The owner takes a transaction whole: were another one begun here, that would be taken
-         * with it, and so on to W. */
+        /* The owner handles a transaction as a whole: if another one were begun here, it would have
+         * to be handled with it, and so on up to W. */
         return status == OL_END ? OL_OK : status;
     }
     ol_partition_positions(feed->partition, &positions);

@@ -78,9 +78,9 @@ static void take_place(ol_log *log, size_t size, uint8_t **start) {
 
 enum { CHECKED_BYTES = 64 << 10 };
 
-/* A file that somebody else cut under the mapping must not end the process.  A batch of the same
- * timestamp, that of a millisecond as a rule, and within the next bytes asks no more, so that a
- * commit per message pays nothing; a cut in between is not found. */
+/* A file that another process cut under the mapping must not end this process.  A batch with the
+ * same timestamp (usually the same millisecond) within the next bytes is not checked again, so that
+ * a commit per message pays nothing; a cut in between is not noticed. */
 static OL_NOINLINE int check_file(ol_log *log, int64_t end, int64_t max_timestamp,
                                   ol_error *error) {
     int status = ol_segment_check_mapping(log->tail.active, error);
@@ -256,7 +256,7 @@ static OL_NOINLINE int reach_file(ol_log *log, ol_segment *active, int64_t posit
         status = log->stored(active->file, position, size, error);
         if (status != OL_OK && status != OL_CRASHED) memset(log->tail.data + position, 0, size);
     }
-    /* A machine that stopped stores nothing more. */
+    /* A simulated machine that has stopped stores nothing more. */
     if (status == OL_FAILED || status == OL_CRASHED) ol_log_set_failed(log);
     return status;
 }
@@ -376,7 +376,7 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
     if (status != OL_OK && log->tail.next_offset != end_before) {
         ol_error ignored;
         int undone = ol_log_truncate(log, end_before, &ignored);
-        /* The leader wrote the bytes that are there. */
+        /* The leader wrote the bytes that are present. */
         if (undone != OL_OK && undone != OL_DISK_FULL) ol_log_set_failed(log);
     }
     return status;

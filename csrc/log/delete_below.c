@@ -44,7 +44,7 @@ static void drop_first(ol_log *log, size_t count) {
     pthread_mutex_lock(&log->list.lock);
     ol_segment **segments = log->list.segments;
     for (size_t i = 0; i < count; i++) {
-        /* Those who read it keep its file. */
+        /* Readers of the segment keep its file. */
         ol_segment_detach(segments[i]);
         ol_segment_release(segments[i]);
     }
@@ -81,8 +81,8 @@ static int forget_segments(ol_log *log, int64_t offset, ol_error *error) {
 
 /* ------------------------------------------------------------ on disk */
 
-/* Deleted with a segment: its files, and the producer state before it unless that is the newest
- * that there is. */
+/* Deletes with a segment its files, and the producer snapshot before it unless that is the newest
+ * one. */
 static bool goes(const char *name, int64_t first_base, int64_t newest_snapshot, int64_t *base) {
     static const char *const endings[] = {".log", ".index", ".timeindex", ".txnindex"};
     const char *ending = NULL;

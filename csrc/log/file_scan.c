@@ -122,7 +122,7 @@ static int fetch_again(ol_file_scan *scan, ol_batch *batch, size_t head_size, ol
     size_t got = 0, size = batch->size;
     int64_t position = scan->position - (int64_t)size;
     int status = fetch(scan, position, size + head_size, &data, &got, error);
-    /* The next call meets the unreadable bytes; they hide no batch before them. */
+    /* The next call meets the unreadable bytes; batches before them are still returned. */
     if (status == OL_IO) status = fetch(scan, position, size, &data, &got, error);
     if (status != OL_OK) return status;
     bool is_same = ol_batch_parse(data, got, batch, error) == OL_OK && batch->size == size;
@@ -284,7 +284,7 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
             scan->position = end;
             return OL_OK;
         }
-        /* Wrong as it is, it is a batch, so the length that led to it was right. */
+        /* Although it is wrong, it is a batch, so the length that led to it was right. */
         if (!right && !fits) return OL_CORRUPT;
         if (!right) scan->budget -= (int64_t)batch->size;
         *position = end;

@@ -24,7 +24,7 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
         }
     }
     if (lower) return ol_flush_sidecar_lower(&log->flush.sidecar, bound, error);
-    /* One that cannot be stored says less, which is true. */
+    /* If the new bound cannot be stored, the old one stays; it is lower and still true. */
     int status = ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
     return status == OL_CRASHED ? status : OL_OK;
 }
@@ -167,8 +167,8 @@ static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
 
-/* Rolled segments are on disk. A manifest that cannot be stored, since the disk is full perhaps, is
- * no failure of the flush: the notes of the rolls stay. */
+/* Rolled segments are on disk.  If the manifest cannot be stored, for example on a full disk, the
+ * flush still succeeds: the notes of the rolls stay. */
 static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, bool rolled,
                            bool *is_listed, ol_error *error) {
     ol_log_note_tail(log, bound);
@@ -178,7 +178,7 @@ static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, boo
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* A flush of a file that somebody else cut would vouch for bytes that are not there. */
+/* A flush of a file that another process cut would confirm bytes that are missing. */
 static int check_lengths(ol_segment *const *rolled, size_t count, ol_segment *active,
                          int64_t position, ol_error *error) {
     int status = ol_segment_check_length(active, position, error);
@@ -234,7 +234,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     while (finished < count && status == OL_OK) {
         status = finish_segment(log, rolled[finished++], is_listed, error);
     }
-    /* The machine stopped: the others are still the log's. */
+    /* The simulated machine has stopped: the other segments still belong to the log. */
     mark_flushed(log, rolled + finished, count - finished, false);
     free(rolled);
     return status;

@@ -500,7 +500,7 @@ void ol_log_abandon(ol_log *log) {
 static int trim_tail(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
-    /* It would give a file that somebody else cut its length back, as zeros. */
+    /* It would restore the length of a file that another process cut, with zeros. */
     if (status == OL_OK) status = ol_segment_check_length(active, log->tail.size, error);
     if (status == OL_OK && atomic_load(&active->extended) > log->tail.size) {
         atomic_store(&active->extended, log->tail.size);
@@ -514,7 +514,7 @@ static int trim_tail(ol_log *log, ol_error *error) {
     return status;
 }
 
-/* A flush that failed is never made again: the pages that it lost count as clean. */
+/* A failed flush is never repeated: the kernel counts the pages that it lost as clean. */
 static int flush_for_good(ol_log *log, ol_error *error) {
     int status = ol_segment_flush(log->tail.active, error);
     if (status != OL_OK) ol_log_set_failed(log);
@@ -555,7 +555,7 @@ int ol_log_close(ol_log *log, ol_error *error) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) status = close_files(log, error);
         if (status == OL_DISK_FULL && !ol_log_has_failed(log)) {
-            /* It is no clean close, but what was committed shall last. */
+            /* This is not a clean close, but committed records must survive. */
             ol_error ignored;
             int flushed = ol_log_flush_locked(log, &ignored);
             (void)flushed;

@@ -109,8 +109,8 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
 
 /* ------------------------------------------------------------ the small files */
 
-/* Evidence is not overwritten: a copy of the file stays under a name that nothing has, or the file
- * itself where it is larger than any of its kind. */
+/* Evidence is not overwritten: a copy of the file stays under an unused name, or the file itself if
+ * it is too large to copy. */
 static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
     char path[OL_PATH_MAX], aside[OL_PATH_MAX], kept_as[64];
     uint8_t *bytes = NULL;
@@ -137,7 +137,7 @@ static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid
 }
 
 /* The id that a partition.metadata with another id, or a damaged or missing one, should have: the
- * manifest's, or that of the topic's other partitions.  NULL where it is right, or nobody knows. */
+ * manifest's, or that of the topic's other partitions.  NULL if the id is right or unknown. */
 static const uint8_t *right_topic_id(const ol_opening *opening, int status, const ol_uuid *found) {
     const ol_log_options *options = opening->options;
     const ol_uuid *known = &opening->manifest.topic_id;
@@ -171,8 +171,8 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
         (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
         return ol_error_at(error, path, -1);
     }
-    /* The offsets do not need an id.  A reader passes a damaged file over, and everybody one of a
-     * later version, which stays as it is. */
+    /* The offsets do not need an id.  A reader ignores a damaged file; a file of a later version is
+     * always ignored and left as it is. */
     bool is_damaged = status == OL_CORRUPT || status == OL_LIMIT;
     bool is_passed = status == OL_UNSUPPORTED || (is_damaged && !log->writable);
     if (is_passed && wanted == NULL) return OL_OK;
@@ -335,8 +335,8 @@ static int open_active(ol_log *log, ol_error *error) {
     return OL_OK;
 }
 
-/* The name of the directory has to survive as well.  As long as it holds no segment, nobody knows
- * whether its parent was flushed: the open that made it may have been stopped here. */
+/* The name of the directory has to survive as well.  As long as it holds no segment, its parent may
+ * not have been flushed: the open that created it may have been stopped here. */
 static int flush_parent(const ol_log *log, ol_error *error) {
     char parent[OL_PATH_MAX];
     size_t length = strlen(log->directory);
@@ -405,7 +405,7 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     };
     bool is_new = !opening->has_sidecar || opening->sidecar.is_half || !opening->has_manifest ||
                   opening->options->accept_loss;
-    /* A sidecar of another time must not speak for this one. */
+    /* A sidecar of an earlier log must not describe this one. */
     bool is_stale = known->offset != bound.offset || known->position != bound.position ||
                     known->leader_epoch != bound.leader_epoch;
     int status = is_new || is_stale ? ol_log_store_bound(log, &bound, is_new, error) : OL_OK;
@@ -567,7 +567,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     return OL_OK;
 }
 
-/* *moved: verdicts may be of two times. */
+/* Sets *moved if the verdicts may mix two moments. */
 static int open_once(const ol_log_options *options, bool has_witnesses, ol_log **opened,
                      ol_log_recovery *recovery, bool *moved, ol_error *error) {
     ol_log *log = NULL;
@@ -608,7 +608,7 @@ static int open_moving(const ol_log_options *options, ol_log **log, ol_log_recov
         if (status != OL_NO_SUCH_FILE && !moved) return status;
     }
     if (!moved) return status;
-    /* It moves faster than it is read: nobody can compare it with what is said of it. */
+    /* The log changes faster than it can be read, so it cannot be compared with its witnesses. */
     ol_log_options unwitnessed = *options;
     unwitnessed.witnessed = false;
     ol_log_abandon(*log);

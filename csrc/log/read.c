@@ -1,4 +1,4 @@
-/* Reads for those who ship batches: into a buffer of theirs, or as a piece of a file. */
+/* Reads for callers that ship batches: into their buffer, or as a range of a file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,8 +40,8 @@ static bool is_active(ol_log *log, int64_t segment_base) {
     return next == NULL;
 }
 
-/* A follower goes on where its last read ended.  That counts in the active segment alone, which no
- * cleaner replaces, and until a truncation. */
+/* A follower continues where its last read ended.  The remembered place is valid only in the active
+ * segment, which no cleaner replaces, and only until a truncation. */
 static void use_hint(ol_log *log, ol_log_reader *reader, int64_t offset) {
     pthread_mutex_lock(&log->read.lock);
     int64_t segment_base = log->read.segment_base, position = log->read.position;

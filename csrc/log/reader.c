@@ -2,9 +2,9 @@
  *
  * Every piece is read with pread into a buffer of the reader's.  A log of ours is bounded by the
  * sizes that the writer publishes, and a segment that was replaced or cut stays readable while the
- * reader uses it.  A read-only log is bounded by what its files hold: somebody else may shorten or
- * remove them, and rolls and grows them.  A reader's place is an offset; positions are only kept
- * within the segment object it holds. */
+ * reader uses it.  A read-only log is bounded by what its files hold: another process may shorten
+ * or remove them, and rolls and extends them.  A reader's place is an offset; positions are only
+ * kept within the segment object it holds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,7 +193,7 @@ static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **da
     }
     *data = reader->buffer + (position - reader->buffer_position);
     *got = (size_t)(reader->buffer_position + (int64_t)reader->buffered - position);
-    /* Whoever reads on from here meets the bad place. */
+    /* A caller that reads on from here meets the bad place. */
     return status == OL_IO && *got > 0 ? OL_OK : status;
 }
 
@@ -204,8 +204,8 @@ static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
     return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
 }
 
-/* The walk has come to the segment's end, or by a damaged size far above it: then whoever reads on
- * meets the damage, at the batch that led there. */
+/* The walk has come to the segment's end, or by a damaged size far above it: a caller that reads on
+ * then meets the damage, at the batch that led there. */
 static int end_walk(ol_log_reader *reader, int64_t previous, ol_error *error) {
     int64_t limit = 0;
     int status = find_limit(reader, &limit, error);
@@ -312,8 +312,8 @@ static int next_segment(ol_log_reader *reader, ol_error *error) {
         return OL_WOULD_BLOCK;
     }
     leave_segment(reader);
-    /* Nothing is left below it, also after damage was passed over; a second listing must not lead
-     * back. */
+    /* Nothing below it is left to read, even if damage was skipped; listing the directory again
+     * must not lead back. */
     if (next->base_offset > reader->offset) reader->offset = next->base_offset;
     return enter_segment(reader, next, 0, true, error);
 }
@@ -515,7 +515,7 @@ static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error)
     return status;
 }
 
-/* A piece of a file that somebody else writes to. */
+/* Reads a piece of a file that another process writes. */
 static int foreign_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
                          ol_error *error) {
     size_t last = 0;
@@ -668,8 +668,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;
-        /* A writer appends after the bad bytes; in somebody else's file they may yet become
-         * right. */
+        /* Our writer appends after the bad bytes; in a file of another process they may still
+         * become right. */
         if (*is_end && writable) reader->position = limit;
     }
     return status;

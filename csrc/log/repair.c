@@ -1,6 +1,6 @@
-/* Losses that the owner of a directory accepts are taken out of its segments, so that the log goes
- * on: every file that changes is copied aside before.  Bytes that nothing right follows are left to
- * the recovery, which cuts them as a torn tail. */
+/* Removes losses that the owner of a directory accepts from its segments, so that the log can be
+ * used again; every file is copied aside before it changes.  Bad bytes that no right batch follows
+ * are left to the recovery, which cuts them as a torn tail. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -68,7 +68,7 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
-    /* Writing every byte twice only pays if somebody waits for the disk. */
+    /* Writing every byte twice only pays if a caller waits for the disk. */
     bool written = atomic_load(&log->signals.flush_demanded);
     int status = ol_segment_extend(segment, target, written, error);
     if (status == OL_DISK_FULL && target > needed) {
@@ -302,10 +302,10 @@ int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error)
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int64_t extended = atomic_load(&active->extended);
-    /* It would give a file that somebody else cut its length back, as zeros. */
+    /* It would restore the length of a file that another process cut, with zeros. */
     int status = ol_segment_check_length(active, log->tail.size, error);
     if (status != OL_OK || extended <= log->tail.size) return status;
-    /* Lowered first: nobody who reads it may store past the new end of the file. */
+    /* Lowered first, so that no thread that reads it stores beyond the new end of the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);
@@ -453,7 +453,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
             status = add_spare(log, segment_bytes, error);
         }
     }
-    /* A refused call must not go on filling the disk, which others need as well. */
+    /* A refused call must not continue to fill the disk, which other programs need, too. */
     if (status != OL_OK) {
         ol_error ignored;
         int dropped = drop_spares_after(log, spares_before, &ignored);
@@ -478,8 +478,8 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
 }
 
 /* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the
- * next store to each would fault in a commit.  In small steps, since everyone who waits for the
- * disk queues after each, and the writer may need the lock. */
+ * next store to each would fault in a commit.  It works in small steps, because other flushes queue
+ * behind each step, and the writer may need the lock. */
 static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
     ol_error ignored;

@@ -188,8 +188,8 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
     segment->references++;
 }
 
-/* Somebody else may have cut the file: acknowledged bytes are gone then, and zeros would stand in
- * its place. */
+/* Another process may have cut the file.  Acknowledged bytes are then gone, and extending the file
+ * would put zeros in their place. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) {
     int64_t size = 0;
     int status = segment->fs->size(segment->file, &size, error);
@@ -255,7 +255,7 @@ static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
 
 enum { GIVE_BACK_BYTES = 256 << 10 };
 
-/* Whoever writes batch after batch needs the memory of the last ones only. */
+/* A writer of many batches needs the memory of the last ones only. */
 static void give_back(ol_segment *segment, int64_t position) {
     if (position - segment->given_back < GIVE_BACK_BYTES) return;
     segment->given_back += (int64_t)ol_pages_give_back(

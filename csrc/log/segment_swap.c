@@ -350,8 +350,8 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
             ol_segment_unuse(aside->segment);
             ol_segment_release(aside->segment);
         }
-        /* The directory holds the old and the new, and only opening it again sorts that out;
-         * nothing may be cut or cleaned before. */
+        /* The directory holds both the old and the new files, and only another open can resolve
+         * that; nothing may be cut or cleaned before. */
         if (status != OL_OK) ol_log_set_failed(log);
     }
     pthread_mutex_unlock(&log->swap.lock);

@@ -1,14 +1,14 @@
 /* The part of a log that an open need not read again.
  *
  * Everything below the mark (log/mark.h) of the caller's state that was flushed, as the sidecar
- * says, was right when it was flushed, and nobody needs its batches now: the state has them.  An
+ * says, was right when it was flushed, and its batches are not needed now: the state has them.  An
  * open begins its checks at the mark, within a segment as a rule; otherwise a restart reads every
- * active segment whole, which is up to `segment_bytes` in each log partition.  Damage below is
- * found by whoever reads there, and by `verify`.
+ * active segment whole, which is up to `segment_bytes` in each log partition.  Damage below it is
+ * found by readers and by `verify`.
  *
- * The mark has all that the skipped batches would give: producers, the checksum, timestamps.
- * Whatever is doubtful makes the open read all, as it does without a state: another program that
- * worked here, a witness that is missing, an index that is not right, a loss. */
+ * The mark has all that the skipped batches would give: producers, the checksum, timestamps.  If
+ * anything is doubtful, the open reads everything, as it does without a state: another program
+ * worked here, a witness is missing, an index is wrong, or there is a loss. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,7 +155,7 @@ static int check_producers(const ol_log_mark *mark, ol_error *error) {
     return status;
 }
 
-/* OL_CORRUPT and its like: something is doubtful. */
+/* OL_CORRUPT or a similar status: something is doubtful. */
 static int check_settled(const ol_opening *opening, size_t at, ol_error *error) {
     const ol_found_segment *segment = &opening->found[at];
     bool is_there = false, is_last = at + 1 == opening->found_count;

@@ -358,8 +358,8 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     status = ol_log_clear_leftovers_locked(log, error);
     if (status == OL_OK) status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
-        /* A reader of a file that is shorter than before shall know why, also during the cut; one
-         * who begins meanwhile sees the new end. */
+        /* A reader that finds a file shorter than before must learn why, even during the cut; a
+         * reader that starts meanwhile sees the new end. */
         atomic_fetch_add(&log->shared.cuts, 1);
         status = announce_cut(log, &cut, error);
         bool refused = status == OL_DISK_FULL;

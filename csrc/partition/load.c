@@ -15,8 +15,8 @@ typedef struct loader {
     ol_batch_walk_reporter reporter;
     int64_t limit;                  /* replicated: W; nothing at or above it is applied */
     bool stopped;                   /* a batch that reaches the limit was met */
-    bool from_snapshot;             /* the batches below it were not read; a gap would mean that
-                                       it is of another log */
+    bool from_snapshot;             /* the batches below it were not read; a gap would mean that the
+                                       snapshot belongs to another log */
     bool is_tail_proved;            /* the batch that reaches the limit begins where the one
                                        before it ended */
     bool has_writer;                /* the last pass holds the writer lock */
@@ -266,7 +266,7 @@ static int finish(loader *load, ol_error *error) {
     check_complete(load);
     ol_partition_widen_problems(partition);
     ol_batch_clock_record(&partition->clock, load->apply.max_timestamp);
-    /* Batches that somebody else appended since the log was opened are in the state, too. */
+    /* Batches that another process appended since the log was opened are in the state, too. */
     if (!ol_log_is_writable(partition->log)) ol_log_record_end(partition->log, next_offset(load));
     int64_t end = ol_log_end(partition->log);
     ol_partition_set_positions(partition, end, end);
@@ -346,7 +346,8 @@ static int load_state(ol_partition *partition, ol_snapshot *snapshot, ol_error *
     if (status != OL_OK) return status;
     status = load_from(partition, snapshot, error);
     if (status != OL_OK) {
-        /* Both at once: between the two a commit would find a partition that nobody loads. */
+        /* Both are set at once: between the two, a commit would find a partition that no thread
+         * loads. */
         pthread_mutex_lock(&partition->writer);
         partition->load_runs = false;
         ol_partition_fail(partition);

@@ -55,7 +55,7 @@ int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_erro
     int status = OL_OK;
     if (watermark > partition->applied) status = apply_to(partition, watermark, error);
     if (status == OL_OK) status = ol_partition_activate(partition, error);
-    /* A leader without followers, whose W nobody else moves, tries again with its next commit. */
+    /* A leader without followers, whose W no follower moves, tries again with its next commit. */
     if (status != OL_OK && partition->leadership.alone) partition->leadership.ready = false;
     return status;
 }
@@ -140,7 +140,7 @@ static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error
  * log begins again at `offset`. */
 static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *error) {
     int64_t keep = restart ? ol_log_start(partition->log) : offset;
-    /* Before other records can take the offsets that somebody waits for. */
+    /* Done before other records can take the offsets that a caller waits for. */
     ol_partition_wake(partition, true);
     /* A snapshot that was begun before this cannot be published any more; one that holds cut
      * records is removed first. */

@@ -61,7 +61,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
 enum {
     AT_ONCE_SIZE_MAX = 8 << 20,         /* bytes that are copied under the locks: a millisecond */
     LAST_SIZE_MAX = 4 * AT_ONCE_SIZE_MAX,   /* with what has come since they were measured */
-    PAUSE_NS = 50000,                   /* between two steps, for whoever waits for the lock */
+    PAUSE_NS = 50000,                   /* between two steps, for threads that wait for the lock */
 };
 
 /* An active partition is loaded.  Under writer or table. */

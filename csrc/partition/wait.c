@@ -1,4 +1,4 @@
-/* Waits for the disk and for W; one flush serves all who wait. */
+/* Waits for the disk and for W; one flush serves all threads that wait. */
 #include <errno.h>
 #include <time.h>
 

@@ -241,7 +241,7 @@ int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol
     if (status != OL_OK) return status;
     ol_records records;
     status = ol_records_open(&records, batch, decompressor, error);
-    /* otherwise passed over, as apply does */
+    /* otherwise skipped, as apply does */
     if (status != OL_OK) return ol_state_is_no_damage(status) ? status : OL_OK;
     status = ol_records_check(&records, error);
     if (status != OL_OK) {

@@ -297,7 +297,7 @@ static void prefetch_cell(const ol_pending *pending, const producer_entries *pro
     ol_table_prefetch_reserved(pending->table, reservation->pair, reservation->partition);
 }
 
-/* Takes the entries of a producer out of all chains, at once where nobody else has any. */
+/* Takes the entries of a producer out of all chains, at once if no other producer has any. */
 static void unlink_all(ol_pending *pending, uint32_t place) {
     const producer_entries *producer = pending->producers[place];
     if (producer->count == pending->entry_count) {

@@ -141,7 +141,7 @@ static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at
         ol_file *reader;
         int status = fs->real->open(fs->real, path, OL_OPEN_READ, &reader, error);
         if (status != OL_OK) {
-            /* It was created just now: nobody may find it. */
+            /* It was created just now and must not be found. */
             ol_error ignored;
             fs->real->close(real);
             OL_ASSERT(fs->real->remove(fs->real, path, &ignored) == OL_OK);

@@ -2,7 +2,7 @@
  * what the rest has too much of, then what is too old; each from the oldest segment on, until one
  * stays.  The active segment goes last: another one is begun then.
  *
- * Closed segments are looked at without the writer's lock, which producers wait for. */
+ * Closed segments are inspected without the writer's lock, for which producers wait. */
 #include "topic/topic_log_impl.h"
 
 typedef struct sweep {

@@ -19,7 +19,7 @@ enum {
     VERSION = 1,
 };
 #define FLUSHED_MAGIC 0x4f4c4642u       /* "OLFB" */
-/* Each store has a sequence that is one greater, and none ever gets here. */
+/* Each store increments the sequence, so this limit is never reached. */
 #define SEQUENCE_MAX (INT64_MAX / 2)
 
 static void encode_slot(uint8_t bytes[OL_FLUSH_SIDECAR_SLOT_SIZE], int64_t sequence,
@@ -112,7 +112,7 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
     if (status == OL_OK) status = read_sequence(fs, file, &sequence, error);
     if (status != OL_OK) {
         fs->close(file);
-        /* A file without a slot would be taken for one that was damaged. */
+        /* A file without a slot would count as damaged. */
         ol_error removal;
         int removed = size == 0 ? fs->remove(fs, path, &removal) : OL_OK;
         (void)removed;

@@ -11,7 +11,7 @@
 
 static const char title[] = "offsetlog manifest 1";
 enum { LINE_SIZE_MAX = 160, FIELDS_MAX = 6, CHECK_DIGITS = 16, CHECKSUM_DIGITS = 8 };
-/* Each manifest has a sequence that is one greater, and none ever gets here. */
+/* Each manifest increments the sequence, so this limit is never reached. */
 #define SEQUENCE_MAX (INT64_MAX / 2)
 
 static const char *const causes[OL_DOUBT_CAUSES] = {"manifest", "sidecar", "gap", "end"};

@@ -154,7 +154,7 @@ static int write_pending(ol_index *index, ol_error *error) {
 }
 
 /* Room for one more entry in memory.  False: the block is full and cannot be written; the entry is
- * given up, which makes lookups slower and nothing wrong, while a commit must not fail for it. */
+ * dropped.  That only makes lookups slower, and a commit must not fail for it. */
 static bool make_room(ol_index *index) {
     ol_error error;
     if (index->count - index->stored < OL_INDEX_BLOCK_ENTRIES) return true;

@@ -63,8 +63,8 @@ typedef struct ol_commit {
     ol_commit_result *result;
 } ol_commit;
 
-/* Writes the commit in the short way if it can: *done.  Otherwise it changes nothing, and
- * ol_commit_plan follows.  ol_commit_plan_time was called. */
+/* Writes the commit by the fast path if it can, and sets *done.  Otherwise it changes nothing, and
+ * the caller calls ol_commit_plan.  ol_commit_plan_time must have been called. */
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
                         ol_error *error);
 
@@ -102,8 +102,8 @@ void ol_commit_release(ol_commit *work, size_t from);
 /* Fetches the cells of a small commit, so that they arrive while it is encoded. */
 void ol_commit_prefetch(const ol_commit *work);
 
-/* Encodes planned[from, to) into the `size` bytes that the log reserved.  They are no batch until
- * they are sealed; a caller that drops them writes zeros. */
+/* Encodes planned[from, to) into the `size` bytes that the log reserved.  They are not a batch
+ * until they are sealed; a caller that drops them writes zeros. */
 void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
 
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);
