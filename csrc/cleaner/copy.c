@@ -214,7 +214,7 @@ static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     report->records.superseded += count;
     run->walk.bytes_taken += bytes;
     if (OL_LIKELY(copy->cleaned != NULL || run->scope.options.sink != NULL)) return OL_OK;
-    /* This is the first difference; the rows that wait stand before it. */
+    /* This is the first difference; the rows that wait come before it. */
     int status = ol_clean_flush_rows(copy, error);
     return status == OL_OK && copy->cleaned == NULL ? ol_clean_start_writing(copy, position, error)
                                                     : status;

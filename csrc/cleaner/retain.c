@@ -151,8 +151,8 @@ static ol_clean_outcome decide(const ol_clean_row *row, int64_t latest, int64_t 
     }
     if (latest > row->offset) return OL_CLEAN_SUPERSEDED;
     if (!(row->flags & OL_CLEAN_TOMBSTONE)) return OL_CLEAN_STAYS;
-    /* Only a tombstone that the map holds may go: then this pass drops everything below it in its
-     * slot. */
+    /* Only a tombstone that the map holds may be dropped: this pass then drops everything below it
+     * in its slot. */
     return (row->flags & OL_CLEAN_MAY_GO) && latest == row->offset ? OL_CLEAN_TOMBSTONE_GOES
                                                                    : OL_CLEAN_STAYS_AND_BEGINS;
 }

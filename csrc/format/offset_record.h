@@ -28,7 +28,7 @@ enum {
 typedef struct ol_key {
     int16_t type;
     /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others stay in
-     * the file and are passed over */
+     * the file and are skipped */
     bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
@@ -55,7 +55,7 @@ typedef struct ol_offset_value {
 
 /* `key_type` 0 takes version 0 only, type 1 versions 0 to 4 (docs/format/brokers.md §15.1).
  * OL_UNSUPPORTED for another version, OL_CORRUPT for a cut value or null metadata.  Unknown tags
- * are passed over; an all-zero topic id reads as none. */
+ * are skipped; an all-zero topic id reads as none. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 

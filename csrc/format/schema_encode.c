@@ -28,7 +28,7 @@ static ol_schema_frame *top(ol_schema_writer *w) {
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag and the count of tags stand before the bytes they count, and their own size
+/* The size of a tag and the count of tags come before the bytes they count, and their own size
  * depends on it: the bytes are written first, then moved by the one to five bytes needed. */
 static int insert_uvarint(ol_schema_writer *w, uint8_t *at, uint32_t value, ol_error *error) {
     size_t width = ol_uvarint_size(value);

@@ -137,7 +137,7 @@ void ol_admissions_revoke_if(ol_admissions *admissions, ol_concerns *concerns, v
     revoke_each(admissions, is_concerned, concerns, context);
 }
 
-/* Nothing is lost with a group of which no member is admitted. */
+/* Dropping a group without admitted members loses nothing. */
 static bool is_memberless(const group_entry *group, ol_concerns *concerns, void *context) {
     (void)concerns;
     (void)context;

@@ -327,7 +327,7 @@ static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     const ol_change_feed *feed = work->feed;
     if (!may_have_missed(work)) return false;
     if (work->walk.passed_over > 0) return true;
-    /* Only its records show where a compressed message set begins. */
+    /* Only the records of a compressed message set show where it begins. */
     if (batch->record_count < 0 || batch->base_offset <= start) return false;
     /* A known gap needs no second look. */
     return start < feed->known_from || batch->base_offset > feed->known_below;
@@ -361,7 +361,7 @@ static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     }
     if (from < feed->offset) return meet_missing_below(feed, from, found->below, is_damage);
     set_gap(feed, from, found->below, is_damage);
-    /* The next read finds it known, and gives the records. */
+    /* At the next read the gap is known, so the records are returned. */
     bool adjoins = from == feed->known_below && feed->known_from < feed->known_below;
     if (!adjoins) feed->known_from = from;
     feed->known_below = found->below;
@@ -409,9 +409,9 @@ static bool meet_damage(pass *work, int64_t from, int64_t below) {
     return is_new;
 }
 
-/* Gives what is at and above `start`; from `from` on, which is below it where the log begins above,
- * something is missing.  OL_OK: the block is full, or there is a gap; OL_END: W is reached;
- * OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
+/* Returns what is at and above `start`.  Something is missing from `from` on, which is below
+ * `start` if the log begins above it.  OL_OK: the block is full, or there is a gap; OL_END: W is
+ * reached; OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
 static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error) {
     ol_change_feed *feed = work->feed;
     ol_batch batch;

@@ -24,7 +24,7 @@ typedef struct ol_batch_walk_reporter {
     /* The bytes of the batches given so far are about to be released.  A failure is returned from
      * ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
-    /* Damage, or bytes that cannot be read (OL_IO), were passed over; the next batch begins at
+    /* Damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins at
      * `below`, or the log ends there.  Not called for the unfinished tail of a log that another
      * process writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
@@ -70,7 +70,7 @@ int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
 int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* The next batch, which borrows until the next call (with a reporter: until `release` is called);
- * OL_END after the last.  Fails as ol_log_reader_next, but not for what is passed over. */
+ * OL_END after the last.  Fails as ol_log_reader_next, but not for what is skipped. */
 OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch,
                                                   ol_error *error) {
     const uint8_t *data = walk->piece.data + walk->position;

@@ -116,7 +116,7 @@ int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) {
     return status;
 }
 
-/* Makes the batch before scan->position available together with the head of the one after it. */
+/* Makes the batch before scan->position available, together with the header of the next one. */
 static int fetch_again(ol_file_scan *scan, ol_batch *batch, size_t head_size, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0, size = batch->size;
@@ -154,7 +154,7 @@ int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successo
     return OL_OK;
 }
 
-/* Whether a whole batch with a right CRC stands at scan->position. */
+/* Returns whether there is a whole batch with a right CRC at scan->position. */
 static int is_followed(ol_file_scan *scan, bool *followed, ol_error *error) {
     ol_file_scan probe;
     ol_batch batch;
@@ -234,7 +234,8 @@ static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, 
 }
 
 /* Whether the written bytes end at `end`.  Zeros after it are an extension, and a length that
- * merely leads into one is no proof: the bytes right before must be such as a batch ends with. */
+ * merely leads into one proves nothing: the bytes right before must be such as a batch ends
+ * with. */
 static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;

@@ -152,10 +152,9 @@ typedef struct ol_log_recovery {
 
 /* Opens a partition directory, and recovers it when writable (docs/format/recovery.md §9,
  * docs/durability.md).  The owner holds the log dir's lock when writable.  Corruption below the
- * flushed bound and proven loss are no failures of this call: recovery->corrupt or
- * recovery->is_lossy is set and the log refuses writes.  Fails with OL_IO, OL_NO_MEMORY,
- * OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names another topic id than
- * options->topic_id). */
+ * flushed bound and proven loss do not make this call fail: recovery->corrupt or recovery->is_lossy
+ * is set, and the log refuses writes.  Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT
+ * (partition.metadata names another topic id than options->topic_id). */
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 

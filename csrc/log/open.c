@@ -242,7 +242,7 @@ static int check_transactions(ol_opening *opening, const ol_found_segment *segme
     return status == OL_CORRUPT || status == OL_LIMIT ? OL_OK : status;
 }
 
-/* Indexes that an unclean stop has not condemned already are checked: a missing or stale one is
+/* Checks the indexes that an unclean stop has not condemned already: a missing or stale one is
  * rebuilt (docs/format/recovery.md §9.1). */
 static int check_indexes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
@@ -391,9 +391,9 @@ static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
     return keep_damaged(opening->log, OL_MANIFEST_FILE, error);
 }
 
-/* The sidecar, the manifest and the epochs as of now.  All are durable before anything is appended
- * for the first time: the manifest after the sidecar, which is there where it is, and before the
- * epochs, of which it names the newest. */
+/* The sidecar, the manifest and the epochs as of now.  All are durable before the first append: the
+ * manifest after the sidecar, since a manifest implies that the sidecar exists, and before the
+ * epochs, since it names the newest of them. */
 static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     const ol_flush_sidecar_bound *known = &opening->sidecar.bound;
@@ -415,8 +415,8 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log_note_tail(log, &bound);
     if (atomic_load(&log->manifest.is_due)) {
         status = ol_log_store_manifest(log, error);
-        /* One that is there is true still, and the next flush stores the other one.  But it would
-         * accuse another program, which the checkpoints soon show no more. */
+        /* The existing manifest is still true, and the next flush stores the new one.  But it would
+         * later blame another program whose traces the checkpoints soon lose. */
         bool is_true = opening->has_manifest && !opening->has_worked_here &&
                        !opening->options->accept_loss;
         if (status != OL_OK && (status == OL_CRASHED || !is_true)) return status;

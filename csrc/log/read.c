@@ -113,7 +113,7 @@ int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
     status = locate(log, offset, &first, range->path, error);
     if (status != OL_OK) return status == OL_END ? OL_OK : status;
     int64_t size = first.available;
-    /* Also at the log end: another batch may stand there since. */
+    /* Needed at the log end, too: another batch may have been appended there since. */
     status = locate(log, end, &last, ignored, error);
     if (status == OL_OK && last.segment_base == first.segment_base) {
         size = last.position - first.position;

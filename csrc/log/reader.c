@@ -415,7 +415,7 @@ static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol
                    error);
 }
 
-/* No whole batch stands at the reader's place, though the log has more bytes there. */
+/* Called if there is no whole batch at the reader's place although the log has more bytes there. */
 static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     int64_t file_size = 0;
     int status = reader->log->fs->size(reader->file, &file_size, error);

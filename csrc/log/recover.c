@@ -230,7 +230,7 @@ typedef struct findings {
     int64_t budget;             /* one for all files: a crafted directory has many */
 } findings;
 
-/* One segment, from `position` on; with `bad` a bad batch stands there. */
+/* Searches one segment, from `position` on; with `bad`, the batch there is bad. */
 static int search_segment(const ol_opening *opening, const ol_found_segment *segment,
                           int64_t position, bool bad, findings *found, ol_error *error) {
     ol_file_scan scan;
@@ -430,11 +430,11 @@ static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound,
     return OL_OK;
 }
 
-/* Flushed bytes are bad: the log keeps all of its bytes, and is only read. */
+/* Flushed bytes are bad: the log keeps all of its bytes and becomes read-only. */
 static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, int64_t end) {
     report_corruption(opening, bad, bound);
-    /* If one of two batches has the wrong base offset, the batches after them know better than the
-     * first. */
+    /* If one of two batches has the wrong base offset, the batches after them show the right offset
+     * better than the first of the two. */
     bool one_is_wrong = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
     opening->end = end > bad->at.end || one_is_wrong ? end : bad->at.end;
     for (size_t i = bad->index; i < opening->found_count; i++) {

@@ -15,7 +15,7 @@ typedef struct repair {
     bool is_last;
     int64_t offset_max;         /* the greatest that fits below the next segment */
     int64_t next_offset;        /* the next right batch begins here or above */
-    bool has_bad;               /* bytes that are no right batch were met, */
+    bool has_bad;               /* bytes that are not a right batch were met, */
     bool has_hole;              /* and a right batch after them */
     ol_file *target;            /* NULL: batches are only looked at */
     int64_t written;

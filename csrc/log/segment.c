@@ -409,7 +409,7 @@ int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *erro
     int status = ol_index_write(&segment->offset_index, error);
     if (status != OL_CRASHED) status = ol_index_write(&segment->time_index, error);
     /* While there are entries their file stays open until the segment is flushed and closed, which
-     * whoever calls this excludes. */
+     * the caller of this excludes. */
     if (aborted->is_dirty && aborted->count > 0) file = aborted->file;
     aborted->is_dirty = aborted->is_dirty && file == NULL;
     *is_named = file != NULL && aborted->is_new;

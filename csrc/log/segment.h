@@ -53,7 +53,7 @@ typedef struct ol_segment {
     uint8_t *data;                      /* the writer's, of mapped_size bytes; NULL where nothing is
                                            appended */
     size_t mapped_size;
-    bool is_written;                    /* `data` is no mapping of the file */
+    bool is_written;                    /* `data` is not a mapping of the file */
 
     /* Open only while the segment is written to, and until it is flushed after a roll. */
     bool indexes_open;
@@ -106,13 +106,13 @@ void ol_segment_detach(ol_segment *segment);
 /* Files that are kept open for the users of segments that left their logs, in this process. */
 enum { OL_KEPT_FILES_MAX = 256 };
 
-/* Opens (or takes over `file` of) a segment that up to `mapped_size` bytes will be written to.
- * Nobody uses it yet; counts as one use. */
+/* Opens (or takes over `file` of) a segment that up to `mapped_size` bytes will be written to.  The
+ * segment has no user yet; the call counts as one use. */
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
                             ol_append append, ol_error *error) OL_NODISCARD;
 
-/* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name;
- * nobody uses it yet; counts as one use. */
+/* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name; the
+ * segment has no user yet, and the call counts as one use. */
 void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
 
 /* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and faults its pages in.

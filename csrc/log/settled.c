@@ -76,8 +76,8 @@ static bool is_believed(const ol_opening *opening) {
            opening->log->writable;
 }
 
-/* Whether the batch stands at the mark that was appended after it; a cleaner that took anything
- * before it has moved it.  In the last segment there may be none yet. */
+/* Returns whether the batch that was appended after the mark is at the mark; a cleaner that removed
+ * anything before it has moved it.  In the last segment there may be none yet. */
 static int check_place(const ol_opening *opening, const ol_found_segment *segment, bool is_last,
                        bool *is_there, ol_error *error) {
     const ol_log_mark *mark = opening->options->mark;

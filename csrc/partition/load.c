@@ -77,8 +77,8 @@ static void record_discarded(ol_partition *partition, const ol_error *why) {
     pthread_mutex_unlock(&partition->problems.lock);
 }
 
-/* The snapshot is not of this log as it is now: its state goes, and the log is read from its
- * start. */
+/* The snapshot does not match the log as it is now: its state is dropped, and the log is read from
+ * its start. */
 static int begin_again(loader *load, const ol_error *why, ol_error *error) {
     ol_partition *partition = load->partition;
     ol_state fresh;
@@ -109,7 +109,7 @@ static int leave_snapshot(loader *load, const ol_batch *batch, const char *gap, 
 
 /* ------------------------------------------------------------ one pass */
 
-/* With the first batch after a snapshot the number of bytes to read is known. */
+/* The first batch after a snapshot shows how many bytes are left to read. */
 static void count_tail(loader *load) {
     const ol_log_piece *piece = &load->walk.piece;
     ol_log_segment_info info;
@@ -195,7 +195,7 @@ static void check_complete(loader *load) {
 }
 
 /* A transaction of ours that cannot be closed now must not keep the partition from being read.  On
- * a full disk the next write tries again, and until then the partition is no less sound. */
+ * a full disk the next write tries again, and until then the partition is still sound. */
 static int close_own(ol_partition *partition, ol_error *error) {
     if (partition->own.open.count == 0) return OL_OK;
     int status = ol_partition_abort_own(partition, error);

@@ -15,8 +15,8 @@
  * the flush of a commit.  Work on files may flush under the writer lock: a truncation, a new epoch,
  * and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
  *
- * Memory.  Whoever opens a partition owns it and closes or abandons it.  Slices and rows that are
- * passed in are borrowed until the call returns.
+ * Memory.  The caller that opens a partition owns it and closes or abandons it.  Slices and rows
+ * that are passed in are borrowed until the call returns.
  *
  * Failure.  A call that fails returns nothing to free, and has changed nothing unless its comment
  * says otherwise.  A failure after which the log or the state is unknown (of a flush, a truncation,
@@ -114,7 +114,7 @@ typedef struct ol_load_progress {
 
 /* Replays the log into the state, to the moving end, and makes the partition active (lone), or a
  * follower (replicated: up to W).  Checks every CRC.  A bad batch below the flushed bound, or a
- * record that Kafka would refuse, is kept as a problem and passed over, and makes the partition
+ * record that Kafka would refuse, is kept as a problem and skipped, and makes the partition
  * read-only.  Commits may be appended meanwhile.  Fails with OL_NO_MEMORY or OL_IO: the partition
  * is then OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
@@ -267,7 +267,7 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 /* Waits until everything below `end_offset` is below W, or is flushed; it flushes itself when no
  * other thread does: one fdatasync serves all who wait.  `term` is that of the commit: if
  * leadership ended or the log was truncated since then, also before the call, the answer is
- * OL_NOT_COORDINATOR, since other records may stand below `end_offset` by now.  The term of a lone
+ * OL_NOT_COORDINATOR, since other records may lie below `end_offset` by now.  The term of a lone
  * store never changes. timeout_ms < 0: no limit.
  *
  * Fails with OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT; with OL_NO_MEMORY, OL_IO, OL_DISK_FULL,
@@ -355,7 +355,7 @@ int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uin
                         size_t size, ol_error *error) OL_NODISCARD;
 /* Moves W to min(offset, log end), never back, applies the records below it and wakes the threads
  * that wait for it; during a load, the load applies them.  A record that Kafka would refuse is kept
- * as a problem and passed over, as by a load, and makes the partition read-only.  A leader that is
+ * as a problem and skipped, as by a load, and makes the partition read-only.  A leader that is
  * due to become active and cannot write its ABORTs gets the reason (OL_DISK_FULL, say), and a
  * damaged one OL_READ_ONLY; it stays loading, and the next call tries again. */
 int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset,

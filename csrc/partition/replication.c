@@ -10,7 +10,7 @@ static void report_refused(void *partition, const ol_batch *batch, const ol_erro
     ol_partition_report(partition, &problem, batch->base_offset, ol_batch_next_offset(batch));
 }
 
-/* A record that Kafka would refuse is reported and passed over, as by a load of the same bytes: the
+/* A record that Kafka would refuse is reported and skipped, as by a load of the same bytes: the
  * live state equals the replay. */
 static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED,
                        ol_error *error) {
@@ -136,8 +136,8 @@ static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error
     return status;
 }
 
-/* Cuts the log, with `fresh` as the state if the present one goes.  `restart`: all goes, and the
- * log begins again at `offset`. */
+/* Cuts the log; `fresh` becomes the state if the present one must be dropped.  With `restart`
+ * everything is cut, and the log begins again at `offset`. */
 static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *error) {
     int64_t keep = restart ? ol_log_start(partition->log) : offset;
     /* Done before other records can take the offsets that a caller waits for. */

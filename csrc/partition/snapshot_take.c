@@ -172,7 +172,7 @@ int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
     return OL_OK;
 }
 
-/* Damage may lie above the snapshot.  Records missing below it are in its state. */
+/* Damage may lie above the snapshot.  If records below it are missing, its state has them. */
 static bool is_damaged(const ol_partition *partition) {
     ol_problem problem;
     for (size_t i = 0; ol_partition_problem_at(partition, i, &problem); i++) {

@@ -29,7 +29,7 @@ static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wai
 }
 
 /* OL_OK: reached; OL_WOULD_BLOCK: not yet; else the reason why it never will be.  Positions are
- * read before the term: a truncation ends the term before other records can stand below
+ * read before the term: a truncation ends the term before other records can lie below
  * `end_offset`. */
 static int check_reached(const ol_partition *partition, int64_t end_offset, uint64_t term,
                          ol_wait_for what, ol_error *error) {

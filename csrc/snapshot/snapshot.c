@@ -233,7 +233,7 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
 
 /* ----------------------------------------------------------------------------- a borrowed state */
 
-/* While nobody appends. */
+/* Called while nothing is appended. */
 static int take_mark(ol_snapshot *snapshot, ol_log *log, ol_error *error) {
     if (!ol_log_is_writable(log)) return OL_OK;
     int status = ol_log_take_mark(log, &snapshot->mark, error);

@@ -2,8 +2,8 @@
  *
  * A batch is known by its place and its CRC.  A cleaner keeps the place of a batch (base and last
  * offset, leader epoch, producer) and may drop records of it, stamp a delete horizon on it, or drop
- * all of it: then the newest positions of the state must stand in the log, since no cleaning up to
- * S removes those.
+ * all of it: the newest positions of the state must then be in the log, since no cleaning up to S
+ * removes those.
  */
 #include <string.h>
 
@@ -74,7 +74,7 @@ typedef struct proof {
     int64_t cleaned_to;
     size_t index;               /* of the next witness */
     size_t count;
-    bool is_last_whole;         /* the last witness stands in the log as it was appended */
+    bool is_last_whole;         /* the last witness is in the log as it was appended */
     bool is_last_there;         /* as it was, or as a cleaner left it */
 } proof;
 
@@ -83,8 +83,8 @@ static const ol_snapshot_witness *next_witness(const proof *work) {
 }
 
 /* Whether a cleaner may have changed the batch at `base`.  A cleaning that did not finish is in no
- * checkpoint: its effect on earlier witnesses is no reason for doubt as long as the last one stands
- * there whole. */
+ * checkpoint: its effect on earlier witnesses does not matter as long as the last one is there and
+ * whole. */
 static bool may_be_cleaned(const proof *work, int64_t base) {
     return base < work->cleaned_to || work->index + 1 < work->count;
 }

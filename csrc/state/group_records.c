@@ -13,9 +13,9 @@
 /* Values can be of any size, so each record is a block of the heap.  Records are numbered from 1
  * and walked by number; the number of a removed one is reused.
  *
- * The records of a group form a chain.  Its first record stands in the hash of groups for all of
- * them, so a group costs a slot and nothing else.  A new record is linked after the first, and a
- * removal touches only its neighbours.
+ * The records of a group form a chain.  The hash of groups holds only the first record, so a group
+ * costs one slot and nothing else.  A new record is linked after the first, and a removal touches
+ * only its neighbours.
  *
  * A reservation pins the record of its key.  Where there is none, it adds an absent one, which
  * stores nothing but the key.

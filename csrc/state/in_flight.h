@@ -43,7 +43,7 @@ void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
                        const ol_reservation *reservation);
 
 /* Records a batch that was written above W; `state` is the applied state, for the pending values
- * that a marker may install.  Records and batches that apply would refuse are passed over.  Fails
+ * that a marker may install.  Records and batches that apply would refuse are skipped.  Fails
  * with OL_NO_MEMORY, or with the status of a decompressor that was interrupted. */
 int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) OL_NODISCARD;

@@ -27,7 +27,7 @@ typedef struct ol_state {
     ol_pending *pending;
     ol_group_records *group_records;
     int32_t value_version_max;      /* highest version of an applied offset value; -1: none */
-    uint64_t unknown_records;       /* records of unknown kind, passed over */
+    uint64_t unknown_records;       /* records of unknown kind, skipped */
     ol_run_effects *effects;        /* NULL unless this is the state of a run */
 } ol_state;
 

@@ -85,7 +85,7 @@ void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)
     OL_NODISCARD;
 
-/* Another program cuts the file that has this name, whoever has it open. */
+/* Cuts the file that has this name, as another program would, even while it is open. */
 int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) OL_NODISCARD;
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a

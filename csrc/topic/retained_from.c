@@ -1,6 +1,7 @@
-/* Which segments of a topic have to go, by Kafka's rules: first what lies below the log start, then
- * what the rest has too much of, then what is too old; each from the oldest segment on, until one
- * stays.  The active segment goes last: another one is begun then.
+/* Decides which segments of a topic must go, by Kafka's rules: first those below the log start,
+ * then those that exceed retention.bytes, then those that are too old.  Each rule starts at the
+ * oldest segment left and stops at the first that it keeps.  The active segment goes last: a new
+ * one is then begun.
  *
  * Closed segments are inspected without the writer's lock, for which producers wait. */
 #include "topic/topic_log_impl.h"
@@ -53,8 +54,8 @@ static int is_expired(sweep *work, const ol_log_segment_info *segment, int64_t e
     return status;
 }
 
-/* Takes closed segments as long as the rule says so; the active one is named if it comes to that,
- * for its facts are the writer's. */
+/* Counts closed segments as long as the rule applies.  If the active one is next, it is only named,
+ * since its facts belong to the writer. */
 static int apply(sweep *work, rule goes_by, ol_error *error) {
     ol_log *log = work->topic->log;
     ol_log_segment_info segment, following;

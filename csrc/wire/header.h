@@ -18,7 +18,7 @@ typedef struct ol_request_header {
 
 enum { OL_RESPONSE_HEADER_MAX = 5 };
 
-/* *used is the size of the header.  Unknown tags are passed over.
+/* *used is the size of the header.  Unknown tags are skipped.
  *
  * OL_CORRUPT: cut.  OL_UNSUPPORTED: an API, or a version of it, that the server does not know.  A
  * broker closes the connection, but answers ApiVersions in version 0 with the versions that it

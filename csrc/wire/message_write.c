@@ -199,7 +199,7 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
             return put_bytes(w, at, at.step->kind, at.step->may_be_null, value, p);
         case OL_FIELD_ARRAY: return put_array(w, at, value, p);
         case OL_FIELD_STRUCT: return put_inner(w, at, value, p);
-        /* By name where they are many: the compiler knows their form. */
+        /* The frequent kinds are called by name, so that the compiler can inline them. */
         case OL_FIELD_I16: return put_integer(w, at, OL_FIELD_I16, value->number, p);
         case OL_FIELD_I32: return put_integer(w, at, OL_FIELD_I32, value->number, p);
         case OL_FIELD_I64: return put_integer(w, at, OL_FIELD_I64, value->number, p);
@@ -209,7 +209,7 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag stands before its bytes, and its own size depends on it: they are moved. */
+/* The size of a tag comes before its bytes, and its own size depends on it: they are moved. */
 static uint8_t *put_tag(writer *w, field_at at, const ol_value *value, uint8_t *p) {
     if (!has_room(w, p, ol_uvarint_size(at.step->tag))) return no_room(w, at);
     uint8_t *start = ol_store_uvarint(p, at.step->tag);

@@ -19,7 +19,7 @@
  *   of a struct                  1, its fields follow each other at `values` in the order of their
  *                                table; 0: null, or a tag that is not there
  *
- * Bytes are borrowed: from the message that was read, or from whoever made the value. */
+ * Bytes are borrowed: from the message that was read, or from the code that made the value. */
 typedef struct ol_value {
     int64_t number;
     union {

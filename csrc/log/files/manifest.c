@@ -276,7 +276,7 @@ static int take_all(parser *in) {
     int64_t epoch = -1;
     int status = take_single(in, "sequence", 1, &manifest->sequence);
     if (status == OL_OK && manifest->sequence > SEQUENCE_MAX) {
-        status = refuse(in, "nobody counted so far");
+        status = refuse(in, "the sequence is impossibly large");
     }
     if (status == OL_OK) status = take_topic(in);
     if (status == OL_OK) status = take_single(in, "epoch", -1, &epoch);
