@@ -10,7 +10,8 @@
 
 typedef struct scanner {
     ol_clean_run *run;
-    uint64_t clean_max;         /* keys of the clean part: half of the map: a pass must get on */
+    uint64_t clean_max;         /* keys of the clean part, at most half of the map: a pass must make
+                                   progress */
     bool in_clean;
     bool full;                  /* the map is: the pass ends at pass.end */
     bool again;                 /* from the start, now */
@@ -195,7 +196,7 @@ static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, 
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* The clean segments, or the dirty ones. */
+/* Scans the clean segments, or the dirty ones. */
 static int scan_part(scanner *scan, bool clean, ol_error *error) {
     ol_clean_run *run = scan->run;
     ol_clean_segments *segments = &run->segments;
@@ -228,7 +229,7 @@ static int scan_once(ol_clean_run *run, bool *again, ol_error *error) {
     return status;
 }
 
-/* The first batch of a leader epoch does not go without being read: its header stays. */
+/* The first batch of a leader epoch must not be skipped unread: its header stays. */
 static int undo_epoch_starts(ol_clean_run *run, ol_error *error) {
     const ol_clean_scope *scope = &run->scope;
     size_t capacity = ol_log_epochs(scope->log, scope->target, NULL, 0);
@@ -248,7 +249,7 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
     ol_clean_transactions *transactions = &run->transactions;
     ol_clean_pass *pass = &run->pass;
     int64_t first_dirty = run->segments.first_dirty;
-    /* The pass before ended where its fates ended. */
+    /* The previous pass ended where its known fates ended. */
     if (transactions->limit < scope->target) transactions->from = -1;
     for (;;) {
         bool again = false;

@@ -34,7 +34,7 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
 
 /* -------------------------------------------------------------------------------- where it ends */
 
-/* The log was cut while its owner was asked. */
+/* The log was cut while the owner determined the limit. */
 static int stop_cut(ol_clean_course *course) {
     course->report->truncated = true;
     course->has_ended = true;
@@ -117,7 +117,7 @@ static int prepare(ol_clean_run *run, ol_error *error) {
     if (status != OL_OK) return status;
     int64_t target = run->segments.end, log_start = ol_log_start(scope->log);
     scope->target = report->target = target;
-    /* A checkpoint that is not in the log is of another time (docs/format/cleaner.md §8.1). */
+    /* A checkpoint outside the log belongs to an earlier log (docs/format/cleaner.md §8.1). */
     if (checkpoint < log_start || checkpoint > report->log_end) checkpoint = -1;
     report->end = report->floor = checkpoint;
     run->segments.first_dirty = checkpoint < target ? checkpoint : target;

@@ -66,8 +66,7 @@ struct ol_clean_scope {
     ol_key_hasher hasher;
 };
 
-/* How far and how fast the run has come.  Owner: cleaner/source.c; every file counts into the
- * report. */
+/* The progress and pace of the run.  Owner: cleaner/source.c; every file adds to the report. */
 typedef struct ol_clean_course {
     const ol_clean_scope *scope;
     ol_clean_report *report;            /* the caller's */

@@ -1,4 +1,4 @@
-/* Pass B: segments form groups, and each group becomes one segment without the records that go
+/* Pass B: segments form groups, and each group becomes one segment without the dropped records
  * (docs/format/cleaner.md §8.3, §8.4). */
 #include <stdlib.h>
 #include <string.h>
@@ -202,7 +202,7 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
 
 /* ------------------------------------------------------------------------------------- segments */
 
-/* Counts the batches that pass A has decided as if they were decided and dropped here. */
+/* Counts the batches that pass A has decided as if this pass had decided and dropped them. */
 static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
     int64_t bytes, position = copy->source.piece.position + (int64_t)copy->source.position;
@@ -281,7 +281,7 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
     return status;
 }
 
-/* Copies segments [first, first + count) into one, without the records that go, and swaps it in.
+/* Copies segments [first, first + count) into one, without the dropped records, and swaps it in.
  * *bad: the index of the segment that failed. */
 static int copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad, ol_error *error) {
     ol_clean_copier copy = {.run = run, .first = first, .count = count};

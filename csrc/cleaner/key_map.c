@@ -80,7 +80,7 @@ void ol_key_map_clear(ol_key_map *map) {
     map->count = 0;
 }
 
-/* The place of the key, or the place where it has to go so that hashes ascend. */
+/* Returns the place of the key, or the place at which it must be inserted so that hashes ascend. */
 static ol_key_entry *find_place(const ol_key_map *map, ol_hash128 key) {
     ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
     while (entry->next_offset != 0 &&

@@ -145,7 +145,7 @@ static ol_clean_outcome decide(const ol_clean_row *row, int64_t latest, int64_t 
     if (row->flags & OL_CLEAN_KEYLESS) return OL_CLEAN_KEYLESS_GOES;
     if (row->flags & OL_CLEAN_OF_ABORTED) return OL_CLEAN_ABORTED_GOES;
     const uint32_t erases = OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE;
-    /* It may have erased a value that is pending at E and stays. */
+    /* The tombstone may have erased a value that is pending at E and stays. */
     if (OL_UNLIKELY((row->flags & erases) == erases && row->offset >= first_uncertain)) {
         return OL_CLEAN_STAYS;
     }

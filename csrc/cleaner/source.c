@@ -123,7 +123,7 @@ static int fail_at(const ol_clean_source *source, int64_t position, const char *
     return ol_error_at(error, source->path, position);
 }
 
-/* Reads on after the last whole batch. */
+/* Reads the next piece, which begins after the last whole batch. */
 static int read_piece(ol_clean_source *source, ol_error *error) {
     int64_t position = source->piece.position + (int64_t)source->position,
             left = source->segment->size - position;
@@ -234,7 +234,7 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
     int status = ol_batch_check_crc(batch, error);
     if (OL_LIKELY(status == OL_OK)) return OL_OK;
     (void)refuse_batch(source, batch, error);
-    /* The bounds lie after this batch if it was returned before. */
+    /* If this batch was returned before, the bounds already lie after it. */
     bool was_given = batch->data < source->piece.data + source->position;
     if (was_given) error->offset = batch->base_offset;
     return status;

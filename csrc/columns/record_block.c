@@ -172,7 +172,7 @@ static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error
                        size);
     }
     if (used + size <= array->data_capacity) return OL_OK;
-    /* The fast path asks only for capacity, so that the capacity holds the limit, too. */
+    /* The fast path compares only with the capacity, so the capacity must respect the limit. */
     size_t twice = 2 * array->data_capacity;
     if (twice > OL_RECORD_BLOCK_BYTES_MAX) twice = OL_RECORD_BLOCK_BYTES_MAX;
     size_t capacity = used + size > twice ? used + size : twice;
@@ -263,7 +263,7 @@ static inline bool copy_ascii(uint8_t *to, ol_slice value) {
             memcpy(to + at, &word, 8);
             seen |= word;
         }
-        /* The last eight may be of the word before, too. */
+        /* The last eight bytes may overlap the word before. */
         memcpy(&word, from + last, 8);
         memcpy(to + last, &word, 8);
         seen |= word;

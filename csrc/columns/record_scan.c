@@ -24,7 +24,7 @@ static const char *timestamp_type(const ol_batch *batch) {
 
 /* --------------------------------------------------------------------------- rows of every view */
 
-/* Each puts a few columns if the columns before succeeded. */
+/* Each of these puts a few columns, unless an earlier column failed. */
 static int put_text(ol_record_block *block, int status, ol_column column, const char *text,
                     ol_error *error) {
     /* The length is counted only where it is used. */

@@ -7,7 +7,7 @@
 #include "base/crc32c.h"
 #include "format/message_set.h"
 
-/* Failures are out of line, so that the path of a sound batch stays short. */
+/* Failures are out of line, so that the path of a valid batch stays short. */
 static OL_NOINLINE int refuse(ol_error *error, int status, int64_t position, const char *reason,
                               int64_t value) {
     ol_fail(error, status, "%s (%" PRId64 ")", reason, value);

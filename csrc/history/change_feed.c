@@ -1,4 +1,4 @@
-/* One pass over the batches between the feed's offset and W. */
+/* Passes over the batches between the feed's offset and W. */
 #include "history/change_feed.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@ typedef struct pass {
     int64_t until;              /* W when the pass began */
     int64_t passed_over;        /* damage that the walk has met, and that was reported */
     int64_t reported_from;      /* changes below were given */
-    int64_t back_from;          /* from here on, at or below that, transactions are followed */
+    int64_t back_from;          /* the pass follows transactions from here on; at or below the
+                                   offset above */
     bool has_batch;             /* the walk has given one */
     bool begins_at_segment;     /* the walk began with a segment, and found the place by itself */
 } pass;
@@ -61,7 +62,7 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
     feed->known_from = offset;
     feed->known_below = known_below;
     feed->gap = (ol_change_gap){0};
-    /* Before the log is read: later cuts are noticed. */
+    /* Taken before the log is read, so that later cuts are noticed. */
     feed->cuts = ol_log_cuts(log);
     return ol_log_open_since(log, offset, &feed->scanned_from, error);
 }
@@ -79,7 +80,7 @@ static bool is_watched(const ol_change_feed *feed, ol_slice group) {
     if (feed->groups == NULL) return true;
     uint64_t number = ol_int64_map_get(&feed->group_numbers, ol_hash64(group.data, group.size, 0));
     if (number == 0) return false;
-    /* Two of them may share a hash. */
+    /* Two positions may share a hash. */
     return ol_slice_equal(feed->groups[number - 1], group) || is_one_of(feed, group);
 }
 

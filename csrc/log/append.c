@@ -174,7 +174,7 @@ int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int6
     if (status == OL_OK &&
         must_roll(log, OL_BATCH_MARKER_SIZE, offset, max_timestamp, others)) {
         status = ol_log_roll(log, offset, error);
-        /* The segment is old, or its index is full: the next batch can roll as well. */
+        /* The segment is too old or its index is full; the roll can be left to the next batch. */
         if (status == OL_DISK_FULL && kept > 0) status = OL_OK;
     }
     if (status == OL_OK && kept == 0) status = ol_log_keep_entries(log, 1, error);

@@ -1,4 +1,4 @@
-/* One walk over batches: the piece of the reader, the rules, and the way past damage. */
+/* A walk over batches: it takes pieces from the reader, applies the rules, and skips damage. */
 #include "log/batch_walk.h"
 
 #include <string.h>
@@ -85,8 +85,8 @@ static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *erro
         is_tail = ol_bad_bytes_are_tail(walk->bounds.next_offset, ol_log_flushed(walk->log),
                                         ol_log_end(walk->log), !is_end);
     }
-    /* A writer's own log may grow after the bad bytes; only a walk with an end of its own does not
-     * ask again. */
+    /* A writer's own log may grow after the bad bytes; only a walk with a fixed end need not check
+     * again. */
     if (is_tail || (is_end && (!writable || walk->reporter == NULL))) walk->ended = true;
     if (!is_tail && walk->reporter != NULL) {
         int64_t below = is_end ? ol_log_end(walk->log) : ol_log_reader_offset(walk->reader);

@@ -151,9 +151,9 @@ void ol_log_begin_flush(ol_log *log) {
     pthread_mutex_unlock(&log->flush.lock);
 }
 
-/* After our own flush succeeded: the background may be flushing the same file, and may have
- * received an error that is ours as well.  Steps take turns with two locks, so this waits for the
- * one under way and never for later ones. */
+/* Called after our own flush succeeded: the background may be flushing the same file and may have
+ * received an error that concerns our bytes, too.  Steps take turns with two locks, so this waits
+ * for the one under way and never for later ones. */
 static int wait_for_step(ol_log *log, ol_error *error) {
     pthread_mutex_t *lock = &log->steps.locks[atomic_load(&log->steps.newest) & 1];
     pthread_mutex_lock(lock);
@@ -276,7 +276,7 @@ int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) {
             pthread_mutex_lock(&log->flush.lock);
-            /* Another call may have covered our end while we waited. */
+            /* Another call may have flushed up to our end while we waited. */
             if (is_flush_due(log, end)) {
                 status = ol_log_check_writable(log, error);
                 if (status == OL_OK) status = ol_log_flush_locked(log, error);

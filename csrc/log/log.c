@@ -464,8 +464,8 @@ static void free_log(ol_log *log) {
     free(log);
 }
 
-/* A rolled segment stays in use until it is flushed, the active one until now, and so does one
- * whose swap failed after the point of no return. */
+/* A rolled segment stays in use until it is flushed; the active one, and one whose swap failed
+ * after the point of no return, stay in use until now. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
     return segment == log->tail.active || segment->flush_needed || segment->held;
 }

@@ -3,13 +3,13 @@
  *
  * Files: keep_manifest (the log's manifest), completeness (whether anything is missing), log
  * (positions, epochs, producers, close), append (the hot path), ends (space for the ends of
- * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below
- * (segments go at the start), segment_rewrite (a cleaned segment is written aside), segment_swap
- * (it takes the place of others), segment_info (facts about segment files), segment_checksum,
- * reader, view (the segments of one moment), transaction_spans (where transactions began and
- * ended), offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or
- * corrupt), settled (what an open need not read), recover_aside (copies of what is cut), rebuild
- * (indexes and producer state from the log).
+ * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below (removes
+ * segments at the start), segment_rewrite (writes a cleaned segment aside), segment_swap (puts it
+ * in place of others), segment_info (facts about segment files), segment_checksum, reader, view
+ * (the segments of one moment), transaction_spans (where transactions began and ended),
+ * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
+ * settled (what an open need not read), recover_aside (copies of what is cut), rebuild (indexes and
+ * producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -68,7 +68,8 @@ struct ol_log {
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation has more to do than compare */
-        bool slow_publish;              /* a batch is not in its file once it is stored */
+        bool slow_publish;              /* a batch that is stored is not yet in its file
+                                           (is_written) */
         bool index_full;
     } tail;
 

@@ -13,7 +13,7 @@ typedef struct cutoff {
     int64_t timestamp;
     int64_t until;
     int64_t offset;             /* the end of the prefix as far as it is known */
-    bool found;                 /* a batch after it is too young */
+    bool found;                 /* a batch after the prefix is too young */
 } cutoff;
 
 /* The segment that holds `offset`, and the base of the next one (INT64_MAX: there is none). */
@@ -82,8 +82,8 @@ static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_er
     return OL_OK;
 }
 
-/* Walks from `from` to the end of the segment that begins at `base`, or to a batch that is too
- * young. */
+/* Walks from `from` to the end of the segment that begins at `base`, or to the first batch that is
+ * too young. */
 static int walk_segment(cutoff *work, int64_t from, int64_t next_base, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;

@@ -25,7 +25,7 @@ enum {
 
 struct ol_log_reader {
     ol_log *log;
-    int64_t offset;             /* everything below was given */
+    int64_t offset;             /* everything below was returned */
     ol_segment *segment;        /* in use; NULL: to be found by offset */
     int64_t position;           /* of the next piece, in the segment */
     bool positioned;            /* false: `position` came from an index and lies at or before the
@@ -38,8 +38,8 @@ struct ol_log_reader {
     size_t buffered;
     int64_t buffer_position;
     size_t read_bytes;          /* of the next piece, doubled with each one */
-    bool was_followed;          /* another segment followed this one already before the last
-                                   check for more */
+    bool was_followed;          /* another segment followed this one already when the reader last
+                                   checked for more */
     int tries;
     int64_t hint_base;          /* a batch at or before `offset` starts at `hint` in this segment */
     int64_t hint;
@@ -479,8 +479,8 @@ static void start_scan(ol_log_reader *reader, ol_file_scan *scan, int64_t positi
     scan->budget = reader->search_budget;
 }
 
-/* Whether unreadable bytes of the last segment are a tail that is being written, or was torn:
- * nothing follows, or recovery found the log to end there. */
+/* Sets *unfinished to whether unreadable bytes of the last segment are a tail that is being written
+ * or was torn: no batch follows them, or recovery found that the log ends there. */
 static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;

@@ -39,7 +39,7 @@ static bool is_right(const repair *work, const ol_batch *batch) {
            ol_batch_check_crc(batch, &ignored) == OL_OK;
 }
 
-/* Takes every right batch of the segment. */
+/* Appends every right batch of the segment. */
 static int walk(repair *work, int64_t next_offset, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
@@ -67,7 +67,7 @@ static int walk(repair *work, int64_t next_offset, ol_error *error) {
     return status == OL_END ? OL_OK : status;
 }
 
-/* The right batches take the place of the segment. */
+/* Replaces the segment by its right batches. */
 static int rewrite(repair *work, int64_t next_offset, ol_error *error) {
     ol_log *log = work->opening->log;
     ol_log_recovery *report = work->opening->report;

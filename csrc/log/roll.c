@@ -262,8 +262,8 @@ static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX
     return ol_log_path(log, name, path, error);
 }
 
-/* Takes back the note of a roll that did not happen: the segment goes on, and the note would give
- * another end. */
+/* Removes the note of a roll that did not happen: the segment stays active, and the note would
+ * state a wrong end. */
 static void take_note_back(ol_log *log, int64_t next_base) {
     char path[OL_PATH_MAX];
     ol_error ignored;
@@ -347,8 +347,8 @@ static int prepare_next(ol_log *log, int64_t base_offset, ol_segment **next, ol_
     return status;
 }
 
-/* Gives back what was kept in the transaction index of a segment that is not written to any more;
- * what stays costs its block. */
+/* Frees the space that was kept in the transaction index of a segment that is no longer written to;
+ * if that fails, it costs one block. */
 static void trim_transactions(ol_segment *segment) {
     ol_error ignored;
     pthread_mutex_lock(&segment->lock);
@@ -425,7 +425,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
         status = ol_fail(error, OL_INVALID,
                          "space can only be reserved for batches that fit a segment");
     }
-    /* A roll between two batches could meet a full disk. */
+    /* Otherwise a roll between two batches could meet a full disk. */
     if (status == OL_OK && size <= segment_room &&
         size > log->tail.size_limit - log->tail.size - kept) {
         status = ol_log_roll_active(log, error);

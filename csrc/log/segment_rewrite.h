@@ -28,7 +28,8 @@ int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
 
 /* Appends one whole batch of any magic, as it is.  Offsets ascend: OL_INVALID for a base offset
  * below the base or at or below the last offset of the batch before; OL_TOO_LARGE if the last
- * offset or the size does not fit a segment.  After any other failure only a discard is left. */
+ * offset or the size does not fit a segment.  After any other failure the rewrite can only be
+ * discarded. */
 int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, size_t size,
                               int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
                               ol_error *error) OL_NODISCARD;

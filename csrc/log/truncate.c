@@ -49,7 +49,7 @@ static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error
         if (status != OL_OK && status != OL_END) return status;
         break;
     }
-    /* Nothing can stay below the first segment: the log begins again at the offset (as Kafka's
+    /* Nothing is left below the first segment: the log begins again at the offset (as Kafka's
      * truncateFullyAndStartAt). */
     if (cut->end > offset) cut->end = offset;
     return OL_OK;
@@ -198,7 +198,7 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* Files of the segments that go, the last one first; then the cut.  Under list.lock and
+/* Removes the files of the dropped segments, the last one first; then cuts.  Under list.lock and
  * extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     int status = OL_OK;
@@ -421,7 +421,7 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) {
     int64_t flushed;
     int status = check_restart(log, offset, error);
     if (status != OL_OK || offset == log->tail.active->base_offset) return status;
-    /* From here to the offset nothing will ever be. */
+    /* The offsets from here up to `offset` will never exist. */
     status = ol_log_note_foreign(log, error);
     atomic_store(&log->signals.appended, true);
     if (status == OL_OK) status = ol_log_roll(log, offset, error);

@@ -52,8 +52,8 @@ static int find_header(ol_partition *partition, const ol_batch *batch, void *con
 
 /* Closes with ABORT our own transactions that an earlier leader left open (docs/architecture.md
  * §7): those with an id of our range and our header.  We write a transaction under one hold of the
- * writer lock, so one that is open here will never be ended by its writer.  The log's own list
- * follows truncations; a list made while applying would not. */
+ * writer lock, so one that is open here will never be ended by its writer.  The log's own list is
+ * used because it is corrected by truncations; a list made while applying would not be. */
 static int abort_own(ol_partition *partition, ol_error *error) {
     ol_log_transaction transaction;
     ol_commit_result result;

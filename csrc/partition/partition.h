@@ -231,10 +231,10 @@ int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_
 int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
                               ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Ends the generation of a group (docs/format/records.md §3.4): in one batch a record of the next
- * one, without members, and the items, positions of the group.  Members of the former generation
- * are refused from then on.  *generation is the new one.  Fails as ol_partition_commit; with
- * OL_INVALID for a group of the consumer protocol; OL_LIMIT. */
+/* Ends the generation of a group (docs/format/records.md §3.4): writes, in one batch, a record of
+ * the next generation without members, and the items, which are positions of the group.  Members of
+ * the former generation are refused from then on.  Sets *generation to the new one.  Fails as
+ * ol_partition_commit; with OL_INVALID for a group of the consumer protocol; OL_LIMIT. */
 int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count,
                        int32_t *generation, ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
@@ -345,8 +345,8 @@ int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bo
  * records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
-/* Drops a follower's state, for memory; the log and W stay, and ol_partition_load loads it again.
- * OL_LOADING during a load. */
+/* Drops a follower's state, to free memory; the log and W stay, and ol_partition_load loads it
+ * again.  OL_LOADING during a load. */
 int ol_partition_unload(ol_partition *partition, int32_t leader_epoch,
                         ol_error *error) OL_NODISCARD;
 /* A follower's fetch: whole batches, offsets kept (ol_log_append), loaded or not.  OL_CORRUPT: also

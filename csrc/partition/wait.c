@@ -71,8 +71,8 @@ static int64_t now_ns(void) {
 }
 
 /* A flush ahead covers half of the commits that wait at a time.  If a flush takes longer than
- * committing all of them, one flush of all is faster; half of them took as long as the last flush
- * is past. */
+ * committing all of them, one flush for all is faster.  Committing half of them took the time that
+ * has passed since the last flush. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     int64_t flushed = ol_log_flushed(partition->log);
     int64_t unflushed = ol_log_end(partition->log) - flushed;

@@ -27,7 +27,7 @@ static const type_meaning meanings[OL_KEY_LAST_KNOWN + 1] = {
     [22] = {true, true, OL_GROUP_CONSUMER},  [23] = {true, false, OL_GROUP_CONSUMER},
 };
 
-/* The fields of a GroupMetadata value that count. */
+/* The fields of a GroupMetadata value that retention needs. */
 typedef struct classic_group {
     const ol_schema *schema;
     ol_slice protocol_type;

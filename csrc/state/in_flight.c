@@ -196,7 +196,7 @@ static int record_group(ol_in_flight *in_flight, const ol_change *change, ol_err
     return status;
 }
 
-/* OL_END: nothing that follows in the batch counts. */
+/* OL_END: the rest of the batch has no effect. */
 static int record_change(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                          const ol_record *record, ol_error *error) {
     if (ol_batch_is_control(batch)) {

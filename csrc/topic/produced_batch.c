@@ -13,7 +13,7 @@
 /* A record that is not compressed: length, attributes, two deltas, two lengths, header count. */
 enum { RECORD_BYTES_MIN = 7 };
 
-/* One check: the rules, and where its verdict goes. */
+/* One check: its rules, and the place of its verdict. */
 typedef struct check {
     const ol_produce_rules *rules;
     ol_produced_batch *produced;
@@ -35,7 +35,7 @@ static int refuse(check *work, ol_produce_refusal refusal, int32_t record, const
     return ol_fail(work->error, OL_CORRUPT, "%s", reason);
 }
 
-/* The one batch of the bytes. */
+/* Parses the bytes, which must be one batch. */
 static int parse_sole(check *work, ol_slice bytes) {
     ol_batch *batch = &work->produced->batch;
     ol_error cause;

@@ -1,4 +1,5 @@
-/* An array of producers beside a map from their ids; those that the log forgot go when it grows. */
+/* An array of producers with a map from their ids.  Producers that the log has forgotten are
+ * removed when the array grows. */
 #include "topic/recent_batches.h"
 
 #include <inttypes.h>
@@ -58,7 +59,7 @@ static int make_room(ol_recent_batches *recent, const ol_log *log, ol_error *err
     return OL_OK;
 }
 
-/* The producer with what the log knows of it, which is its last batch. */
+/* Adds a producer with its last batch, which is all that the log knows of it. */
 static void enter(ol_recent_batches *recent, int64_t producer_id, bool is_known,
                   const ol_log_last_batch *last) {
     ol_recent_producer *producer = &recent->producers[recent->count++];

@@ -134,7 +134,7 @@ int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bou
     int64_t at = (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE;
     encode_slot(slot, sequence, bound);
     int status = flushed->fs->write(flushed->file, at, slot, sizeof slot, error);
-    /* The next attempt takes the same slot: the other one is whole. */
+    /* After a failure the next attempt writes the same slot again: the other one is intact. */
     if (status == OL_OK) flushed->sequence = sequence;
     return status;
 }

@@ -80,7 +80,7 @@ void ol_commit_plan_time(ol_commit *work);
 /* Fills in the headers of the next batch's first record; takes the log's flushed record. */
 void ol_commit_plan_headers(ol_commit *work);
 
-/* Whether a value keeps the id of its topic, which takes version 4. */
+/* Returns whether values may hold topic ids, which requires version 4. */
 bool ol_commit_writes_topic_ids(const ol_partition *partition);
 
 /* The value of an item as it is written. */

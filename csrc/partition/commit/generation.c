@@ -18,7 +18,7 @@ size_t ol_commit_put_group_key(int16_t type, ol_slice group, uint8_t key[OL_GROU
     return 4 + group.size;
 }
 
-/* The fields of a group's own record that count here. */
+/* The fields of a group's own record that the condition needs. */
 typedef struct group_facts {
     ol_slice protocol_type;
     int64_t generation;
