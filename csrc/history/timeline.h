@@ -63,9 +63,9 @@ typedef struct ol_timeline_batch {
     int64_t timestamp;          /* the greatest of its records, -1 none */
 } ol_timeline_batch;
 
-/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  Of a
- * compressed set of magic 0 or 1 that cannot be inflated only the last offset is known; it is
- * `first` then. */
+/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  If a
+ * compressed set of magic 0 or 1 cannot be inflated, only its last offset is known; `first` is that
+ * offset. */
 int ol_timeline_next_batch(ol_partition *partition, int64_t from, ol_timeline_batch *found,
                            ol_error *error) OL_NODISCARD;
 

@@ -479,7 +479,7 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
 
 /* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the
  * next store to each would fault in a commit.  It works in small steps, because other flushes queue
- * behind each step, and the writer may need the lock. */
+ * up after each step, and the writer may need the lock. */
 static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
     ol_error ignored;
