@@ -295,7 +295,7 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
 int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
                  ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* The same on a partition; `surveyor` may be NULL. */
+/* As ol_clean_log, on a partition; `surveyor` may be NULL. */
 int ol_clean_partition(ol_partition *partition, const ol_clean_options *options,
                        ol_clean_surveyor *surveyor, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;

@@ -40,8 +40,8 @@ typedef struct ol_record_scan {
     int64_t present;
     int32_t log_partition;
     ol_record_view view;
-    /* only this group; data NULL: all.  The same for the topic, which the views of records and
-     * batches ignore */
+    /* only this group; data NULL: all.  Likewise the topic, which the views of records and batches
+     * ignore */
     ol_slice group;
     ol_slice topic;
     int32_t partition;                  /* -1: all */

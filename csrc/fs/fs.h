@@ -62,7 +62,7 @@ struct ol_fs {
     int (*keep_space)(ol_file *file, int64_t to, ol_error *error);
     /* fdatasync: data, and the metadata needed to read it */
     int (*flush)(ol_file *file, ol_error *error);
-    /* The same for the stores in [from, to) through `data`, a writable mapping from the file's
+    /* As flush, for the stores in [from, to) through `data`, a writable mapping from the file's
      * start (msync).  Dirty pages elsewhere stay dirty and writable: a store to a flushed page has
      * to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);

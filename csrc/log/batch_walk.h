@@ -21,8 +21,8 @@
 
 /* A walk calls these from within ol_batch_walk_next. */
 typedef struct ol_batch_walk_reporter {
-    /* The bytes of the batches given so far are about to be released.  A failure is returned from
-     * ol_batch_walk_next. */
+    /* The bytes of the batches returned so far are about to be released.  A failure is returned
+     * from ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
     /* Damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins at
      * `below`, or the log ends there.  Not called for the unfinished tail of a log that another
@@ -43,7 +43,7 @@ typedef struct ol_batch_walk {
     int64_t until;
     int64_t segment_base;       /* of the segment whose `segment_limit` is known; -1 none yet */
     int64_t segment_limit;      /* base of the segment after it; INT64_MAX for the last */
-    int64_t bytes;              /* of the pieces that were left */
+    int64_t bytes;              /* of the pieces that the walk has left */
     int64_t passed_over;        /* how often damage was met, */
     ol_error damage;            /* and the first of it */
     bool checks_crc;

@@ -441,8 +441,8 @@ void ol_log_reader_close(ol_log_reader *reader);
 int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
                 size_t *size, ol_error *error) OL_NODISCARD;
 
-/* The same as a piece of a file, for sendfile: it begins with the batch that holds `offset`, is of
- * one segment, and may end in the middle of a batch, after the first one. */
+/* The bytes that ol_log_read would read, as a range of a file for sendfile.  It begins with the batch that
+ * holds `offset`, lies in one segment, and may end in the middle of a batch after the first one. */
 typedef struct ol_file_range {
     char path[OL_ERROR_PATH_MAX];
     int64_t position;

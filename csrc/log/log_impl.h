@@ -352,7 +352,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The same for a caller that holds swap.lock. */
+/* As ol_log_clear_leftovers, for a caller that holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* log/recover.c: one .log file of the directory while the log is opened. */

@@ -114,12 +114,13 @@ int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int
     while (status == OL_OK && !work.found && from < until && next_base != INT64_MAX) {
         if (!segment_of(log, from, &segment, &next_base)) break;
         int64_t proven;
-        /* The batch of the entry is old enough too; the walk over it finds its end. */
+        /* The batch of the entry is old enough, too; the walk begins with it to find its end. */
         if (look_up(&work, &segment, next_base, &proven) && proven > from) from = proven;
         status = walk_segment(&work, from, next_base, error);
         from = next_base;
     }
-    /* If nothing is too young, the batches cleaned away at the end were not either. */
+    /* If no batch is too young, the prefix ends at `until`: batches that were cleaned away at the
+     * end do not matter. */
     *offset = work.found && work.offset < until ? work.offset : until;
     return status;
 }

@@ -415,8 +415,9 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log_note_tail(log, &bound);
     if (atomic_load(&log->manifest.is_due)) {
         status = ol_log_store_manifest(log, error);
-        /* The existing manifest is still true, and the next flush stores the new one.  But it would
-         * later blame another program whose traces the checkpoints soon lose. */
+        /* If the existing manifest is still true, the next flush may store the new one.  If another
+         * program worked here, it is not: once the checkpoints no longer show that program, the old
+         * manifest would report its changes as a loss. */
         bool is_true = opening->has_manifest && !opening->has_worked_here &&
                        !opening->options->accept_loss;
         if (status != OL_OK && (status == OL_CRASHED || !is_true)) return status;

@@ -136,7 +136,7 @@ static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int
     return ol_error_at(&bad->error, segment->path, bad->position);
 }
 
-/* The first batch to be checked comes next. */
+/* Called before the first batch of a segment is checked. */
 static void begin_segment(ol_found_segment *segment, bad_place *bad) {
     segment->checked = true;
     if (segment->from == 0) {

@@ -68,7 +68,7 @@ typedef struct ol_segment {
     bool note_stayed;                   /* it could not be removed; under list.lock of the log */
     bool held;                          /* used by the log until its files have their names
                                            (log/segment_swap.c); under list.lock of the log */
-    int64_t next_base;                  /* base of the segment that it was rolled to */
+    int64_t next_base;                  /* base of the segment that followed it at the roll */
 
     /* The writer's. */
     int64_t first_timestamp;            /* of the first batch, -1 none */
@@ -182,8 +182,8 @@ static inline void ol_segment_record_batch(ol_segment *segment, int64_t position
     segment->bytes_since_index += (int64_t)size;
 }
 
-/* The forced entry of the time index and the trimming of both, at roll, close and the end of a
- * rebuild. */
+/* Adds the forced entry of the time index and trims both indexes: at a roll, at the close, and at
+ * the end of a rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Flushes the .log file, and the index files where they are open. */

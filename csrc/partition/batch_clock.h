@@ -37,7 +37,7 @@ typedef struct ol_batch_clock {
     int64_t lead;               /* of the wall clock before the steady one, as it is believed */
     int64_t doubted_lead;       /* the same after a jump */
     int64_t doubted_since;      /* by the steady clock; -1: nothing is doubted */
-    bool is_set;                /* there was a reading */
+    bool is_set;                /* the clock was read at least once */
     int64_t last;               /* of the newest batch */
     int64_t newest;             /* the greatest of any batch that was loaded or written */
 } ol_batch_clock;
@@ -57,7 +57,7 @@ int64_t ol_batch_clock_now(ol_batch_clock *clock);
 /* The time for a batch that is written now. */
 ol_batch_time ol_batch_clock_next(ol_batch_clock *clock);
 
-/* A batch was written, or loaded. */
+/* Records that a batch was written or loaded. */
 static inline void ol_batch_clock_record(ol_batch_clock *clock, int64_t timestamp) {
     clock->last = timestamp;
     if (timestamp > clock->newest) clock->newest = timestamp;

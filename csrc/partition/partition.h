@@ -59,7 +59,7 @@ typedef struct ol_partition_options {
     bool goes_on_from_snapshot; /* it will be loaded from its snapshot, if that can be used: the log
                                    below need not be read (log/settled.c) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
-    int64_t (*clock_ms)(void *context);     /* the wall clock, NULL: the system's; tests */
+    int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
     int64_t (*steady_ms)(void *context);    /* its reference (ol_batch_clock); NULL: the
                                                system's, or nothing if clock_ms is given */
     void *clock_context;

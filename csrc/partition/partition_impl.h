@@ -148,7 +148,7 @@ typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch,
                                  ol_error *error);
 int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,
                                 ol_batch_function function, void *context, ol_error *error);
-/* The same of what the files hold, whatever is in memory. */
+/* As ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
 int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, int64_t to,
                                        ol_batch_function function, void *context,
                                        ol_error *error);
@@ -158,11 +158,11 @@ int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, in
  * them.  On failure the overlay is as it was. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);
-/* With `table`: a batch was applied. */
+/* Called with `table` when a batch was applied. */
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
 /* W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
-/* Leadership ended, or the log was cut: nothing is in flight. */
+/* Empties the overlay: leadership ended, or the log was cut, so nothing is in flight. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
 /* Fills `error` with why a partition refuses a call, and with its directory; returns `status`. */

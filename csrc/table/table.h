@@ -122,8 +122,8 @@ int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
                           const ol_position_value *value);
 
-/* The same for a run of rows: whether ol_table_put_run of all of them would allocate nothing.
- * `pair` is from ol_table_find. */
+/* As ol_table_settled, for a run of rows: whether ol_table_put_run of all of them would allocate
+ * nothing.  `pair` is from ol_table_find. */
 bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows,
                           size_t count);
 
@@ -151,7 +151,8 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value);
 
-/* The same for a pair that ol_table_find has found, and for a reserved cell: without a probe. */
+/* As ol_table_get, without a probe: for a pair that ol_table_find has found, and for a reserved
+ * cell. */
 bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
                           ol_position_value *value);
 bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,

@@ -333,7 +333,7 @@ static int take_epoch(void *context, const ol_slice *fields, const line_reader *
     if (list->count > 0) {
         const ol_leader_epoch *last = &list->entries[list->count - 1];
         if (epoch <= last->epoch || start <= last->start_offset) {
-            return fail_line(error, reader, "epochs do not ascend");
+            return fail_line(error, reader, "the epochs or their offsets do not ascend");
         }
     }
     if (list->count == list->capacity) {

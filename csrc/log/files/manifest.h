@@ -18,8 +18,8 @@
  *                                      taken the place of those with bases from its own to the last
  *                                      number
  *     tail 262 270 1000                active: base, log end, size, or more
- *     doubt 65 130 gap                 offsets that may be missing: from, end or -, what the doubt is
- *                                      about
+ *     doubt 65 130 gap                 offsets that may be missing: from, end or -, what the doubt
+ *                                      is about
  *     check 9f0c2b7d66a1e0f4           XXH3 of the lines before
  *
  * Bytes are hostile: lines are bounded and in this order, bases ascend, and the checksum is that of

@@ -171,7 +171,7 @@ static uint8_t *next_slot(ol_index *index) {
  * only. */
 static int check_append(const ol_index *index, int64_t offset, bool full, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     if (offset < index->base_offset || offset - index->base_offset > INT32_MAX) {
         return ol_fail(error, OL_INVALID, "offset %lld does not fit a segment with base %lld",
@@ -227,7 +227,7 @@ int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, boo
 
 int ol_index_trim(ol_index *index, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     int status = write_pending(index, error);
     if (status != OL_OK) return status;
@@ -241,7 +241,7 @@ int ol_index_write(ol_index *index, ol_error *error) { return write_pending(inde
 
 int ol_index_flush(ol_index *index, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     int status = write_pending(index, error);
     return status == OL_OK ? index->fs->flush(index->file, error) : status;
@@ -261,7 +261,7 @@ static int cut(ol_index *index, size_t count, ol_error *error) {
 
 int ol_index_reset(ol_index *index, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     index->dropped = 0;
     return cut(index, 0, error);
@@ -270,7 +270,7 @@ int ol_index_reset(ol_index *index, ol_error *error) {
 int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_error *error) {
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     size_t low = 0, high = index->count;
     /* Offsets and positions both grow, so the entries that go are at the end. */

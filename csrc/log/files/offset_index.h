@@ -81,7 +81,7 @@ int ol_index_check_file(ol_index_kind kind, ol_fs *fs, const char *path, int64_t
                         int64_t base_offset, int64_t log_size, int64_t next_offset,
                         ol_error *error) OL_NODISCARD;
 
-/* The same for the bytes of a file. */
+/* As ol_index_check, for the bytes of a file. */
 int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
                          int64_t next_offset, ol_error *error) OL_NODISCARD;
 

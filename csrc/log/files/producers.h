@@ -75,7 +75,7 @@ typedef struct ol_producers_change {
 int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
                        ol_error *error) OL_NODISCARD;
 
-/* The same for a marker whose record is decoded already. */
+/* As ol_producers_apply, for a marker whose record is decoded already. */
 int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
                               int32_t coordinator_epoch, ol_producers_change *change,
                               ol_error *error) OL_NODISCARD;

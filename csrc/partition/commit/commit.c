@@ -79,7 +79,7 @@ static int check_producer_epoch(const ol_partition *partition, int64_t producer_
         return OL_OK;
     }
     if (producer_epoch >= known_epoch) return OL_OK;
-    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows",
+    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, the newest in the log",
                    producer_epoch, known_epoch);
 }
 
