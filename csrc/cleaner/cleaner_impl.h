@@ -88,7 +88,7 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
-    bool is_open;                       /* it goes on at next_base (only with a sink) */
+    bool is_open;                       /* the log continues it at next_base (only with a sink) */
     bool is_tallied;                    /* pass A walked all of it; set by pass A, as is `tally` */
     ol_clean_tally tally;
     bool legacy_known;                  /* whether legacy_may_go is set */
@@ -100,7 +100,8 @@ typedef struct ol_clean_damaged {
     int64_t *bases;
     size_t count;
     size_t capacity;
-    int64_t marker_block;               /* no marker at or above it goes: the lowest base here */
+    int64_t marker_block;               /* no marker at or above it is dropped: the lowest base
+                                           here */
     int64_t tombstone_block;            /* likewise tombstones; lower for other reasons, too */
 } ol_clean_damaged;
 

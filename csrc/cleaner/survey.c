@@ -211,8 +211,8 @@ static void count_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int6
     OL_ASSERT(batch->size > 0);
 }
 
-/* The records that go share the bytes that their batch frees; where none goes, all records share
- * the bytes that it grows by. */
+/* Dropped records share the bytes that their batch frees.  If none is dropped, all records share
+ * the bytes by which the batch grows. */
 static void count_entries(ol_clean_survey *survey, const ol_batch *batch, const entry *entries,
                           size_t count, int64_t bytes_after) {
     double weights = 0, going = 0;

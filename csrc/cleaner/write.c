@@ -219,7 +219,7 @@ static int keep_aborted(ol_clean_copier *copy, const ol_batch *marker, int64_t f
                            &entry, error);
 }
 
-/* A marker goes, after its time, once nothing of its transaction is left
+/* A marker is dropped, after its time, once nothing of its transaction is left
  * (docs/format/cleaner.md §8.5). */
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = copy->run;

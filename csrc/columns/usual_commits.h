@@ -21,7 +21,7 @@ typedef struct ol_usual_commits {
     size_t count;
     int32_t read_count;         /* of the records that were read, asked for or not */
     int32_t last_delta;         /* the offset delta of the last one */
-    const uint8_t *cursor;      /* where the walk goes on after them */
+    const uint8_t *cursor;      /* where the walk continues after them */
 } ol_usual_commits;
 
 /* The same for all rows of a batch. */

@@ -28,7 +28,7 @@ typedef struct ol_admissions {
     size_t memberless;          /* entries of no member */
 } ol_admissions;
 
-/* A request, as far as its admission goes. */
+/* The parts of a request that decide about its admission. */
 typedef struct ol_admission_key {
     ol_slice group;
     ol_slice member_id;

@@ -32,9 +32,9 @@ static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64
     return max_timestamp > log->tail.timestamp_limit;
 }
 
-/* Before the map of producers grows, those that are too old are removed.  If they are few the map
- * grows all the same, so that the next check, which visits all of them, is as many producers
- * away. */
+/* Before the map of producers grows, those that are too old are removed.  If few are removed, the
+ * map grows all the same, so that the next check, which visits all producers, comes only after that
+ * many new ones. */
 static int make_room_for_producer(ol_log *log, ol_error *error) {
     ol_producers *producers = &log->producers.map;
     size_t wanted = 1;

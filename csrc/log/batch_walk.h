@@ -58,7 +58,7 @@ int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t u
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
 /* Walks everything from `from` on, which must be in the log, with its CRCs.  ol_batch_walk_next
- * returns OL_END at the current log end; a later call goes on with the batches appended since.
+ * returns OL_END at the current log end; a later call continues with the batches appended since.
  * Stricter than the other walk, whose log may be cleaned or truncated meanwhile: a batch that
  * repeats offsets is damage, and so is one that reaches above the end of our own log.  `reporter`
  * must live as long as the walk. */

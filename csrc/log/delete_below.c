@@ -3,7 +3,7 @@
  * The log start, the list and the manifest change first, so that neither a reader nor the next open
  * asks for a segment that is about to go.  Then the files get other names, segment by segment; the
  * names of one are on the disk before those of the next change, so that a power loss leaves no gap
- * between segments that are there. */
+ * between existing segments. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +23,8 @@ static size_t count_below(const ol_log *log, int64_t offset) {
     return count;
 }
 
-/* Neither the sidecar nor a note may name a segment that goes.  Under swap.lock and flush.lock: the
- * list loses nothing meanwhile. */
+/* Neither the sidecar nor a note may name a segment that is removed.  Under swap.lock and
+ * flush.lock: the list loses nothing meanwhile. */
 static int settle(ol_log *log, size_t count, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < count && status == OL_OK; i++) {

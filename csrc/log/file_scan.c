@@ -217,8 +217,8 @@ static bool is_zero(const uint8_t *data, size_t size) {
     return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
 }
 
-/* The end of the batch at `position` by its length field, or -1 if that cannot be.  The magic is
- * not checked: it may be the bad byte. */
+/* Sets *end to the end of the batch at `position` by its length field, or -1 if that is impossible.
+ * The magic is not checked: it may be the bad byte. */
 static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -292,7 +292,7 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
     }
 }
 
-/* Where a search goes on when the disk could not read the byte that the error names. */
+/* Returns where a search continues after the disk could not read the byte that the error names. */
 static int64_t pass_unreadable(int64_t position, int64_t *step, const ol_error *error) {
     if (error->position > position) position = error->position;
     position += *step - position % UNREADABLE_STEP;

@@ -21,7 +21,7 @@ typedef struct ol_file_scan {
     ol_fs *fs;
     ol_file *file;
     bool owns_file;
-    bool passes_unreadable;     /* a search goes on after bytes that the disk cannot read */
+    bool passes_unreadable;     /* a search continues after bytes that the disk cannot read */
     int64_t position;           /* of the next batch */
     int64_t limit;              /* bytes of the file that count */
     uint8_t *buffer;
@@ -54,8 +54,8 @@ void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns,
 int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Moves past the bad batch at `position` to the next right one, whose CRC holds and whose offsets
- * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.
- * OL_IO where the disk cannot read; with scan->passes_unreadable the search goes on after that, in
+ * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.  OL_IO
+ * where the disk cannot read; with scan->passes_unreadable the search continues after that, in
  * steps that double as long as nothing can be read, since every attempt may take seconds.
  *
  * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad

@@ -5,7 +5,7 @@
  * transaction index, the producer state and its snapshots, the leader epoch cache,
  * partition.metadata, and the sidecar with the flushed bound.
  *
- * Positions (all log offsets): start <= flushed <= end.  `end` is where the next batch goes;
+ * Positions (all log offsets): start <= flushed <= end.  the next batch is written at `end`;
  * everything below it is readable.  Everything below `flushed` survives a power loss; it moves only
  * after a successful fdatasync.
  *
@@ -411,7 +411,7 @@ int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
  * or close.  OL_END at the log end (more may come: call again later); OL_OUT_OF_RANGE when the log
  * no longer holds anything at or above the reader's offset that it must hold (truncated under it).
  * OL_CORRUPT: the bytes at error->path/position cannot be walked; OL_IO with a position: the disk
- * cannot read them, or another process cut the file short; ol_log_reader_skip goes on after them.
+ * cannot read them, or another process cut the file short; ol_log_reader_skip continues after them.
  * Any other OL_IO is of the file as a whole.  The caller checks the CRCs; on a read-only log a
  * batch whose CRC fails may be unfinished: see ol_log_reader_retry. */
 int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
@@ -441,8 +441,9 @@ void ol_log_reader_close(ol_log_reader *reader);
 int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
                 size_t *size, ol_error *error) OL_NODISCARD;
 
-/* The bytes that ol_log_read would read, as a range of a file for sendfile.  It begins with the batch that
- * holds `offset`, lies in one segment, and may end in the middle of a batch after the first one. */
+/* The bytes that ol_log_read would read, as a range of a file for sendfile.  It begins with the
+ * batch that holds `offset`, lies in one segment, and may end in the middle of a batch other than
+ * the first. */
 typedef struct ol_file_range {
     char path[OL_ERROR_PATH_MAX];
     int64_t position;

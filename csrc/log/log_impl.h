@@ -387,7 +387,7 @@ typedef struct ol_opening {
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
     ol_flush_sidecar_found sidecar;
-    bool has_sidecar;                   /* which is valid as far as the file goes */
+    bool has_sidecar;                   /* the sidecar file is valid in itself */
     ol_manifest manifest;
     bool has_manifest;                  /* likewise */
     bool is_manifest_damaged;           /* the file exists but is not a manifest */

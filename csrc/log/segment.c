@@ -422,8 +422,8 @@ int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *erro
 
 int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,
                             ol_error *error) {
-    /* The .log goes first: an index without its log is removed by the next open, a log without its
-     * indexes would be kept. */
+    /* The .log is removed first: an index without its log is removed by the next open, a log
+     * without its indexes would be kept. */
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         char path[OL_PATH_MAX];

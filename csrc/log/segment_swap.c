@@ -10,7 +10,7 @@
  *   3. In memory the new segment takes its place.  From here a recovery removes the old files
  *      itself: everything with a number from the base to the end of the `.log.swap`.  That range
  *      ends before the last old segment does if all batches of that one were dropped; then an empty
- *      `.swap` with the number of the last one goes ahead with the others: it reaches up to there,
+ *      `.swap` with the number of the last one is renamed with the others: it reaches up to there,
  *      and takes its place.
  *   4. The old files are removed, the last one first, then the empty ones; each `.swap` is renamed
  *      to its final name, `.log` first; the directory is flushed.

@@ -26,7 +26,8 @@ typedef struct cut_place {
     int64_t end;                /* the new log end */
 } cut_place;
 
-/* The first batch whose last offset is at or above `offset` goes, and all after it. */
+/* Finds the first batch whose last offset is at or above `offset`: it is cut with everything after
+ * it. */
 static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error) {
     for (size_t i = log->list.count; i-- > 0;) {
         ol_segment *segment = log->list.segments[i];
@@ -274,8 +275,8 @@ static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
 }
 
-/* Lowers the sidecar, leaves the note, and takes what goes out of the manifest.  All that needs
- * space comes here, before anything is cut: if the disk is full, the log is as it was, and a
+/* Lowers the sidecar, creates the note, and removes from the manifest what will be cut.  All that
+ * needs space comes here, before anything is cut: if the disk is full, the log is as it was, and a
  * sidecar that is too low is still true.  Under flush.lock. */
 static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     ol_flush_sidecar_bound bound = {

@@ -91,8 +91,8 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* A copy of a state that goes on changing.  The caller begins a snapshot (ol_snapshot_begin), has
- * the table copied into ol_snapshot_copied_table, and at the moment at which that copy is finished,
+/* A copy of a state that keeps changing.  The caller begins a snapshot (ol_snapshot_begin), has the
+ * table copied into ol_snapshot_copied_table, and at the moment at which that copy is finished,
  * while nothing changes, ol_snapshot_keep_rest takes everything else; then, without any lock,
  * ol_snapshot_find_log reads what the snapshot says about its log.  `own` as for a borrowed one.
  * OL_NO_MEMORY; the second also OL_IO, and OL_WOULD_BLOCK if the log changed meanwhile.  Such a

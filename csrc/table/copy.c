@@ -11,7 +11,7 @@ enum {
     CELL_PAGE_SIZE = OL_RUN_ALLOCATOR_PAGE_UNITS * sizeof(ol_cell),
     STEP_PAGES = 64,
     FEW_PAGES = 64,                     /* bytes that the last step may copy as well */
-    AGAIN_TIMES_MAX = 2,                /* so many times all pages may be copied again in steps */
+    AGAIN_TIMES_MAX = 2,                /* how many times all pages may be copied again in steps */
     MEMORY_PAGE_SIZE = 4096,
     WORD_BITS = 64,
 };

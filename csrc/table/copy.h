@@ -1,4 +1,4 @@
-/* table/copy: a copy of a table whose owner goes on changing it.
+/* table/copy: a copy of a table that its owner keeps changing.
  *
  * Cells are nine tenths of a table.  They are copied in steps of some tens of microseconds, between
  * which the table changes; the table marks the pages of cells that change after their step

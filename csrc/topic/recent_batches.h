@@ -1,7 +1,7 @@
 /* topic/recent_batches: the last five batches of each idempotent producer, with which a log
  * compares new batches (docs/format/topics.md §17.2).
  *
- * A producer has at most five requests on their way to a partition.  A request that is sent again,
+ * A producer has at most five requests to a partition in flight.  A request that is sent again,
  * because its answer was lost, is recognised by its sequence numbers and gets the same answer as
  * the first time.  After an open the log knows the last batch of each producer
  * (log/files/producers.h), but not the four before it, unless the caller hands them over from the

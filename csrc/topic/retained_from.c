@@ -1,7 +1,7 @@
 /* Decides which segments of a topic must go, by Kafka's rules: first those below the log start,
  * then those that exceed retention.bytes, then those that are too old.  Each rule starts at the
- * oldest segment left and stops at the first that it keeps.  The active segment goes last: a new
- * one is then begun.
+ * oldest segment left and stops at the first that it keeps.  The active segment is removed last,
+ * after a new one is begun.
  *
  * Closed segments are inspected without the writer's lock, for which producers wait. */
 #include "topic/topic_log_impl.h"
@@ -15,7 +15,7 @@ typedef struct sweep {
     int64_t active_base;        /* of an active segment that would go; -1 none */
 } sweep;
 
-/* Whether a segment goes by one of the rules. */
+/* Returns whether one of the rules removes a segment. */
 typedef int (*rule)(sweep *work, const ol_log_segment_info *segment, int64_t end, bool *goes,
                     ol_error *error);
 
@@ -74,7 +74,8 @@ static int apply(sweep *work, rule goes_by, ol_error *error) {
     return OL_OK;
 }
 
-/* All closed segments go.  Under the writer's lock: nothing is appended meanwhile. */
+/* All closed segments are removed.  Under the writer's lock, so that nothing is appended
+ * meanwhile. */
 static int close_active(sweep *work, rule goes_by, ol_error *error) {
     ol_log *log = work->topic->log;
     ol_log_segment_info active, following;

@@ -74,16 +74,17 @@ void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 /* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */
 typedef struct ol_retention_rules {
     int64_t now_ms;
-    int64_t retention_ms;       /* a segment goes when its newest record is older; -1: it stays */
-    int64_t retention_bytes;    /* the oldest segment goes while the others together have at least
-                                   this many bytes; -1: all stay */
-    int64_t below;              /* nothing at or above this offset goes; consumers may read up to
-                                   here */
+    int64_t retention_ms;       /* a segment is removed when its newest record is older; -1: it
+                                   stays */
+    int64_t retention_bytes;    /* the oldest segment is removed while the others together have at
+                                   least this many bytes; -1: all stay */
+    int64_t below;              /* nothing at or above this offset is removed; consumers may read up
+                                   to here */
 } ol_retention_rules;
 
-/* Sets *start to the offset at which the log should begin by the rules; the log start if nothing
- * goes.  If every segment goes, a new one is begun for later batches.  Everything below *start is
- * flushed.  Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
+/* Sets *start to the offset at which the log should begin by the rules; the log start if nothing is
+ * removed.  If every segment is removed, a new one is begun for later batches.  Everything below
+ * *start is flushed.  Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
 int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
                                ol_error *error) OL_NODISCARD;
 

@@ -12,7 +12,7 @@
 typedef struct line_reader {
     const uint8_t *cursor;
     const uint8_t *limit;
-    int64_t number;             /* of the line in hand, from 1 */
+    int64_t number;             /* of the current line, from 1 */
 } line_reader;
 
 static bool next_line(line_reader *reader, ol_slice *line) {

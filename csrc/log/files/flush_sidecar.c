@@ -85,7 +85,7 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *f
     return status;
 }
 
-/* The sequence goes on after that of a file that was there. */
+/* The sequence continues that of an existing file. */
 static int read_sequence(ol_fs *fs, ol_file *file, int64_t *sequence, ol_error *error) {
     uint8_t data[OL_FLUSH_SIDECAR_FILE_SIZE];
     size_t got = 0;

@@ -1,4 +1,4 @@
-/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path
+/* partition/commit/commit_impl: one running commit, shared by the files of the commit path
  * (docs/architecture.md §4).
  *
  * Files:
@@ -19,7 +19,7 @@
 
 enum { OL_COMMIT_TRY_BYTES_MAX = 4096 };    /* above it the caller releases the GIL */
 
-/* One item on its way into a batch. */
+/* One item that is being put into a batch. */
 typedef struct ol_planned {
     const ol_item *item;
     ol_pair_name name;              /* of a group record only the group, as its key names it */
@@ -35,7 +35,7 @@ typedef struct ol_planned {
     bool reserved;
 } ol_planned;
 
-/* Rows of one pair on their way into a batch (ol_commit_fast_path). */
+/* Rows of one pair that are being put into a batch (ol_commit_fast_path). */
 typedef struct ol_commit_run {
     ol_pair_name name;
     uint32_t pair;

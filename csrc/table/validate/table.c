@@ -228,7 +228,8 @@ static void prepare_pairs(worker *work, uint32_t first, uint32_t end,
     }
 }
 
-/* The next batch is prepared before one is checked, so memory has the time of a whole batch. */
+/* Prepares the next batch before it checks one, so that the prefetches have the time of a whole
+ * batch to complete. */
 static void check_pairs(worker *work, uint32_t first, uint32_t end) {
     uint64_t hashes[2][BATCH_PAIRS];
     uint32_t stop = end - first < BATCH_PAIRS ? end : first + BATCH_PAIRS;
