@@ -84,7 +84,7 @@ static bool is_null(const ol_usual_rows *constants, ol_column column) {
            (column == OL_COLUMN_MARKER_OFFSET && constants->marker_offset < 0);
 }
 
-/* Fills one wanted column, but for the bits that say which rows are null. */
+/* Fills one wanted column, except the bits that say which rows are null. */
 static int put_column(const ol_usual_commits *commits, const ol_batch *batch,
                       const ol_usual_rows *constants, ol_column column, ol_record_block *block,
                       ol_error *error) {

@@ -1,4 +1,4 @@
-/* Comparing two states key by key, at once or beside commits. */
+/* Compares two states key by key, in one call or while commits go on. */
 #include "history/state_diff.h"
 
 #include <stdlib.h>

@@ -232,9 +232,9 @@ static void doubt_what_was_found(ol_opening *opening) {
 }
 
 /* A broker writes several files while it works: its checkpoints, the epochs of what it leads, and
- * batches in the newest of them.  One file that changed alone is damage.  An epoch that is older
- * than the manifest's shows no more than that a process of ours ended after it had named a new one
- * there, and before it stored it. */
+ * batches in the newest of them.  One file that changed alone is damage.  An epoch older than the
+ * manifest's proves nothing: a process of ours may have ended after it had put a new epoch into the
+ * manifest and before it stored the epochs. */
 static int judge_others(ol_opening *opening, ol_error *error) {
     const ol_leader_epochs *epochs = &opening->log->epochs.cache;
     int changes = opening->options->changed_checkpoints;

@@ -406,14 +406,14 @@ typedef struct ol_opening {
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
 
-/* log/roll.c: the base of the first segment from which notes of rolls lead to `base_offset`, one
- * to the next, or the log start where that is greater; never above `base_offset`, which is the
- * answer where no note leads there. */
+/* log/roll.c: follows the notes of rolls backwards from `base_offset` and returns the base of the
+ * first segment that they reach, or the log start if that is greater.  Never above `base_offset`,
+ * which is returned if no note leads to it. */
 int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
 
-/* log/settled.c: moves *first, the index of the first segment to be checked, over those that are
- * settled, and sets `from` of the one where the checks begin within.  Anything doubtful leaves that
- * at 0.  OL_IO, OL_NO_MEMORY. */
+/* log/settled.c: moves *first, the index of the first segment to check, past the settled segments.
+ * If the checks begin within a segment, sets its `from`; if anything is doubtful, `from` stays 0.
+ * OL_IO, OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
 /* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt

@@ -292,8 +292,8 @@ int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place, ol_error *e
     return OL_OK;
 }
 
-/* Goes to the segment after the current one.  OL_END when there is none; the reader stays where it
- * is then.  OL_WOULD_BLOCK: try again. */
+/* Goes to the next segment.  OL_END: there is none, and the reader stays where it is.
+ * OL_WOULD_BLOCK: try again. */
 static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;

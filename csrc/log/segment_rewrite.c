@@ -15,7 +15,7 @@ enum { BUFFER_SIZE = 1 << 20, FLUSH_STEP = 8 << 20 };
 
 struct ol_segment_rewrite {
     ol_log *log;
-    ol_segment *segment;        /* carries the names that the files will have */
+    ol_segment *segment;        /* has the names that the files will get */
     ol_file *file;
     uint8_t *buffer;
     size_t buffered;

@@ -141,7 +141,7 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     return status == OL_END ? OL_OK : status;
 }
 
-/* A new object for the cut file takes the last place and receives the next batches. */
+/* Puts a new segment object for the cut file last in the list; it receives the next batches. */
 static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
     char path[OL_PATH_MAX];
     ol_segment *segment = NULL;
@@ -309,8 +309,8 @@ static int store_epochs_of_cut(ol_log *log, ol_error *error) {
 /* Under flush.lock and extension.lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     /* A flush covers batches that come while it runs, above the end that it reports.  If the log is
-     * cut at that end, `flushed` stays, and new bytes are written below that flush's position which
-     * it never saw. */
+     * cut at that end, `flushed` stays, but new bytes are then written below the position of that
+     * flush, which did not cover them. */
     log->flush.last.position = 0;
     ol_log_count_ends(log, 0);
     atomic_store_explicit(&log->shared.end, cut->end, memory_order_release);

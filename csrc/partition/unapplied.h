@@ -24,8 +24,8 @@ typedef struct ol_unapplied {
     int64_t to;
 } ol_unapplied;
 
-/* Keeps a sealed batch with the log offsets [base_offset, next_offset); without memory it keeps
- * none. */
+/* Keeps a sealed batch with the log offsets [base_offset, next_offset); if memory is short, it
+ * keeps nothing. */
 void ol_unapplied_keep(ol_unapplied *unapplied, const uint8_t *batch, size_t size,
                        int64_t base_offset, int64_t next_offset);
 

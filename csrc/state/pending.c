@@ -412,7 +412,7 @@ static void fill_row(const ol_pending *pending, const pending_entry *entry, ol_t
     ol_table_reserved_row(pending->table, &entry->reservation, row);
 }
 
-/* Whether a COMMIT would install it now. */
+/* Returns whether a COMMIT would install the entry now. */
 static bool is_newest(const ol_pending *pending, const pending_entry *entry) {
     return !entry->replaced &&
            ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset);

@@ -1,8 +1,8 @@
 /* testing/fault_disk: the durable content of a disk beside the content that programs see.
  *
- * It is the model of testing/fault_fs, which has its rules.  For every file it keeps the durable
- * bytes and a way to read the current ones; it keeps two sets of names, current and durable, with
- * the journal of the changes between them.
+ * It is the model of the disk for testing/fault_fs, whose header states its rules.  For every file
+ * it keeps the durable bytes and a way to read the current ones.  It keeps two sets of names,
+ * current and durable, and the journal of the changes between them.
  *
  * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
  * it.  Missing memory ends the process: this is a tool for tests.

@@ -33,7 +33,8 @@ typedef struct fault_fs {
     int fail_read_errno;
     int fail_populate_errno;
     bool stopped;
-    ol_error capture_error;     /* of a failure to read the state at the stop; otherwise OL_OK */
+    ol_error capture_error;     /* the status of a failed read of the state at the stop; otherwise
+                                   OL_OK */
 } fault_fs;
 
 struct ol_file {

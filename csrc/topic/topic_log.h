@@ -52,7 +52,7 @@ typedef struct ol_appended {
 int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
                          ol_appended *appended, ol_error *error) OL_NODISCARD;
 
-/* The first offset of the oldest transaction that is open, the log end where none is. */
+/* The first offset of the oldest open transaction; the log end if none is open. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
 /* The greatest producer id that was ever in the log, -1 none.  Ids above OL_GIVEN_PRODUCER_ID_MAX
  * are ignored: clients invented them, and the next id that is given out must not follow them. */

@@ -26,7 +26,8 @@ enum {
 typedef struct ol_producer {
     int64_t producer_id;                /* >= 0 */
     int64_t last_offset;                /* of its last data batch, -1 none */
-    int64_t timestamp;                  /* greatest of its last batch, or its last marker's */
+    int64_t timestamp;                  /* the greatest of its last batch, or that of its last
+                                           marker */
     int64_t transaction_first_offset;   /* -1: none open */
     int32_t last_sequence;              /* -1 none */
     int32_t offset_delta;               /* last minus first offset of its last data batch */
