@@ -1,4 +1,4 @@
-"""Compiles and runs the bare C loop: the distance of a figure to what the memory of this machine gives."""
+"""Compiles and runs a bare C loop, which shows how close a figure is to the limit of this machine's memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = Path(__file__).with_name("bare_loop.c")
 
 
 class BareLoop:
-    """The compiled program, in a directory for what it writes."""
+    """The compiled program, with a directory for its files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -119,14 +119,14 @@ def digest_of(offsets: Numbers) -> str:
 
 
 class Shuffled:
-    """Numbers below `count`, shuffled by a seed and handed out again and again; who has the same seed gets the same."""
+    """Numbers below `count`, shuffled by a seed and handed out repeatedly; equal seeds give equal sequences."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._order: Numbers = np.random.default_rng(seed).permutation(count)
         self._at = 0
 
     def take(self, count: int) -> Numbers:
-        """The next `count` numbers; each number once before any comes again."""
+        """Returns the next `count` numbers; every number comes once before any is repeated."""
         parts = []
         while count > 0:
             part = self._order[self._at : self._at + count]

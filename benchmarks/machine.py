@@ -70,8 +70,8 @@ def describe(directory: Path) -> dict[str, str]:
 def touch_free_memory(size: int) -> None:
     """Touches and frees `size` bytes, or a quarter of what is free, whichever is less.
 
-    A virtual machine's host takes back memory that lies idle, and the first touch of each page then waits for it: a
-    cost of the machine, up to fifty times that of the page itself, which whoever appends would be charged with.
+    A virtual machine's host takes back memory that lies idle, and the first touch of each page then waits for it. This
+    cost of the machine is up to fifty times that of the page itself, and would otherwise be charged to the appends.
     """
     kib = int((_field("/proc/meminfo", "MemAvailable") or "0 kB").split()[0])
     size = min(size, kib * 1024 // 4) // mmap.PAGESIZE * mmap.PAGESIZE

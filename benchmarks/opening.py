@@ -1,4 +1,4 @@
-"""How a benchmark opens a store, and what an open was seen to do: a figure is worth something only with that."""
+"""Opens stores for benchmarks and records what each open read, without which a figure means little."""
 
 from __future__ import annotations
 

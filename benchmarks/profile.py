@@ -1,4 +1,4 @@
-"""Where the time of a workload goes: perf where it is there and allowed, Python's own frames otherwise."""
+"""Profiles a workload: with perf if it is installed and permitted, otherwise by Python's own frames."""
 
 from __future__ import annotations
 

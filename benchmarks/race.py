@@ -1,4 +1,4 @@
-"""Runs contenders side by side: rounds in turn, so that a machine that drifts drifts for all of them."""
+"""Runs contenders side by side, in alternating rounds, so that a drift of the machine affects all of them."""
 
 from __future__ import annotations
 

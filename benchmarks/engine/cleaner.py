@@ -1,4 +1,4 @@
-"""Cleaning a log of which most is superseded: how fast, beside Kafka's cleaner."""
+"""Speed of cleaning a log whose records are mostly superseded, beside Kafka's cleaner."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ GoesOn = Callable[[], bool]
 
 
 class Committing:
-    """Commits for the keys of a log, shuffled and again and again, and knows what must be there in the end."""
+    """Commits to the keys of a log repeatedly, shuffled, and knows the offsets that must be there at the end."""
 
     def __init__(self, log: DirtyLog, count: int, seed: int) -> None:
         self.indices = Shuffled(log.keys.count, seed).take(count)
@@ -46,7 +46,7 @@ class Committing:
         return base, chosen
 
     def rate(self, store: OffsetStore, goes_on: GoesOn) -> tuple[int, float]:
-        """How many commits, and the seconds of the chunks that they are in."""
+        """The number of commits, and the seconds that each chunk of them took."""
         commit, done, seconds = store.commit_one, 0, 0.0
         while done == 0 or goes_on():
             base, chosen = self._chunk()
@@ -85,7 +85,7 @@ def pinned(core: int) -> Iterator[None]:
 
 @contextmanager
 def cleaning(store: OffsetStore, core: int) -> Iterator[GoesOn]:
-    """Cleans in a thread on a core; yields whether it still goes on."""
+    """Cleans in a thread on one core; yields a function that says whether the clean still runs."""
     reports: list[CleaningReport] = []
     failures: list[BaseException] = []
 

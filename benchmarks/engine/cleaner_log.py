@@ -1,4 +1,4 @@
-"""A log of which most is superseded, as a cleaner finds it: built once, and copied for each clean."""
+"""A log whose records are mostly superseded: built once, and copied for each clean."""
 
 from __future__ import annotations
 

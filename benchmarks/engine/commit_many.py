@@ -16,7 +16,7 @@ PEERS = ("LMDB, a dict of 100 at a time", "LMDB, a batch at a time")
 
 
 class _Pairs:
-    """Hands out (group, topic) pairs, shuffled, with a base for the offsets of each; the same for all of one seed."""
+    """Hands out shuffled (group, topic) pairs, each with a base for its offsets; equal seeds give equal pairs."""
 
     def __init__(self, run: Run, keys: KeySpace, contender: Contender) -> None:
         self.run, self.keys, self.contender = run, keys, contender

@@ -1,4 +1,4 @@
-"""Two processes that end by SIGKILL: one commits until it is killed, one opens what was left and kills itself.
+"""Two processes that end by SIGKILL: one commits until it is killed, the other opens the directory and kills itself.
 
 `python -m benchmarks.engine.killed_process load PATH SEED GROUPS TOPICS PARTITIONS` writes a line once it commits;
 `... restart PATH` writes what it measured as JSON, and leaves the directory as after a kill.

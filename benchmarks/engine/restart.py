@@ -25,7 +25,7 @@ WARMED_BYTES = 1024 << 20
 
 @dataclass(frozen=True)
 class _Written:
-    """A directory to start from; `tail_bytes` of its log follow the snapshots."""
+    """A directory to start from; the last `tail_bytes` of its log come after the snapshots."""
 
     path: Path
     digest: str

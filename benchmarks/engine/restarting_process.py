@@ -1,4 +1,4 @@
-"""The process whose start is measured: opens a directory, fetches one position, and waits for the rest."""
+"""The process whose start is measured: opens a directory, fetches one position, and waits until all is loaded."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def pack_key(group: str, topic: str, partition: int) -> bytes:
 
 
 class Contender(ABC):
-    """A store in a directory of its own; what commits returns when that is as durable as the store's name says."""
+    """A store in a directory of its own; its commit calls return when the commits are as durable as its name says."""
 
     name: str
 
@@ -70,10 +70,10 @@ class Contender(ABC):
         raise NotImplementedError(f"{self.name} cannot tell")
 
     def maintain(self) -> None:  # noqa: B027  (peers do what they do by themselves all the time)
-        """From now on the store does by itself what keeps it small; bursts are measured before."""
+        """From now on the store runs its own maintenance; bursts are measured before this call."""
 
     def maintained(self) -> str:
-        """The work that it did by itself since, for the report."""
+        """The maintenance that the store did since then, for the report."""
         return ""
 
     def offsets_by_rows(self, keys: KeySpace, get: object) -> Numbers:

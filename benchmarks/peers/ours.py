@@ -86,7 +86,7 @@ class Ours(Contender):
             ticket.result()
 
     def commit_sliding(self, calls: Sequence[Call], waiting: int) -> None:
-        """So many outstanding all the time: the oldest is collected before the next is committed."""
+        """Keeps a fixed number of commits outstanding: the oldest is collected before the next one is made."""
         commit = self.store.commit_async
         tickets = deque(commit(group, offsets) for group, offsets in calls[:waiting])
         for group, offsets in calls[waiting:]:

@@ -1,4 +1,4 @@
-"""Servers that are asked the same: ours, Kafka's broker, and one that does nothing."""
+"""Servers that receive the same requests: ours, Kafka's broker, and one that does nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Ours:
         return int(status.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def close(self) -> None:
-        """Stops it; it must have kept its word about that."""
+        """Stops the server and checks that it exits as it should."""
         self._process.terminate()
         if self._process.wait(SECONDS) != 0:
             raise AssertionError(f"{self.name} ended with {self._process.returncode}")

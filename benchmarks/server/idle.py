@@ -1,4 +1,4 @@
-"""The memory of connections that say nothing."""
+"""The memory of idle connections."""
 
 from __future__ import annotations
 

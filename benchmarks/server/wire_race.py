@@ -1,4 +1,4 @@
-"""Asks servers the same in turn, through the compiled client that checks every answer."""
+"""Sends the same requests to each server in turn, through the compiled client, which checks every answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WireLoad:
         self._program = compiled(directory, "wire_load")
 
     def round(self, contender: Contender, asking: Asking, seconds: float) -> _Round:
-        """Warms up, and asks for so many seconds."""
+        """Warms up, then sends requests for the given number of seconds."""
         file = self._directory / "frames"
         file.write_bytes(asking.frames)
         words = [self._program, contender.port, asking.connections, asking.depth, seconds, 1, file]

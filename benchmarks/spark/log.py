@@ -19,7 +19,7 @@ PIECE = 200_000
 
 @dataclass(frozen=True)
 class Shape:
-    """How many records over how many keys, in how many log partitions."""
+    """The number of records, keys and log partitions."""
 
     records: int
     keys: int

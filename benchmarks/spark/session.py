@@ -57,7 +57,7 @@ def _end_jvm() -> None:
 
 
 def to_noop(frame: DataFrame) -> None:
-    """Runs a query to its end, and throws the rows away."""
+    """Runs a query to its end and discards the rows."""
     frame.write.format("noop").mode("overwrite").save()
 
 

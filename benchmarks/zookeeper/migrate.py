@@ -87,7 +87,7 @@ def _connected(
 
 
 class _Timed:
-    """A contender's work, which notes the wall time and the processor time of each round; the warm-up is none."""
+    """A contender's work; records the wall time and the processor time of each round except the warm-up."""
 
     def __init__(self, name: str, work: Callable[[], object], offsets: int) -> None:
         self.name = name

@@ -48,8 +48,8 @@ static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
 }
 
 /* Address space of `capacity` bytes at a multiple of the huge page size: only between such
- * addresses can the kernel move whole page tables and huge pages unchanged.  NULL: there is
- * none. */
+ * addresses can the kernel move whole page tables and huge pages unchanged.  NULL: no address space
+ * is left. */
 static uint8_t *reserve_aligned(size_t capacity) {
     size_t span = capacity + HUGE_PAGE_SIZE;
     uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
@@ -143,13 +143,14 @@ static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) {
     if (OL_UNLIKELY(calls_until_failure >= 0)) {
         if (calls_until_failure == 0) {
-            return ol_fail(error, OL_NO_MEMORY, "a test asked this allocation to fail");
+            return ol_fail(error, OL_NO_MEMORY, "this allocation fails at the request of a test");
         }
         calls_until_failure--;
     }
     if (OL_UNLIKELY(size > arena->capacity - arena->used)) {
         if (size > SIZE_MAX / 4 - arena->used) {
-            return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
+            return ol_fail(error, OL_NO_MEMORY,
+                           "%zu bytes are more than the address space holds", size);
         }
         int status = grow(arena, arena->used + size, error);
         if (status != OL_OK) return status;

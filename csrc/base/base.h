@@ -1,4 +1,4 @@
-/* base/base: the ground of every other header: integer types, assertions, compiler hints.
+/* base/base: included by every other header: integer types, assertions, compiler hints.
  *
  * Assertions (OL_ASSERT) state invariants of our own code, never properties of input.  They stay on
  * in every build, because a store that continues after a broken invariant writes wrong bytes.

@@ -58,7 +58,7 @@ static inline int64_t ol_unzigzag64(uint64_t v) { return (int64_t)((v >> 1) ^ (~
 #define OL_UVARINT_MAX 5
 #define OL_UVARLONG_MAX 10
 
-/* The size of the value as unsigned LEB128: 1 to 5 bytes, or 1 to 10. */
+/* Return the size of the value as unsigned LEB128: 1 to 5 bytes for 32 bits, 1 to 10 for 64. */
 static inline size_t ol_uvarint_size(uint32_t v) {
     return (size_t)((38 - __builtin_clz(v | 1)) / 7);
 }
@@ -128,8 +128,8 @@ static inline const uint8_t *ol_read_varlong(const uint8_t *p, const uint8_t *li
     return p;
 }
 
-/* Names are short, and their comparison is most of the cost of telling runs apart: it takes words
- * of eight bytes, the last one overlapping. */
+/* Compares eight bytes at a time; the last word overlaps the one before it.  Names are short, and
+ * comparing them is most of the cost of finding where a run ends. */
 static inline bool ol_bytes_equal(const uint8_t *a, const uint8_t *b, size_t size) {
     if (size < 8 || size > 64) return size == 0 || memcmp(a, b, size) == 0;
     uint64_t different = 0, x, y;

@@ -1,4 +1,4 @@
-/* base/chained_map.c: buckets that double when there are as many entries. */
+/* base/chained_map.c: buckets, doubled when the entries are as many as the buckets. */
 #include "base/chained_map.h"
 
 #include <stdlib.h>

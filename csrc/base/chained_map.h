@@ -1,7 +1,8 @@
 /* base/chained_map: a hash table of entries that carry their own links.
  *
- * For side structures whose entries have keys of several parts, and are removed one by one.  The
- * owner embeds ol_chained_entry as the first member of its entry, keeps the keys and compares them:
+ * It serves side structures whose entries have keys of several parts and are removed one by one.
+ * The owner embeds ol_chained_entry as the first member of its entry, keeps the keys and compares
+ * them:
  *
  *     for (ol_chained_entry *e = ol_chained_map_first(map, hash); e != NULL; e = e->next)
  *         if (e->hash == hash && key_of(e) == key) ...
@@ -31,13 +32,14 @@ void ol_chained_map_free(ol_chained_map *map);
 /* Makes room for one more entry.  OL_NO_MEMORY: nothing changed. */
 int ol_chained_map_reserve(ol_chained_map *map, ol_error *error) OL_NODISCARD;
 
-/* Adds an entry whose hash is set; room was made. */
+/* Adds an entry.  The caller has set its hash and called ol_chained_map_reserve. */
 void ol_chained_map_add(ol_chained_map *map, ol_chained_entry *entry);
 
-/* Removes an entry that is there. */
+/* Removes an entry, which must be in the map. */
 void ol_chained_map_remove(ol_chained_map *map, ol_chained_entry *entry);
 
-/* The first entry of the bucket, in which entries of other hashes are, too; NULL: none. */
+/* Returns the first entry of the bucket, or NULL.  The bucket may also hold entries with other
+ * hashes. */
 static inline ol_chained_entry *ol_chained_map_first(const ol_chained_map *map, uint64_t hash) {
     return map->bucket_count == 0 ? NULL : map->buckets[hash & (map->bucket_count - 1)];
 }

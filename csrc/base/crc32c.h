@@ -16,8 +16,8 @@ uint32_t ol_crc32c(const void *data, size_t size);
  * followed by b. */
 uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size);
 
-/* Name of the implementation in use: "sse4.2", "armv8" or "tables".  The second finds one by name
- * for the tests (NULL where this processor lacks it). */
+/* Name of the implementation in use: "sse4.2", "armv8" or "tables".  The second function, for
+ * tests, finds an implementation by name (NULL if this processor lacks it). */
 const char *ol_crc32c_implementation(void);
 typedef uint32_t (*ol_crc32c_function)(uint32_t crc, const void *data, size_t size);
 ol_crc32c_function ol_crc32c_by_name(const char *name);

@@ -43,8 +43,9 @@ static inline uint32_t hash_code_point(uint32_t hash, uint32_t c) {
 
 enum { REPLACEMENT = 0xfffd };
 
-/* The next two functions are Java's rule for grouping malformed bytes: *c is the character, and the
- * result the number of bytes it stands for.  `left` counts the first byte and is at least 1. */
+/* The next two functions implement Java's rule for grouping malformed bytes.  They set *c to the
+ * character and return the number of bytes that it consumed.  `left` counts the first byte and is
+ * at least 1. */
 static size_t decode_three(const uint8_t *p, size_t left, uint32_t *c) {
     *c = REPLACEMENT;
     if (left < 2) return 1;

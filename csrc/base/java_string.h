@@ -1,8 +1,8 @@
 /* base/java_string: the hash and the length that Java gives to a string of UTF-8
  * (docs/format/partitioning.md §4).
  *
- * The log partition of a group follows from this hash, so it has to equal Java's for any bytes,
- * also for malformed ones.  No function here allocates, locks or fails.
+ * The log partition of a group follows from this hash, so it must equal Java's for any bytes,
+ * malformed ones included.  No function here allocates, locks or fails.
  */
 #ifndef OL_BASE_JAVA_STRING_H
 #define OL_BASE_JAVA_STRING_H
@@ -19,7 +19,7 @@ int32_t ol_java_hash(ol_slice utf8);
 int32_t ol_partition_for(ol_slice group, int32_t count);
 
 /* The next character as Java decodes it: U+FFFD for a malformed run, by Java's own grouping.
- * Returns how many of the `left` (at least 1) bytes it stands for. */
+ * Returns how many of the `left` bytes (at least 1) it consumed. */
 size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character);
 
 /* UTF-16 units of well-formed UTF-8 (docs/format/traps.md trap 16); *valid says whether it was

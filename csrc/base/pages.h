@@ -19,11 +19,12 @@
 /* Zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
-/* The same for memory of which little is in use at a time; a forked child does not have it. */
+/* As ol_pages_allocate, for memory of which only a little is in use at a time.  A forked child does
+ * not inherit it. */
 void *ol_pages_reserve(size_t size) OL_NODISCARD;
 
-/* Gives back the whole pages of [memory, memory + size), where `memory` begins a page; they read as
- * zeros then.  Returns how many bytes that was. */
+/* Returns the whole pages of [memory, memory + size) to the system; `memory` is the beginning of a
+ * page.  The pages read as zeros afterwards.  Returns their size in bytes. */
 size_t ol_pages_give_back(void *memory, size_t size);
 
 /* `size` is the requested one; NULL is fine. */

@@ -36,7 +36,7 @@ int ol_fail(ol_error *error, int status, const char *format, ...) {
 
 static void set_path(ol_error *error, const char *path) {
     size_t size = strlen(path);
-    /* The end of a path is more telling than its beginning. */
+    /* The end of a path identifies the file better than its beginning. */
     if (size >= sizeof error->path) path += size - (sizeof error->path - 1);
     snprintf(error->path, sizeof error->path, "%s", path);
 }

@@ -42,11 +42,12 @@ typedef enum ol_status {
     OL_CONDITION = 45,          /* expected= did not hold */
     OL_REWIND = 46,             /* monotonic= would have gone back */
     OL_FENCED = 47,             /* an older leader or producer epoch */
-    OL_TRANSACTION = 48,        /* no such open transaction, or an open one where none may be */
+    OL_TRANSACTION = 48,        /* the transaction is not open, or one is open where none may be */
     OL_TIMED_OUT = 49,
     OL_FENCED_LEADER_EPOCH = 50,    /* a leader epoch that is older than the newest one known */
-    OL_UNKNOWN_LEADER_EPOCH = 51,   /* one that is newer than any that was given; retriable */
-    OL_GENERATION = 52,         /* another generation of the group than its record has */
+    OL_UNKNOWN_LEADER_EPOCH = 51,   /* a leader epoch that is newer than the newest one known;
+                                       retriable */
+    OL_GENERATION = 52,         /* the group's record has another generation */
     OL_CRASHED = 60,            /* test file system only: the simulated machine has stopped */
 } ol_status;
 
@@ -70,7 +71,7 @@ void ol_error_clear(ol_error *error);
  * position, offset and item are cleared; set them afterwards with the calls below. */
 int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4);
 
-/* The same for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
+/* As ol_fail, for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
  * ENOENT, OL_NO_MEMORY for ENOMEM, otherwise OL_IO.  `operation` is the call's name, `path` may be
  * NULL. */
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path);

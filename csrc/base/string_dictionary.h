@@ -22,11 +22,11 @@ typedef struct ol_string_dictionary {
     uint64_t seed;
 } ol_string_dictionary;
 
-/* Zeroed memory is an empty dictionary with seed 0; names from outside deserve a random seed. */
+/* Zeroed memory is an empty dictionary with seed 0; use a random seed for names from outside. */
 void ol_string_dictionary_free(ol_string_dictionary *dictionary);
 
-/* The number of a string, which is added if it is new.  OL_NO_MEMORY, or OL_LIMIT beyond 2^31 - 1
- * strings: nothing changed. */
+/* Sets *number to the number of a string, which is added if it is new.  OL_NO_MEMORY, or OL_LIMIT
+ * beyond 2^31 - 1 strings: nothing changed. */
 int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number,
                                 ol_error *error) OL_NODISCARD;
 

@@ -10,7 +10,8 @@
 
 typedef struct scanner {
     ol_clean_run *run;
-    uint64_t clean_max;         /* keys of the clean part: half of the map: a pass must get on */
+    uint64_t clean_max;         /* keys of the clean part, at most half of the map: a pass must make
+                                   progress */
     bool in_clean;
     bool full;                  /* the map is: the pass ends at pass.end */
     bool again;                 /* from the start, now */
@@ -19,8 +20,8 @@ typedef struct scanner {
 
 /* ----------------------------------------------------------------------------------------- rows */
 
-/* Rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing yet;
- * another pass comes. */
+/* Adds rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing
+ * yet; another pass follows. */
 static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t key_max) {
     int64_t ignored;
     for (size_t i = 0; i < rows->count && map->count < key_max; i++) {
@@ -28,7 +29,8 @@ static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t 
     }
 }
 
-/* False when the map is full; the pass ends before the first record that did not fit then. */
+/* Returns false when the map is full; the pass then ends before the first record that did not
+ * fit. */
 static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows, uint32_t plain_flags) {
     int64_t previous[OL_CLEAN_ROWS];
     size_t count = rows->count;
@@ -194,7 +196,7 @@ static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, 
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* The clean segments, or the dirty ones. */
+/* Scans the clean segments, or the dirty ones. */
 static int scan_part(scanner *scan, bool clean, ol_error *error) {
     ol_clean_run *run = scan->run;
     ol_clean_segments *segments = &run->segments;
@@ -227,7 +229,7 @@ static int scan_once(ol_clean_run *run, bool *again, ol_error *error) {
     return status;
 }
 
-/* The first batch of a leader epoch does not go without being read: its header stays. */
+/* The first batch of a leader epoch must not be skipped unread: its header stays. */
 static int undo_epoch_starts(ol_clean_run *run, ol_error *error) {
     const ol_clean_scope *scope = &run->scope;
     size_t capacity = ol_log_epochs(scope->log, scope->target, NULL, 0);
@@ -247,12 +249,12 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
     ol_clean_transactions *transactions = &run->transactions;
     ol_clean_pass *pass = &run->pass;
     int64_t first_dirty = run->segments.first_dirty;
-    /* The pass before ended where its fates ended. */
+    /* The previous pass ended where its known fates ended. */
     if (transactions->limit < scope->target) transactions->from = -1;
     for (;;) {
         bool again = false;
         ol_key_map_clear(&pass->map);
-        /* A survey has to see every record in pass B. */
+        /* A survey must see every record in pass B. */
         ol_clean_superseded_start(&pass->superseded, first_dirty, scope->target,
                                   scope->surveyor != NULL ? 0 : scope->options.map_bytes / 8);
         pass->end = scope->target;
@@ -263,7 +265,8 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
         if (pass->end > first_dirty || pass->end == scope->target) {
             return undo_epoch_starts(run, error);
         }
-        return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key",
+        return ol_fail(error, OL_NO_MEMORY,
+                       "a map of %zu bytes is too small for one key; raise map_bytes",
                        scope->options.map_bytes);
     }
 }

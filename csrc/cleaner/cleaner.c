@@ -8,7 +8,8 @@
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
-    BYTES_PER_KEY = 2048,       /* of log; a low guess: a small map fits the cache, and grows */
+    BYTES_PER_KEY = 2048,       /* bytes of log per key; a low guess is fine: a small map fits the
+                                   cache, and it grows */
 };
 
 void ol_clean_options_init(ol_clean_options *options) {
@@ -26,14 +27,14 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
                        OL_CLEAN_MAP_BYTES_MIN);
     }
     if (options->delete_retention_ms < 0 || options->now_ms < 0 || options->end_max < 0) {
-        return ol_fail(error, OL_INVALID, "a time or an offset of a clean is negative");
+        return ol_fail(error, OL_INVALID, "a clean was given a negative time or offset");
     }
     return OL_OK;
 }
 
 /* -------------------------------------------------------------------------------- where it ends */
 
-/* The log was cut while its owner was asked. */
+/* The log was cut while the owner determined the limit. */
 static int stop_cut(ol_clean_course *course) {
     course->report->truncated = true;
     course->has_ended = true;
@@ -116,7 +117,7 @@ static int prepare(ol_clean_run *run, ol_error *error) {
     if (status != OL_OK) return status;
     int64_t target = run->segments.end, log_start = ol_log_start(scope->log);
     scope->target = report->target = target;
-    /* A checkpoint that is not in the log is of another time (docs/format/cleaner.md §8.1). */
+    /* A checkpoint outside the log belongs to an earlier log (docs/format/cleaner.md §8.1). */
     if (checkpoint < log_start || checkpoint > report->log_end) checkpoint = -1;
     report->end = report->floor = checkpoint;
     run->segments.first_dirty = checkpoint < target ? checkpoint : target;

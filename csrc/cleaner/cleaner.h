@@ -10,28 +10,28 @@
  * each by one swap (log/segment_rewrite.h).
  *
  * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of
- * every key in a map of fixed size (cleaner/key_map.h); pass B rewrites all segments below E.
- * Where the map cannot hold all keys, a pass A and a pass B more clean the rest, until E is
- * reached.  With `use_table` the partition's table answers for the keys that it has once the map is
- * full, and the map holds the others.
+ * every key in a map of fixed size (cleaner/key_map.h); pass B rewrites all segments below E.  If
+ * the map cannot hold all keys, further passes A and B clean the rest, until E is reached.  With
+ * `use_table`, once the map is full, the partition's table answers for the keys that it has, and
+ * the map holds only the others.
  *
  * Damage does not end a run.  A batch with a wrong checksum or structure, or one that cannot be
- * inflated, quarantines its segment: the segment stays as it is and is reported, and everything
- * else goes on, but no tombstone and no transaction marker above its base is dropped while it
- * exists.  A batch that cannot be compressed again stays whole, and no tombstone above it is
- * dropped in that run.
+ * inflated, quarantines its segment: the segment stays as it is and is reported, and the run cleans
+ * everything else.  No tombstone and no transaction marker above the segment's base is dropped
+ * while the segment exists.  A batch that cannot be compressed again stays whole, and no tombstone
+ * above it is dropped in that run.
  *
- * Safety does not depend on `first_dirty`.  A tombstone or marker goes only in a run that has seen
- * that it has nothing left to delete or to end.  A `first_dirty` that is too high (or a hold that
- * was lifted) leaves superseded records until their key is written again; -1 makes all of the log
+ * Safety does not depend on `first_dirty`.  A run drops a tombstone or marker only after it has
+ * seen that nothing is left to delete or to end.  A `first_dirty` that is too high (or a hold that
+ * was lifted) leaves superseded records until their key is written again; with -1 all of the log is
  * dirty.
  *
- * A replica's log is cleaned whatever it does: below W it holds what its leader's does, and records
- * of that part never change.  One whose table was dropped, or never loaded, is cleaned without it.
- * A change of leadership does not disturb a run; a truncation or a load ends it.
+ * A replica's log is cleaned in any role: below W it holds the same records as the leader's log,
+ * and these never change.  A replica whose table was dropped or never loaded is cleaned without the
+ * table.  A change of leadership does not disturb a run; a truncation or a load ends it.
  *
- * The log of a topic is cleaned likewise (ol_cleaner_run_topic).  Its keys are any bytes, all of an
- * aborted transaction goes, and there is neither a table nor a hold.
+ * The log of a topic is cleaned likewise (ol_cleaner_run_topic).  Its keys are arbitrary bytes, all
+ * records of an aborted transaction are dropped, and there is neither a table nor a hold.
  *
  * Locks: the partition's writer lock while E is found, with `use_table` the table lock for some
  * hundred keys at a time, and the gate of loads while a segment is replaced; the caller holds none.
@@ -64,14 +64,15 @@ typedef struct ol_clean_progress {
     _Atomic int64_t segments_after;     /* swapped in so far */
 } ol_clean_progress;
 
-/* Gets the batches that a clean would leave, in the order of the log, each whole and with a right
- * checksum; the log itself stays as it is. */
+/* Receives the batches that a clean would leave, in log order, each whole and with a right
+ * checksum.  The log itself is not changed. */
 typedef struct ol_clean_sink {
     /* Any status but OL_OK ends the run with it.  The status must not be one about damage
      * (OL_CLOSED will do).  `batch` borrows. */
     int (*take)(void *context, const ol_batch *batch, ol_error *error);
     void *context;
-    bool takes_active;                  /* the active segment, too, up to an open transaction */
+    bool takes_active;                  /* the active segment is included, up to the first open
+                                           transaction */
 } ol_clean_sink;
 
 typedef struct ol_clean_options {
@@ -119,20 +120,21 @@ typedef struct ol_clean_counts {
 } ol_clean_counts;
 
 typedef struct ol_clean_report {
-    /* The new cleaner checkpoint: the next run has to begin there.  It is the end of the last
-     * complete pass, or the start of a transaction that is open there; first_dirty (or -1) where no
-     * pass is complete. */
+    /* The new cleaner checkpoint, where the next run begins: the end of the last complete pass, or
+     * the start of a transaction that is open there; first_dirty (or -1) if no pass is complete. */
     int64_t end;
     int64_t floor;                      /* states below it may be lost (see raise_floor); -1 none */
     int64_t target;                     /* E */
-    /* With a sink: it got everything below told_end that stays, except for quarantined segments;
-     * above it the log stays as it is. */
+    /* With a sink: it received everything below told_end that stays, except quarantined segments.
+     * Above told_end the log stays as it is. */
     int64_t told_end;
     int64_t log_end;                    /* when the run began */
     bool complete;                      /* E was reached: the next run needs a higher E, or time */
     bool stopped;                       /* by the flag */
-    bool truncated;                     /* the log was cut meanwhile; another run does the rest */
-    bool load_began;                    /* likewise a load, beside which no segment is replaced */
+    bool truncated;                     /* the log was cut during the run; another run cleans the
+                                           rest */
+    bool load_began;                    /* a load began during the run; no segment is replaced
+                                           during a load */
     int64_t bytes_read;
     int64_t bytes_written;
     int64_t bytes_before;               /* of the segments below E */
@@ -153,13 +155,13 @@ typedef struct ol_clean_report {
 /* Cleans once.  OL_OK also when it was stopped or segments were quarantined; the report says so.
  * The partition must be loaded and its log writable; a partition that is read-only because of a
  * damaged record can be cleaned.  Fails with OL_LOADING, OL_FAILED, OL_READ_ONLY (the log), OL_IO,
- * OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor or of the sink.  Also then *report
- * describes the work that was done, and every segment is either as it was or replaced. */
+ * OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor or of the sink.  After a failure, too,
+ * *report describes the work that was done, and every segment is either unchanged or replaced. */
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
                    ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* The same for the log of a topic; `use_table` and the holds do not count.  Nothing is deleted at
- * the start of the log meanwhile (ol_log_delete_below), and the topic outlives the run.  Fails with
+/* As ol_cleaner_run, for the log of a topic; `use_table` and the holds are ignored.  The caller
+ * must not call ol_log_delete_below during the run, and the topic must outlive the run.  Fails with
  * OL_FAILED, OL_READ_ONLY, OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor. */
 int ol_cleaner_run_topic(ol_topic_log *topic, const ol_clean_options *options,
                          ol_clean_report *report, ol_error *error) OL_NODISCARD;

@@ -36,14 +36,14 @@ enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
 typedef struct ol_clean_scope ol_clean_scope;
 typedef struct ol_clean_surveyor ol_clean_surveyor;     /* cleaner/survey.c */
 
-/* The calls that a run makes to the owner of the log: a partition (cleaner/partition_owner.c), or
+/* The calls that a run makes on the owner of the log: a partition (cleaner/partition_owner.c), or
  * the log of a topic (cleaner/topic_owner.c). */
 typedef struct ol_clean_owner {
     /* Sets cuts, limit and producers of the scope, and *log_end, all at one moment. */
     int (*find_limit)(ol_clean_scope *scope, int64_t *log_end, ol_error *error);
-    /* Makes everything below `log_end` durable; OL_NOT_COORDINATOR where it was cut meanwhile. */
+    /* Makes everything below `log_end` durable.  OL_NOT_COORDINATOR: the log was cut meanwhile. */
     int (*flush)(const ol_clean_scope *scope, int64_t log_end, ol_error *error);
-    /* A segment is about to be replaced, and was; OL_LOADING where the log is being loaded. */
+    /* Called before and after a segment is replaced.  OL_LOADING: the log is being loaded. */
     int (*hold_swap)(const ol_clean_scope *scope, ol_error *error);
     void (*release_swap)(const ol_clean_scope *scope);
 } ol_clean_owner;
@@ -66,8 +66,7 @@ struct ol_clean_scope {
     ol_key_hasher hasher;
 };
 
-/* How far and how fast the run has come.  Owner: cleaner/source.c; every file counts into the
- * report. */
+/* The progress and pace of the run.  Owner: cleaner/source.c; every file adds to the report. */
 typedef struct ol_clean_course {
     const ol_clean_scope *scope;
     ol_clean_report *report;            /* the caller's */
@@ -76,8 +75,8 @@ typedef struct ol_clean_course {
     bool has_ended;                     /* OL_END was returned; the report says why */
 } ol_clean_course;
 
-/* Identifies the batches that a walk met: where the length of a batch has changed since, the walk
- * passes over others and still ends at the beginning of one. */
+/* Identifies the batches that a walk met.  If the length of a batch has changed since, another walk
+ * meets other batches, although it, too, ends at the beginning of one. */
 typedef struct ol_clean_tally {
     int64_t batches;
     uint64_t base_offsets;              /* their sum */
@@ -89,7 +88,7 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
-    bool is_open;                       /* it goes on at next_base (only with a sink) */
+    bool is_open;                       /* the log continues it at next_base (only with a sink) */
     bool is_tallied;                    /* pass A walked all of it; set by pass A, as is `tally` */
     ol_clean_tally tally;
     bool legacy_known;                  /* whether legacy_may_go is set */
@@ -101,7 +100,8 @@ typedef struct ol_clean_damaged {
     int64_t *bases;
     size_t count;
     size_t capacity;
-    int64_t marker_block;               /* no marker at or above it goes: the lowest base here */
+    int64_t marker_block;               /* no marker at or above it is dropped: the lowest base
+                                           here */
     int64_t tombstone_block;            /* likewise tombstones; lower for other reasons, too */
 } ol_clean_damaged;
 
@@ -165,17 +165,18 @@ typedef struct ol_clean_run {
 
 /* ----------------------------------------------------------------------------- cleaner/source.c */
 
-/* Whether a status is about the bytes that were read, not about the machine. */
+/* Returns whether a status is about the bytes that were read, not about the machine. */
 static inline bool ol_clean_is_damage(int status) {
     return status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED ||
            status == OL_LIMIT;
 }
 
-/* Counts bytes that were moved, and waits where the caller set a limit.  OL_END when the run shall
+/* Counts bytes that were moved, and waits where the caller set a limit.  OL_END: the run must
  * stop. */
 int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
-/* Whether the log was cut since the run began, which then ends: the caller returns OL_END. */
+/* Returns whether the log was cut since the run began.  The run then ends: the caller returns
+ * OL_END. */
 bool ol_clean_was_cut(ol_clean_course *course);
 
 /* A walk over the batches of one segment: checksums right, offsets ascending. */
@@ -231,7 +232,7 @@ int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments,
                            ol_error *error) OL_NODISCARD;
 
 /* From now on the segment stays as it is; `damage` is reported, and may be the same memory as
- * *error.  OL_NO_MEMORY; OL_END where the segment only looks damaged because the log was cut. */
+ * *error.  OL_NO_MEMORY.  OL_END: the segment only looks damaged, because the log was cut. */
 int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments,
                                 ol_clean_segment *segment, const ol_error *damage, ol_error *error)
     OL_NODISCARD;
@@ -247,8 +248,8 @@ bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segm
 
 /* ----------------------------------------------------------------------- cleaner/transactions.c */
 
-/* Learns the fates of the transactions of [from, target).  A damage quarantines its segment and
- * sets *again: the pass has to release everything that it read before. */
+/* Learns the fates of the transactions of [from, target).  Damage quarantines its segment and sets
+ * *again: the pass must release everything that it has read. */
 int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course,
                                 ol_clean_segments *segments, int64_t from, bool *again,
                                 ol_error *error) OL_NODISCARD;
@@ -295,7 +296,7 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
 int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
                  ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* The same on a partition; `surveyor` may be NULL. */
+/* As ol_clean_log, on a partition; `surveyor` may be NULL. */
 int ol_clean_partition(ol_partition *partition, const ol_clean_options *options,
                        ol_clean_surveyor *surveyor, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;
@@ -318,7 +319,7 @@ int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch *batch,
                          const ol_record *record);
 
-/* The rows, all of them seen, were decided. */
+/* Called after all rows were seen and decided. */
 int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
                          const ol_clean_rows *rows, ol_error *error) OL_NODISCARD;
 
@@ -327,12 +328,12 @@ int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
 void ol_clean_survey_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int64_t segment_base,
                            size_t record_count, int64_t bytes_after, bool is_whole);
 
-/* The same for a control batch. */
+/* As ol_clean_survey_batch, for a control batch. */
 void ol_clean_survey_markers(ol_clean_surveyor *surveyor, const ol_batch *batch,
                              int64_t segment_base, int32_t count, bool are_dropped,
                              int64_t bytes_after);
 
-/* After the passes: the segments that they left alone. */
+/* Called after the passes: surveys the segments that they left alone. */
 int ol_clean_survey_rest(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* ---------------------------------------------------------------------------- a group of pass B */
@@ -364,8 +365,8 @@ typedef struct ol_clean_copier {
 /* cleaner/copy.c: decides all rows that wait, and writes their batches. */
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* cleaner/write.c: from `position` of the current segment on everything is written; everything
- * before it is copied now. */
+/* cleaner/write.c: copies everything before `position` of the current segment now; everything from
+ * there on is written. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) OL_NODISCARD;
 int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result,
                        ol_error *error) OL_NODISCARD;

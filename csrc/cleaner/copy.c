@@ -1,4 +1,4 @@
-/* Pass B: segments form groups, and each group becomes one segment without the records that go
+/* Pass B: segments form groups, and each group becomes one segment without the dropped records
  * (docs/format/cleaner.md §8.3, §8.4). */
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +189,7 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
     if (status != OL_OK) return status;
     survey_batch(copy, batch, (size_t)record_count, sunk, result == OL_CLEAN_NOT_COMPRESSED);
     if (result != OL_CLEAN_NOT_COMPRESSED) return OL_OK;
-    /* All of it stays after all, and tombstones for something in it have to stay as well. */
+    /* The whole batch stays after all, so tombstones for records in it must stay, too. */
     report->records = before;
     report->records.read += record_count;
     report->records.kept += record_count;
@@ -202,7 +202,7 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
 
 /* ------------------------------------------------------------------------------------- segments */
 
-/* Counts the batches that pass A has decided as if they were decided and dropped here. */
+/* Counts the batches that pass A has decided as if this pass had decided and dropped them. */
 static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
     int64_t bytes, position = copy->source.piece.position + (int64_t)copy->source.position;
@@ -214,7 +214,7 @@ static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     report->records.superseded += count;
     run->walk.bytes_taken += bytes;
     if (OL_LIKELY(copy->cleaned != NULL || run->scope.options.sink != NULL)) return OL_OK;
-    /* This is the first difference; the rows that wait stand before it. */
+    /* This is the first difference; the rows that wait come before it. */
     int status = ol_clean_flush_rows(copy, error);
     return status == OL_OK && copy->cleaned == NULL ? ol_clean_start_writing(copy, position, error)
                                                     : status;
@@ -281,7 +281,7 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
     return status;
 }
 
-/* Copies segments [first, first + count) into one, without the records that go, and swaps it in.
+/* Copies segments [first, first + count) into one, without the dropped records, and swaps it in.
  * *bad: the index of the segment that failed. */
 static int copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad, ol_error *error) {
     ol_clean_copier copy = {.run = run, .first = first, .count = count};
@@ -353,12 +353,12 @@ static int restore(ol_clean_report *report, ol_clean_open *open, const saved *be
     return ol_clean_open_copy(open, &before->open, error);
 }
 
-/* Whether a status concerns one group, so that the run goes on. */
+/* Returns whether a status concerns only one group, so that the run continues. */
 static bool concerns_group(int status) {
     return ol_clean_is_damage(status) || status == OL_TOO_LARGE || status == OL_INVALID;
 }
 
-/* Pass A found all of it sound: bytes that are not so now are other bytes. */
+/* Pass A found the whole segment valid: if bytes are bad now, they have changed. */
 static int blame_change(int status, ol_error *error) {
     if (ol_clean_is_damage(status)) status = error->status = OL_CHANGED;
     return status;
@@ -380,7 +380,8 @@ static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *be
     int restored = restore(report, &run->walk.open, before, error);
     if (restored != OL_OK) return restored;
     if (!ol_clean_is_damage(status) && *count > 1) {
-        /* They do not fit one segment after all, or have changed since: each by itself then. */
+        /* The segments do not fit one after all, or have changed since: each is now cleaned by
+         * itself. */
         *count = 1;
         return clean_group(run, first, count, before, error);
     }

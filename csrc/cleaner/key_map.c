@@ -22,7 +22,8 @@ static uint64_t next_random(uint64_t *state) {
 
 void ol_key_hasher_init(ol_key_hasher *hasher, uint64_t seed) {
     if (seed != 0 || getrandom(hasher, sizeof *hasher, GRND_NONBLOCK) != (ssize_t)sizeof *hasher) {
-        /* The system has no randomness yet; nobody outside knows the address of a variable. */
+        /* The system has no randomness yet.  The address of a variable is unknown outside the
+         * process. */
         uint64_t state = seed != 0 ? seed : (uint64_t)(uintptr_t)hasher;
         for (int i = 0; i < 2; i++) {
             hasher->keys[i] = next_random(&state);
@@ -79,7 +80,7 @@ void ol_key_map_clear(ol_key_map *map) {
     map->count = 0;
 }
 
-/* The place of the key, or the place where it has to go so that hashes ascend. */
+/* Returns the place of the key, or the place at which it must be inserted so that hashes ascend. */
 static ol_key_entry *find_place(const ol_key_map *map, ol_hash128 key) {
     ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
     while (entry->next_offset != 0 &&
@@ -113,7 +114,7 @@ static bool grow(ol_key_map *map) {
     for (uint64_t i = 0; i < old.capacity; i++) {
         const ol_key_entry *entry = &old.entries[i];
         if (entry->next_offset == 0) continue;
-        /* They come in the order of their hashes, so that each one goes after all others. */
+        /* The entries come in the order of their hashes, so each is put after all others. */
         bool put = ol_key_map_put(map, (ol_hash128){entry->low, entry->high},
                                   entry->next_offset - 1, &ignored);
         OL_ASSERT(put);

@@ -2,9 +2,8 @@
  * A knows to be superseded (docs/format/cleaner.md §8.2).
  *
  * The map keeps only a 128-bit hash of a key, so two keys with the same hash would count as one,
- * and the record of one of them would be lost.  That does not happen by chance.  Nobody can make it
- * happen either, because every run draws its own secrets for the hash: names of groups come from
- * clients.
+ * and the record of one of them would be lost.  That does not happen by chance.  A client that
+ * chooses group names cannot cause it either, because every run draws its own secrets for the hash.
  *
  * Entries of 24 bytes lie in one array in the order of their hashes, each at or after the place
  * that its hash names, so that a search ends at the first greater hash, found or not, and costs
@@ -45,7 +44,7 @@ static inline uint64_t ol_key_fold(uint64_t a, uint64_t b) {
 }
 
 /* Two independent lanes of 64 bits; one multiplication takes 16 bytes, and the last 16 are taken
- * again.  Every factor depends on a secret: with known factors anybody could choose eight bytes
+ * again.  Every factor depends on a secret: with known factors a client could choose eight bytes
  * that make a product zero.  `kind` separates keys whose bytes are the same but mean different
  * things. */
 static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t *p, size_t size,
@@ -90,7 +89,8 @@ typedef struct ol_key_map {
     uint64_t slots;             /* entries that a hash can name */
     uint64_t capacity;          /* entries, with a few after the last slot */
     uint64_t count;
-    uint64_t count_max;         /* then it grows: 3/4 of the slots; 9/10 once it cannot grow */
+    uint64_t count_max;         /* at this count it grows: 3/4 of the slots; 9/10 once it cannot
+                                   grow */
     size_t bytes_max;
 } ol_key_map;
 
@@ -113,8 +113,8 @@ static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     __builtin_prefetch(entry + sizeof(ol_key_entry) - 1);
 }
 
-/* Raises the key's offset to `offset`, which is not negative; *previous gets the offset that it
- * had, or -1.  False, with nothing changed, for a new key when the map is full. */
+/* Raises the key's offset to `offset`, which is not negative, and sets *previous to the offset
+ * before, or -1.  Returns false, with nothing changed, if the key is new and the map is full. */
 bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous)
     OL_NODISCARD;
 
@@ -147,8 +147,8 @@ typedef struct ol_clean_superseded {
     uint64_t capacity;
 } ol_clean_superseded;
 
-/* Clears the bits, and covers [from, end), or as much of it as fits `bytes_max`; nothing where
- * there is no memory. */
+/* Clears the bits, and covers [from, end), or as much of it as fits `bytes_max`; nothing if memory
+ * is short. */
 static inline void ol_clean_superseded_start(ol_clean_superseded *bits, int64_t from, int64_t end,
                                              size_t bytes_max) {
     uint64_t words = ((uint64_t)(end - from) + 63) / 64,

@@ -23,8 +23,8 @@ static int check_role(const ol_clean_scope *scope, ol_error *error) {
     return OL_OK;
 }
 
-/* A transaction that the log calls ended may have its marker above W.  The state has those that are
- * open at W; where none is loaded, the log is walked. */
+/* A transaction that the log calls ended may have its marker above W.  The state knows the
+ * transactions that are open at W; if no state is loaded, the log is walked. */
 static int find_open_at_watermark(ol_clean_scope *scope, int64_t watermark, ol_error *error) {
     int64_t first;
     int status = ol_log_open_since(scope->log, watermark, &first, error);
@@ -69,7 +69,8 @@ static int flush(const ol_clean_scope *scope, int64_t log_end, ol_error *error) 
     } else if (status != OL_OK) {
         return status;
     }
-    /* It is flushed, unless the partition failed, or was cut since find_limit read its end. */
+    /* The log is flushed now, unless the partition failed, or the log was cut since find_limit read
+     * its end. */
     return ol_partition_wait(scope->partition, log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
 }
 

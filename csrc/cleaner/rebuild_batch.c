@@ -128,7 +128,7 @@ static int put_records(const ol_batch *batch, const ol_clean_choice *choice,
     ol_records_close(&records);
     if (status != OL_END) return status;
     if (output->size - OL_BATCH_LOG_OVERHEAD > INT32_MAX) {
-        return ol_fail(error, OL_TOO_LARGE, "a rebuilt batch passes 2 GiB");
+        return ol_fail(error, OL_TOO_LARGE, "a rebuilt batch would exceed 2 GiB");
     }
     return OL_OK;
 }
@@ -136,7 +136,8 @@ static int put_records(const ol_batch *batch, const ol_clean_choice *choice,
 /* Replaces the records by one compressed block.  OL_UNSUPPORTED where that is impossible. */
 static int compress_records(const ol_batch *batch, const ol_compressor *compressor,
                             ol_clean_output *output, ol_error *error) {
-    if (compressor == NULL) return ol_fail(error, OL_UNSUPPORTED, "no compressor is there");
+    if (compressor == NULL) return ol_fail(error, OL_UNSUPPORTED,
+                                           "the batch is compressed, and there is no compressor");
     ol_slice input = ol_slice_of(output->data + OL_BATCH_AT_RECORDS,
                                  output->size - OL_BATCH_OVERHEAD);
     ol_slice block = ol_slice_null();
@@ -145,7 +146,9 @@ static int compress_records(const ol_batch *batch, const ol_compressor *compress
     if (status != OL_OK) return status;
     output->size = OL_BATCH_OVERHEAD;
     status = block.size > INT32_MAX / 2
-                 ? ol_fail(error, OL_UNSUPPORTED, "a compressed block of %zu bytes", block.size)
+                 ? ol_fail(error, OL_UNSUPPORTED,
+                           "the compressed block has %zu bytes, more than a batch can hold",
+                           block.size)
                  : make_room(output, block.size, error);
     if (status == OL_OK) {
         memcpy(output->data + OL_BATCH_AT_RECORDS, block.data, block.size);

@@ -1,11 +1,11 @@
 /* cleaner/rebuild_batch: one batch without some of its records (docs/format/batches.md §2.7,
  * docs/format/cleaner.md §8.3).
  *
- * It does not know why a record goes.  A batch of magic 2 keeps its base and last offset, producer,
- * sequence and framing, whatever is dropped.  With magic 0 and 1 every message is a batch of its
- * own, and a compressed wrapper that loses messages is written uncompressed, as Kafka's first
- * cleaner did (docs/format/brokers.md §15.2), so that nobody has to compress in a format that only
- * old brokers write.  No locks. */
+ * It does not know why a record is dropped.  A batch of magic 2 keeps its base and last offset,
+ * producer, sequence and framing, whatever is dropped.  With magic 0 and 1 every message is a batch
+ * of its own, and a compressed wrapper that loses messages is written uncompressed, as Kafka's
+ * first cleaner did (docs/format/brokers.md §15.2), so that the engine need not compress in a
+ * format that only old brokers write.  No locks. */
 #ifndef OL_CLEANER_REBUILD_BATCH_H
 #define OL_CLEANER_REBUILD_BATCH_H
 

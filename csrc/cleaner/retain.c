@@ -66,12 +66,12 @@ ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
  * The partition's table is an accelerator: where a position has a cell, the cell says which record
  * is its last one.
  *
- * The table goes on changing.  A cell below the end of the pass names a committed record that
- * nothing takes back, so everything below it is superseded, with two exceptions: a marker above E
- * committed it, so that at E it is still pending; or the history of the group is held, where it may
- * not supersede anything.  Everything else is left to the map, also records about which the table
- * had an answer in pass A but has none now: then a superseded record stays until the next run, and
- * a tombstone that the map does not hold stays, too. */
+ * The table keeps changing.  A cell below the end of the pass names a committed record that nothing
+ * takes back, so everything below it is superseded, with two exceptions: a marker above E committed
+ * it, so that at E it is still pending; or the history of the group is held, where it may not
+ * supersede anything.  Everything else is left to the map, also records about which the table had
+ * an answer in pass A but has none now: then a superseded record stays until the next run, and a
+ * tombstone that the map does not hold stays, too. */
 
 enum { HOLD_KEYS = 128 };       /* under one hold of the table lock, for which commits wait */
 
@@ -145,14 +145,14 @@ static ol_clean_outcome decide(const ol_clean_row *row, int64_t latest, int64_t 
     if (row->flags & OL_CLEAN_KEYLESS) return OL_CLEAN_KEYLESS_GOES;
     if (row->flags & OL_CLEAN_OF_ABORTED) return OL_CLEAN_ABORTED_GOES;
     const uint32_t erases = OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE;
-    /* It may have erased a value that is pending at E and stays. */
+    /* The tombstone may have erased a value that is pending at E and stays. */
     if (OL_UNLIKELY((row->flags & erases) == erases && row->offset >= first_uncertain)) {
         return OL_CLEAN_STAYS;
     }
     if (latest > row->offset) return OL_CLEAN_SUPERSEDED;
     if (!(row->flags & OL_CLEAN_TOMBSTONE)) return OL_CLEAN_STAYS;
-    /* Only a tombstone that the map holds may go: then this pass drops everything below it in its
-     * slot. */
+    /* Only a tombstone that the map holds may be dropped: this pass then drops everything below it
+     * in its slot. */
     return (row->flags & OL_CLEAN_MAY_GO) && latest == row->offset ? OL_CLEAN_TOMBSTONE_GOES
                                                                    : OL_CLEAN_STAYS_AND_BEGINS;
 }

@@ -36,7 +36,7 @@ typedef struct ol_clean_row {
     uint32_t flags;
 } ol_clean_row;
 
-/* The fate of a record.  Those up to STAYS_AND_BEGINS stay. */
+/* The outcome for a record.  Records with an outcome up to OL_CLEAN_STAYS_AND_BEGINS stay. */
 typedef enum ol_clean_outcome {
     OL_CLEAN_STAYS,
     OL_CLEAN_STAYS_AND_BEGINS,          /* a tombstone whose time has to begin */
@@ -78,8 +78,8 @@ int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice gro
  * is held as a whole. */
 uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, int64_t last_offset);
 
-/* The rest of ol_clean_read_row: for keys that are not offset keys, or are cut.  Sets the row's
- * key, returns more flags. */
+/* The rest of ol_clean_read_row, for keys that are cut or not offset keys.  Sets the row's key and
+ * returns further flags. */
 uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
                              const ol_record *record, int64_t last_offset, ol_clean_row *row);
 
@@ -156,8 +156,8 @@ static inline bool ol_clean_is_accepted(const ol_record *record) {
 bool ol_clean_can_ask_table(ol_partition *partition);
 
 /* Asks the table for every row that is a position.  answers[i] is the offset of the last record
- * below `limit` in the row's slot, or -1 where the map has to be asked.  Takes the table lock for
- * some rows at a time. */
+ * below `limit` in the row's slot, or -1 if the map must be asked.  Takes the table lock for some
+ * rows at a time. */
 void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit,
                         int64_t answers[OL_CLEAN_ROWS]);
 

@@ -45,7 +45,7 @@ int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_wri
     for (;;) {
         double left_ns = due_ns - (double)(now_ns() - course->start_ns);
         if (left_ns <= 0) {
-            /* A long time in which the disk was slow is not made up for in one burst. */
+            /* After a time in which the disk was slow, the run does not catch up in one burst. */
             if (left_ns < -BURST_NS) course->start_ns += (int64_t)(-left_ns) - BURST_NS;
             return OL_OK;
         }
@@ -64,8 +64,8 @@ bool ol_clean_was_cut(ol_clean_course *course) {
     return true;
 }
 
-/* A log of ours is read segment by segment, each from its file; only closed segments are.  A log
- * that another process writes to is read as every reader reads it. */
+/* In a log that this process writes, only closed segments are read, each from its file.  A log that
+ * another process writes is read through ol_log_reader. */
 static int open_file(ol_clean_source *source, ol_error *error) {
     const ol_log_options *log = source->course->scope->log_options;
     int status = ol_segment_path(source->path, sizeof source->path, log->directory,
@@ -123,14 +123,15 @@ static int fail_at(const ol_clean_source *source, int64_t position, const char *
     return ol_error_at(error, source->path, position);
 }
 
-/* Reads on after the last whole batch. */
+/* Reads the next piece, which begins after the last whole batch. */
 static int read_piece(ol_clean_source *source, ol_error *error) {
     int64_t position = source->piece.position + (int64_t)source->position,
             left = source->segment->size - position;
     size_t size = source->wanted > OL_CLEAN_PIECE_BYTES ? source->wanted : OL_CLEAN_PIECE_BYTES,
            got = 0;
     if ((int64_t)source->wanted > left) {
-        return fail_at(source, position, "a batch passes the end of its segment", left, error);
+        return fail_at(source, position,
+                       "a batch extends beyond the end of its segment", left, error);
     }
     int status = make_room(source, size, error);
     if (status != OL_OK) return status;
@@ -159,7 +160,7 @@ int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *er
                                       : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES,
                                                            &source->piece, error);
     if (ol_clean_was_cut(source->course)) return OL_END;
-    /* One bad place of a disk must not stop all cleaning. */
+    /* One bad sector must not stop all cleaning. */
     if (status == OL_IO && error->position >= 0) return OL_CORRUPT;
     *done = status == OL_END ||
             (status == OL_OK && source->piece.segment_base != segment->base_offset);
@@ -233,7 +234,7 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
     int status = ol_batch_check_crc(batch, error);
     if (OL_LIKELY(status == OL_OK)) return OL_OK;
     (void)refuse_batch(source, batch, error);
-    /* The bounds lie after this batch if it was returned before. */
+    /* If this batch was returned before, the bounds already lie after it. */
     bool was_given = batch->data < source->piece.data + source->position;
     if (was_given) error->offset = batch->base_offset;
     return status;

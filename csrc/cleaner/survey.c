@@ -117,8 +117,7 @@ static bool is_in_state(const ol_state *state, const ol_clean_row *row, const ol
            record.log_offset == row->offset;
 }
 
-/* The state keeps no record whose key it does not know: such a one is live until it is
- * superseded. */
+/* The state keeps no record with an unknown key: such a record is live until it is superseded. */
 static bool is_live(const ol_state *state, const ol_clean_rows *rows, size_t i,
                     const seen_record *seen, bool is_known) {
     const ol_clean_row *row = &rows->row[i];
@@ -212,8 +211,8 @@ static void count_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int6
     OL_ASSERT(batch->size > 0);
 }
 
-/* The records that go share the bytes that their batch frees; where none goes, all records share
- * the bytes that it grows by. */
+/* Dropped records share the bytes that their batch frees.  If none is dropped, all records share
+ * the bytes by which the batch grows. */
 static void count_entries(ol_clean_survey *survey, const ol_batch *batch, const entry *entries,
                           size_t count, int64_t bytes_after) {
     double weights = 0, going = 0;
@@ -297,7 +296,7 @@ static int survey_records(ol_clean_run *run, const ol_batch *batch, int64_t segm
     return flushed;
 }
 
-/* A batch whose records cannot be read counts nowhere, as one with a wrong checksum. */
+/* A batch whose records cannot be read is not counted, like one with a wrong checksum. */
 static int survey_left(ol_clean_run *run, const ol_batch *batch, int64_t segment_base,
                        ol_error *error) {
     ol_clean_surveyor *surveyor = run->scope.surveyor;

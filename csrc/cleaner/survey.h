@@ -4,8 +4,8 @@
  * A survey is a run of the cleaner that writes nothing.  It decides every record of the log by the
  * same code as a clean, so it needs no rules of its own: passes A and B report their outcomes, and
  * everything that a clean leaves alone (above E, and quarantined segments) is walked after them.
- * Only whether a record is *live* is not the cleaner's to say: then the present state comes from
- * it, which the partition's table, group records and pending values tell.
+ * The cleaner does not decide whether a record is *live*, that is, whether the present state comes
+ * from it; the partition's table, group records and pending values say so.
  *
  * Bytes are those of the batches.  A batch that loses records frees exactly what its rebuilt bytes
  * lack.  Records of one batch share its bytes, and what it frees, by their encoded sizes.  Batches
@@ -19,7 +19,8 @@
 /* A clean that grows a batch, by a delete horizon, frees a negative number of bytes. */
 typedef struct ol_clean_share {
     int64_t records;
-    /* The present state comes from them, and that of open transactions; every marker counts. */
+    /* the present state, or that of an open transaction, comes from them; every marker counts as
+     * live */
     int64_t live_records;
     int64_t superseded;         /* this one and the four after it go */
     int64_t aborted;
@@ -46,12 +47,12 @@ void ol_clean_survey_free(ol_clean_survey *survey);
 
 /* Surveys a partition that is loaded; its log may be read-only.  `closes_active`: the active
  * segment is closed first, unless a transaction is open, as `offsetlog compact` does it.  The
- * options `sink`, `raise_floor` and `first_dirty` do not count: all of the log is dirty.
+ * options `sink`, `raise_floor` and `first_dirty` are ignored: all of the log is dirty.
  *
- * The report is that of a run with a sink.  Where it is not `complete`, the keys did not fit
- * map_bytes, and the survey is of no use; likewise where it was stopped or truncated.  Damage that
- * a load passes over is passed over here, too, and its segment is reported as quarantined.  Fails
- * as ol_cleaner_run does, and with OL_CHANGED where pass B found other bytes than pass A: another
+ * The report is that of a run with a sink.  If it is not `complete`, the keys did not fit map_bytes
+ * and the survey is useless; the same holds if the run was stopped or the log was truncated.  The
+ * survey, like a load, skips damage, and reports its segment as quarantined.  Fails as
+ * ol_cleaner_run does, and with OL_CHANGED where pass B found other bytes than pass A: another
  * process replaced or cut the file, and a survey of a new load may succeed. */
 int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
                       ol_clean_survey *survey, ol_clean_report *report, ol_error *error)

@@ -1,5 +1,4 @@
-/* A topic's log as the owner of a log that is cleaned.  Nothing cuts such a log, and nobody loads
- * it. */
+/* The owner of a topic's log, for the cleaner.  Such a log is never cut and never loaded. */
 #include "cleaner/cleaner_impl.h"
 
 static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {

@@ -231,8 +231,8 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) break;
-        /* Nobody writes several; where a batch has them, any of them ends the transaction, as in
-         * apply. */
+        /* No writer puts several markers into a batch; if one has several, any of them ends the
+         * transaction, as in apply. */
         if (*first == OL_CONTROL_OTHER) *first = type;
         (*count)++;
     }
@@ -245,8 +245,8 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
  * The log itself says which transactions were aborted: one walk from the first transactional batch
  * of the dirty part to E.
  *
- * A transaction that is still open at E is not decided, whether its marker stands above E or
- * nowhere: in the state at E its values are pending.  They stay and supersede nothing in this run,
+ * A transaction that is still open at E is not decided, whether its marker lies above E or does not
+ * exist: in the state at E its values are pending.  They stay and supersede nothing in this run,
  * and the next run begins before them. */
 
 /* The number of fates above which a shorter pass is considered. */
@@ -256,7 +256,7 @@ static size_t fates_budget(const ol_clean_scope *scope) {
 }
 
 /* Too many transactions for one pass: it ends where every transaction that began before has ended.
- * Where there is no such place above the beginning of the pass, the walk goes on and takes more
+ * If there is no such place above the beginning of the pass, the walk continues and takes more
  * memory. */
 static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope *scope,
                       int64_t begin, int64_t next_offset) {

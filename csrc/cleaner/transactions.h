@@ -18,7 +18,7 @@ typedef struct ol_clean_open_entry {
     int64_t producer_id;
     int64_t first_offset;
     bool used;
-    bool uncertain;             /* a damage was met since, which may hide its marker */
+    bool uncertain;             /* damage was met since, which may hide its marker */
 } ol_clean_open_entry;
 
 /* A set, by producer id.  Zeroed memory is an empty one; freed by ol_clean_open_free. */
@@ -31,14 +31,15 @@ typedef struct ol_clean_open {
 void ol_clean_open_free(ol_clean_open *open);
 /* NULL: there is none. */
 ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t producer_id);
-/* Nothing happens when the producer is there already.  OL_NO_MEMORY. */
+/* Does nothing if the set has the producer already.  OL_NO_MEMORY. */
 int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset,
                       ol_error *error) OL_NODISCARD;
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry);
 void ol_clean_open_clear(ol_clean_open *open);
 int ol_clean_open_copy(ol_clean_open *target, const ol_clean_open *source, ol_error *error)
     OL_NODISCARD;
-/* The lowest first offset of all; `otherwise` where it is lower or there is none. */
+/* Returns the lowest first offset of all entries; `otherwise` if that is lower or the set is
+ * empty. */
 int64_t ol_clean_open_lowest(const ol_clean_open *open, int64_t otherwise);
 
 /* ---------------------------------------------------------------------------------------- fates */
@@ -76,7 +77,7 @@ void ol_clean_fates_free(ol_clean_fates *fates);
 int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error)
     OL_NODISCARD;
 
-/* Bytes were passed over: every transaction that is open may have ended in them, so it becomes
+/* Called when bytes were skipped.  Every open transaction may have ended in them, so each becomes
  * uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 

@@ -1,5 +1,5 @@
-/* A batch that was decided stays, is rebuilt, or goes; and the segment that they make takes the
- * place of the old ones.
+/* Writes decided batches: each stays, is rebuilt, or is dropped.  The resulting segment replaces
+ * the old ones.
  *
  * A lone segment that loses nothing is left as it is: nothing is written until the first
  * difference, then the part before it is copied. */
@@ -121,8 +121,8 @@ static bool is_last_of_producer(const ol_clean_scope *scope, const ol_batch *bat
 }
 
 /* A follower that copies a cleaned log learns from its batches where leader epochs begin.  Without
- * the first batch of one it takes a later place for its start, and as a leader it would not notice
- * that another replica's log parts below that (docs/format/leader-epochs.md §12.2). */
+ * the first batch of an epoch it assumes a later start, and as a leader it would not notice that
+ * another replica's log diverges below that (docs/format/leader-epochs.md §12.2). */
 static bool is_first_of_epoch(const ol_clean_scope *scope, const ol_batch *batch) {
     int32_t epoch;
     int64_t start;
@@ -219,7 +219,7 @@ static int keep_aborted(ol_clean_copier *copy, const ol_batch *marker, int64_t f
                            &entry, error);
 }
 
-/* A marker goes, after its time, once nothing of its transaction is left
+/* A marker is dropped, after its time, once nothing of its transaction is left
  * (docs/format/cleaner.md §8.5). */
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = copy->run;

@@ -11,20 +11,21 @@
 #include "columns/record_block.h"
 #include "table/table.h"
 
-/* Group, topic and partition of a position's key. */
+/* Puts group, topic and partition of a position's key. */
 int ol_record_block_put_offset_key(ol_record_block *block, const ol_key *key, ol_error *error)
     OL_NODISCARD;
 
-/* The fields of a commit and the version of its value; NULL: a tombstone, or no position at all. */
+/* Puts the fields of a commit and the version of its value.  NULL: a tombstone, or a record that is
+ * not a position. */
 int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_value *value,
                                      ol_error *error) OL_NODISCARD;
 
-/* A whole row: a position and the place of its record. */
+/* Puts a whole row: a position and the place of its record. */
 int ol_record_block_put_position(ol_record_block *block, int32_t log_partition,
                                  const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
-/* Rows of a table from a cursor on, which begins zeroed.  OL_OK when the block is full, OL_END
- * after the last. */
+/* Puts rows of a table, beginning at a cursor that is zeroed at first.  OL_OK when the block is
+ * full, OL_END after the last row. */
 int ol_record_block_put_table(ol_record_block *block, int32_t log_partition, const ol_table *table,
                               ol_table_cursor *cursor, ol_error *error) OL_NODISCARD;
 

@@ -168,11 +168,11 @@ void ol_record_block_set_null(ol_record_block *block, ol_column column) {
 /* Makes room for `size` more bytes after `used`. */
 static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
     if (size > OL_RECORD_BLOCK_BYTES_MAX - used) {
-        return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more",
+        return ol_fail(error, OL_LIMIT, "a column of the block has no room for %zu more bytes",
                        size);
     }
     if (used + size <= array->data_capacity) return OL_OK;
-    /* The fast path asks only for capacity, so that the capacity holds the limit, too. */
+    /* The fast path compares only with the capacity, so the capacity must respect the limit. */
     size_t twice = 2 * array->data_capacity;
     if (twice > OL_RECORD_BLOCK_BYTES_MAX) twice = OL_RECORD_BLOCK_BYTES_MAX;
     size_t capacity = used + size > twice ? used + size : twice;
@@ -263,7 +263,7 @@ static inline bool copy_ascii(uint8_t *to, ol_slice value) {
             memcpy(to + at, &word, 8);
             seen |= word;
         }
-        /* The last eight may be of the word before, too. */
+        /* The last eight bytes may overlap the word before. */
         memcpy(&word, from + last, 8);
         memcpy(to + last, &word, 8);
         seen |= word;
@@ -346,7 +346,7 @@ int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice
 static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     if (count <= array->list_capacity) return OL_OK;
     if (count > OL_RECORD_BLOCK_BYTES_MAX) {
-        return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
+        return ol_fail(error, OL_LIMIT, "a list of the block has no room for %zu strings", count);
     }
     size_t capacity = 2 * count;
     int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);

@@ -104,7 +104,7 @@ void ol_record_block_clear(ol_record_block *block);
  * one that cannot be filled is dropped.  Calls for an unwanted column do nothing.  The caller
  * ensures room for one more row. */
 void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
-/* For wanted columns only; what follows them asks first. */
+/* For wanted columns only; the inline functions below check that first. */
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;

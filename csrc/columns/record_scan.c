@@ -24,7 +24,7 @@ static const char *timestamp_type(const ol_batch *batch) {
 
 /* --------------------------------------------------------------------------- rows of every view */
 
-/* Each puts a few columns if the columns before succeeded. */
+/* Each of these puts a few columns, unless an earlier column failed. */
 static int put_text(ol_record_block *block, int status, ol_column column, const char *text,
                     ol_error *error) {
     /* The length is counted only where it is used. */
@@ -286,8 +286,8 @@ static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *blo
     return scan->is_checked ? ol_records_check(&scan->records, error) : OL_OK;
 }
 
-/* Whether the rows of the open batch are made of many records at a time: all of its records are
- * asked for by their offsets, lie as they are in the file, and are enough. */
+/* Returns whether the rows of the open batch are made from many records at a time: the offset
+ * bounds exclude none of its records, it is not compressed, and it has enough records. */
 static bool takes_many(const ol_record_scan *scan, const ol_record_block *block) {
     const ol_batch *batch = &scan->records.batch;
     return scan->view == OL_VIEW_COMMITS && !scan->one_at_a_time && batch->magic == 2 &&
@@ -353,8 +353,8 @@ static void take_back(ol_record_scan *scan, ol_record_block *block) {
     ol_record_scan_close(scan);
 }
 
-/* Before rows of a batch are returned of which records are left.  Damage takes them back, and comes
- * before `status`. */
+/* Called before rows are returned of a batch that has records left: checks the rest of it.  Damage
+ * drops the rows and takes precedence over `status`. */
 static int check_rest(ol_record_scan *scan, ol_record_block *block, int status, bool *refused,
                       ol_error *error) {
     ol_error damage;
@@ -432,13 +432,14 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
     return check_rest(scan, block, OL_OK, refused, error);
 }
 
-/* Whether the batches before the next one reach to `first`: those that end below concern nobody. */
+/* Returns whether the batches before the next one reach to `first`: those that end below it do not
+ * matter. */
 static bool is_entered(const ol_record_scan *scan) {
     return scan->next_offset >= scan->first;
 }
 
-/* A batch that says to lie below the one before it lies after it, and may hold what is asked for
- * unless the batch that follows begins at or below `first`. */
+/* A batch whose base offset is below that of the one before it still lies after it in the file.  It
+ * may hold wanted records unless the next batch begins at or below `first`. */
 static int judge_order(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     if (OL_LIKELY(batch->base_offset >= scan->next_offset)) return OL_OK;
     bool concerns = is_entered(scan);
@@ -497,7 +498,7 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
 int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, bool *refused,
                         ol_error *error) {
     *refused = false;
-    /* The block before may have had no room for strings. */
+    /* The previous block may have had no room for strings. */
     if (scan->is_open && block->count == 0) scan->takes_many = takes_many(scan, block);
     while (block->count < block->capacity) {
         int status = OL_OK;

@@ -40,8 +40,8 @@ typedef struct ol_record_scan {
     int64_t present;
     int32_t log_partition;
     ol_record_view view;
-    /* only this group; data NULL: all.  The same for the topic, which the views of records and
-     * batches ignore */
+    /* only this group; data NULL: all.  Likewise the topic, which the views of records and batches
+     * ignore */
     ol_slice group;
     ol_slice topic;
     int32_t partition;                  /* -1: all */
@@ -65,8 +65,8 @@ typedef struct ol_record_scan {
 } ol_record_scan;
 
 /* Fills `block` until it is full (OL_OK), or the scan's limit or `until` is reached (OL_END:
- * file_scan->position is after the last batch read).  Rows filled before stay, whatever is
- * returned.
+ * file_scan->position is after the last batch read).  Rows that were filled stay, whatever the
+ * result.
  *
  *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are
  *                    none yet: set them and call again;

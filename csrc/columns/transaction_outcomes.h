@@ -1,8 +1,8 @@
 /* columns/transaction_outcomes: how the transactions of a log ended.
  *
- * With them a reader that begins anywhere can say of each record whether it took effect.  A marker
- * ends everything its producer has written since the marker before it (docs/format/loading.md
- * §6.4).
+ * With them, a reader that begins anywhere in a log knows of each record whether it took effect.  A
+ * marker ends everything its producer has written since the marker before it
+ * (docs/format/loading.md §6.4).
  *
  * Ownership: memory belongs to the object until it is freed.  Locks: none; one thread records, any
  * number ask afterwards.
@@ -31,8 +31,8 @@ typedef struct ol_transaction_outcomes {
 void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes);
 
 /* Records one batch, in log order.  A data batch only opens its transaction, and only with
- * `is_asked`: batches past the end of a read start no wait.  A control batch that cannot be read is
- * passed over, as in a load.  OL_NO_MEMORY. */
+ * `is_asked`: batches after the end of a read must not start a wait.  A control batch that cannot
+ * be read is skipped, as in a load.  OL_NO_MEMORY. */
 int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
                                    const ol_decompressor *decompressor, bool is_asked,
                                    ol_error *error) OL_NODISCARD;

@@ -84,7 +84,7 @@ static bool is_null(const ol_usual_rows *constants, ol_column column) {
            (column == OL_COLUMN_MARKER_OFFSET && constants->marker_offset < 0);
 }
 
-/* Fills one wanted column, but for the bits that say which rows are null. */
+/* Fills one wanted column, except the bits that say which rows are null. */
 static int put_column(const ol_usual_commits *commits, const ol_batch *batch,
                       const ol_usual_rows *constants, ol_column column, ol_record_block *block,
                       ol_error *error) {
@@ -147,7 +147,7 @@ static int put_column(const ol_usual_commits *commits, const ol_batch *batch,
     case OL_COLUMN_TOPIC_ID:
         return repeat_text(commits, column, block, "", error);
     default:
-        return ol_fail(error, OL_UNSUPPORTED, "the column %s is put one row at a time",
+        return ol_fail(error, OL_UNSUPPORTED, "the column %s can only be filled one row at a time",
                        ol_column_name(column));
     }
 }
@@ -158,7 +158,7 @@ int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
         int status = put_column(commits, batch, rows, block->columns[i], block, error);
         if (OL_UNLIKELY(status != OL_OK)) return status;
     }
-    /* Only now, so that a failure leaves the bits of rows that are none as they were. */
+    /* Set only now, so that a failure leaves the bits of rows that were not added unchanged. */
     for (size_t i = 0; i < block->column_count; i++) {
         ol_column column = block->columns[i];
         ol_record_block_mark(block, column, commits->count, !is_null(rows, column));

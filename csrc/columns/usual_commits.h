@@ -1,8 +1,9 @@
 /* columns/usual_commits: many commits of one batch as rows, column by column.
  *
  * The fast path of columns/record_scan: commits in the form of format/usual_commit are read first,
- * then each wanted column is filled for all of them.  The rows, and where the walk stands after
- * them, are those of the path that takes one record at a time; whatever is in doubt is left to it.
+ * then each wanted column is filled for all of them.  The rows, and the position of the walk after
+ * them, are the same as those of the path that reads one record at a time; every doubtful record is
+ * left to that path.
  *
  * Ownership: nothing is kept.  Locks: none, one thread.
  */
@@ -20,7 +21,7 @@ typedef struct ol_usual_commits {
     size_t count;
     int32_t read_count;         /* of the records that were read, asked for or not */
     int32_t last_delta;         /* the offset delta of the last one */
-    const uint8_t *cursor;      /* where the walk goes on after them */
+    const uint8_t *cursor;      /* where the walk continues after them */
 } ol_usual_commits;
 
 /* The same for all rows of a batch. */

@@ -7,7 +7,7 @@
 #include "base/crc32c.h"
 #include "format/message_set.h"
 
-/* Failures are out of line, so that the path of a sound batch stays short. */
+/* Failures are out of line, so that the path of a valid batch stays short. */
 static OL_NOINLINE int refuse(ol_error *error, int status, int64_t position, const char *reason,
                               int64_t value) {
     ol_fail(error, status, "%s (%" PRId64 ")", reason, value);
@@ -16,7 +16,7 @@ static OL_NOINLINE int refuse(ol_error *error, int status, int64_t position, con
 
 static OL_NOINLINE int torn(ol_batch *batch, size_t needed, size_t size, ol_error *error) {
     batch->size = needed;
-    ol_fail(error, OL_TORN, "a batch needs %zu bytes and %zu are there",
+    ol_fail(error, OL_TORN, "a batch needs %zu bytes, but only %zu are left",
             needed ? needed : (size_t)OL_BATCH_MAGIC_END, size);
     return ol_error_at(error, NULL, 0);
 }
@@ -67,7 +67,8 @@ static OL_NOINLINE int refuse_fields(const ol_batch *batch, int32_t delta, ol_er
                       "the last offset delta is negative", delta);
     }
     if (batch->base_offset > INT64_MAX - delta) {
-        return refuse(error, OL_CORRUPT, 0, "the offsets of the batch pass the largest number",
+        return refuse(error, OL_CORRUPT, 0,
+                      "the offsets of the batch exceed the greatest possible offset",
                       batch->base_offset);
     }
     if (codec > OL_CODEC_ZSTD) {

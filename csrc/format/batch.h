@@ -113,8 +113,8 @@ int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *
  * 2), CRC-32 from the magic on (magic 0 and 1). */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The offset after the last one.  No offset follows the greatest number, which a base offset makes
- * that no rule has judged yet (log/batch_rules.h): it stays. */
+/* The offset after the last one.  INT64_MAX, which is possible before log/batch_rules.h has judged
+ * the base offset, has no next offset: the result is INT64_MAX. */
 static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
     return OL_UNLIKELY(batch->last_offset == INT64_MAX) ? INT64_MAX : batch->last_offset + 1;
 }
@@ -132,8 +132,8 @@ static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset,
  * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to
  * memory that stays valid until `release` is called with it; OL_LIMIT when the result would be
  * larger than `limit`; OL_CORRUPT when the block is damaged; OL_UNSUPPORTED for a missing codec.
- * `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.  Called from any thread,
- * without any lock of this library that the callback could want.
+ * `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.  It is called from any
+ * thread, and never under a lock of this library that the callback could need.
  */
 typedef struct ol_decompressor {
     int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit,
@@ -180,14 +180,15 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
  * batches every timestamp is the batch's. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
-/* Walks all records of an opened batch without moving it.  OL_OK when its structure is sound to the
+/* Walks all records of an opened batch without moving it.  OL_OK: its structure is valid to the
  * end. */
 int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 
 /* The record of a batch of the most common form: magic 2, not compressed, one record at its base
- * offset, no headers.  False for any other, and for one that breaks a rule: the walk reports it. */
+ * offset, no headers.  Returns false for any other batch, and for one that breaks a rule: the walk
+ * then reports it. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
 /* One header of a record: *cursor starts at record->headers.data, *limit is its end.  OL_END after

@@ -2,7 +2,7 @@
  *
  * Several workers can each read all of a partition and keep their own share.  The hash is the same
  * in every process of one version of the library, and for both key types (docs/format/records.md
- * §3.1); it never gets into a file.  Plain memory; locks: none.
+ * §3.1); it is never stored in a file.  Plain memory; locks: none.
  */
 #ifndef OL_FORMAT_KEY_SHARD_H
 #define OL_FORMAT_KEY_SHARD_H
@@ -16,8 +16,8 @@ typedef struct ol_key_shard {
     bool by_group;              /* all of a group in one shard, with its other records */
 } ol_key_shard;
 
-/* Keys of kinds other than positions, and unknown ones, are in shard 0 unless their group
- * decides. */
+/* Keys that are not positions, unknown ones included, belong to shard 0 unless `by_group` is set
+ * and the key names a group. */
 static inline bool ol_key_shard_has(const ol_key_shard *shard, const ol_key *key) {
     if (shard->count <= 1) return true;
     if (!key->known) return shard->number == 0;

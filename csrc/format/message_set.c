@@ -35,7 +35,7 @@ int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error
     }
     int codec = ol_batch_codec(batch);
     if (codec > OL_CODEC_LZ4) {
-        ol_fail(error, OL_UNSUPPORTED, "a message of magic %d names codec %d, which it cannot have",
+        ol_fail(error, OL_UNSUPPORTED, "a message of magic %d cannot have codec %d",
                 magic, codec);
         return ol_error_at(error, NULL, OL_MESSAGE_AT_ATTRIBUTES);
     }
@@ -143,7 +143,8 @@ int ol_messages_open(ol_records *records, ol_error *error) {
     if (wrapper.value.data == NULL) return refuse_inner(records, error, "no block", -1);
     const ol_decompressor *port = records->decompressor;
     if (port == NULL) {
-        return ol_fail(error, OL_UNSUPPORTED, "a compressed message, and no decompressor is there");
+        return ol_fail(error, OL_UNSUPPORTED,
+                       "the message is compressed, and there is no decompressor");
     }
     ol_slice output = ol_slice_null();
     status = port->decompress(port->context, codec, batch->magic, wrapper.value, port->limit,

@@ -28,7 +28,7 @@ enum {
 typedef struct ol_key {
     int16_t type;
     /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others stay in
-     * the file and are passed over */
+     * the file and are skipped */
     bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
@@ -37,9 +37,9 @@ typedef struct ol_key {
     ol_slice member;
 } ol_key;
 
-/* Bytes after the last known field are ignored (docs/format/records.md §3.1).  OL_CORRUPT: a null
- * key, or one cut inside a known field (docs/format/traps.md trap 9).  An unknown type is OL_OK
- * with known == false. */
+/* Decodes a key.  Bytes after the last known field are ignored (docs/format/records.md §3.1).
+ * OL_CORRUPT: a null key, or one that is cut within a known field (docs/format/traps.md trap 9).
+ * An unknown type is OL_OK with known == false. */
 int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) OL_NODISCARD;
 
 /* An offset commit's value. */
@@ -53,9 +53,9 @@ typedef struct ol_offset_value {
     const uint8_t *topic_id;    /* 16 bytes; NULL: none */
 } ol_offset_value;
 
-/* `key_type` 0 takes version 0 only, type 1 versions 0 to 4 (docs/format/brokers.md §15.1).
- * OL_UNSUPPORTED for another version, OL_CORRUPT for a cut value or null metadata.  Unknown tags
- * are passed over; an all-zero topic id reads as none. */
+/* Decodes a value.  `key_type` 0 allows only version 0, type 1 versions 0 to 4
+ * (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for a cut value
+ * or null metadata.  Unknown tags are skipped; an all-zero topic id reads as none. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 

@@ -70,7 +70,8 @@ static int inflate(ol_records *records, ol_error *error) {
     const ol_batch *batch = &records->batch;
     const ol_decompressor *port = records->decompressor;
     if (port == NULL) {
-        return ol_fail(error, OL_UNSUPPORTED, "a compressed batch, and no decompressor is there");
+        return ol_fail(error, OL_UNSUPPORTED,
+                       "the batch is compressed, and there is no decompressor");
     }
     ol_slice block = ol_slice_of(batch->data + OL_BATCH_AT_RECORDS,
                                  batch->size - OL_BATCH_OVERHEAD);
@@ -98,7 +99,7 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
     records->limit = batch->data + batch->size;
     if (OL_LIKELY(ol_batch_codec(batch) == OL_CODEC_NONE)) return OL_OK;
     if (batch->record_count == 0) {
-        /* No record, no block: any bytes there were not written as one. */
+        /* A batch without records has no block: any bytes there were not written as one. */
         records->limit = records->cursor;
         return OL_OK;
     }
@@ -139,7 +140,7 @@ int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice
 static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p,
                                      const uint8_t *end, int32_t count, ol_error *error) {
     if (count < 0 || count > (end - p) / HEADER_SIZE_LEAST) {
-        return refuse(records, p, error, "a wrong count of headers", count);
+        return refuse(records, p, error, "the count of headers is wrong", count);
     }
     for (int32_t i = 0; i < count; i++) {
         ol_slice key, value;
@@ -170,7 +171,7 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     int64_t timestamp_delta;
     p = read_size(p, records->limit, &length);
     if (OL_UNLIKELY(p == NULL || length < 1 || length > records->limit - p)) {
-        return refuse(records, start, error, "the length of a record passes the end",
+        return refuse(records, start, error, "a record extends beyond the end of the batch",
                       p == NULL ? -1 : length);
     }
     const uint8_t *end = p + length;
@@ -191,15 +192,17 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     if (OL_UNLIKELY(offset_delta < 0 || offset_delta > batch->last_offset - records->base ||
                     records->base + offset_delta <= records->previous_offset)) {
         return refuse(records, start, error,
-                      "the offset of a record does not grow or is not the batch's", offset_delta);
+                      "the offset of a record does not grow, or is not within the batch",
+                      offset_delta);
     }
     p = read_slice(p, end, &record->key);
     if (OL_UNLIKELY(p == NULL)) {
-        return refuse(records, start, error, "the key of a record passes its end", length);
+        return refuse(records, start, error, "a key extends beyond the end of its record", length);
     }
     p = read_slice(p, end, &record->value);
     if (OL_UNLIKELY(p == NULL)) {
-        return refuse(records, start, error, "the value of a record passes its end", length);
+        return refuse(records, start, error,
+                      "a value extends beyond the end of its record", length);
     }
     p = read_varint(p, end, &header_count);
     if (OL_UNLIKELY(p == NULL)) {

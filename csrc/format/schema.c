@@ -81,7 +81,8 @@ static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int6
     }
     size_t unit =
         kind == OL_FIELD_ARRAY ? ol_schema_element_size_min(d->schema, d->version, field) : 1;
-    if (*size > (int64_t)(left(d) / unit)) return refuse(d, field, "passes the end of the bytes");
+    if (*size > (int64_t)(left(d) / unit)) return refuse(d, field,
+                                                         "extends beyond the end of the bytes");
     return OL_OK;
 }
 

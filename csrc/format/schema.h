@@ -2,8 +2,8 @@
  *
  * A schema says which fields a record or a message has in which version, in Kafka's own terms: its
  * tables use the field names of Kafka's tools.  Records of __consumer_offsets have theirs in
- * format/group_schema, requests and responses in wire/.  Tables are constant, so that other rooms
- * can walk them, too: to write bytes from other data, walk the schema and call ol_schema_writer
+ * format/group_schema, requests and responses in wire/.  Tables are constant, and other rooms may
+ * walk them: to write bytes from other data, walk the schema and call ol_schema_writer
  * (format/schema_encode.h) in the order of the decoder's events.
  *
  * Ownership: events borrow from the decoded bytes.  Locks: none.
@@ -45,7 +45,7 @@ typedef struct ol_field {
     int16_t first_version;
     int16_t removed_in;         /* the first version without it; 0: none */
     int16_t nullable_from;      /* the first version in which a nullable field may be null */
-    int64_t default_value;      /* of an integer, where the bytes do not have the field */
+    int64_t default_value;      /* of an integer, if the bytes lack the field */
     /* of a struct, or of each element of an array of structs; else NULL */
     const struct ol_field *fields;
 } ol_field;

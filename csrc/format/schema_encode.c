@@ -28,11 +28,11 @@ static ol_schema_frame *top(ol_schema_writer *w) {
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag and the count of tags stand before the bytes they count, and their own size
+/* The size of a tag and the count of tags come before the bytes they count, and their own size
  * depends on it: the bytes are written first, then moved by the one to five bytes needed. */
 static int insert_uvarint(ol_schema_writer *w, uint8_t *at, uint32_t value, ol_error *error) {
     size_t width = ol_uvarint_size(value);
-    if (!has_room(w, width)) return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+    if (!has_room(w, width)) return fail(w, NULL, OL_TOO_LARGE, "does not fit the buffer", error);
     memmove(at + width, at, (size_t)(w->p - at));
     ol_store_uvarint(at, value);
     w->p += width;
@@ -45,7 +45,7 @@ static int open_tag(ol_schema_writer *w, ol_schema_frame *frame, uint32_t tag, o
         return fail(w, NULL, OL_INVALID, "has tags that do not ascend", error);
     }
     if (!has_room(w, ol_uvarint_size(tag))) {
-        return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+        return fail(w, NULL, OL_TOO_LARGE, "does not fit the buffer", error);
     }
     if (frame->tags == NULL) frame->tags = w->p;
     w->p = ol_store_uvarint(w->p, tag);
@@ -114,7 +114,7 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
         return fail(w, field, OL_INVALID, "is out of range", error);
     }
     if (!has_room(w, form->width)) {
-        return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+        return fail(w, field, OL_TOO_LARGE, "does not fit the buffer", error);
     }
     w->p = ol_put_integer(w->p, form->width, value);
     return after_value(w, error);
@@ -124,10 +124,10 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
 static int put_size(ol_schema_writer *w, const ol_field *field, ol_field_kind kind, int64_t size,
                     ol_error *error) {
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
-        return fail(w, field, OL_TOO_LARGE, "is longer than the format can say", error);
+        return fail(w, field, OL_TOO_LARGE, "is longer than the format allows", error);
     }
     if (!has_room(w, ol_size_width(w->flexible, kind, size))) {
-        return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+        return fail(w, field, OL_TOO_LARGE, "does not fit the buffer", error);
     }
     w->p = ol_put_size(w->p, w->flexible, kind, size);
     return OL_OK;
@@ -144,14 +144,14 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
     if (status != OL_OK) return status;
     if (kind == OL_FIELD_UUID) {
         if (value.size != OL_SCHEMA_UUID_SIZE) {
-            return fail(w, field, OL_INVALID, "has not 16 bytes", error);
+            return fail(w, field, OL_INVALID, "does not have 16 bytes", error);
         }
     } else {
         status = put_size(w, field, kind, (int64_t)value.size, error);
         if (status != OL_OK) return status;
     }
     if (!has_room(w, value.size)) {
-        return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+        return fail(w, field, OL_TOO_LARGE, "does not fit the buffer", error);
     }
     if (value.size > 0) memcpy(w->p, value.data, value.size);
     w->p += value.size;
@@ -165,7 +165,7 @@ int ol_schema_put_null(void *writer, const ol_field *field, ol_error *error) {
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (field->kind == OL_FIELD_STRUCT) {
-        if (!has_room(w, 1)) return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+        if (!has_room(w, 1)) return fail(w, field, OL_TOO_LARGE, "does not fit the buffer", error);
         *w->p++ = field->tagged ? 0 : 0xff;
     } else {
         status = put_size(w, field, field->kind, -1, error);
@@ -184,7 +184,7 @@ int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_err
     int status = open_tag(w, frame, tag, error);
     if (status != OL_OK) return status;
     if (!has_room(w, value.size)) {
-        return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+        return fail(w, NULL, OL_TOO_LARGE, "does not fit the buffer", error);
     }
     if (value.size > 0) memcpy(w->p, value.data, value.size);
     w->p += value.size;
@@ -195,7 +195,7 @@ int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_err
 
 static int push(ol_schema_writer *w, const ol_field *field, bool is_array, int32_t count,
                 ol_error *error) {
-    if (w->depth == FRAMES_MAX) return fail(w, field, OL_INVALID, "lies too deep", error);
+    if (w->depth == FRAMES_MAX) return fail(w, field, OL_INVALID, "is nested too deeply", error);
     w->frames[w->depth++] = (ol_schema_frame){.field = field,
                                               .is_array = is_array,
                                               .elements_left = count};
@@ -210,7 +210,7 @@ int ol_schema_put_begin_struct(void *writer, const ol_field *field, ol_error *er
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (field != NULL && may_be_null(w, field)) {
-        if (!has_room(w, 1)) return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+        if (!has_room(w, 1)) return fail(w, field, OL_TOO_LARGE, "does not fit the buffer", error);
         *w->p++ = 1;
     }
     return push(w, field, false, 0, error);
@@ -221,7 +221,7 @@ int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *erro
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
     if (frame == NULL || frame->is_array || frame->field != field) {
-        return fail(w, field, OL_INVALID, "ends unbegun", error);
+        return fail(w, field, OL_INVALID, "ends but was not begun", error);
     }
     if (w->flexible) {
         int status = insert_uvarint(w, frame->tags != NULL ? frame->tags : w->p, frame->tag_count,
@@ -249,7 +249,7 @@ int ol_schema_put_end_array(void *writer, const ol_field *field, ol_error *error
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
     if (frame == NULL || !frame->is_array || frame->field != field) {
-        return fail(w, field, OL_INVALID, "ends unbegun", error);
+        return fail(w, field, OL_INVALID, "ends but was not begun", error);
     }
     if (frame->elements_left != 0) {
         return fail(w, field, OL_INVALID, "has fewer elements than its count", error);

@@ -39,9 +39,9 @@ typedef struct ol_schema_writer {
 int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
                            uint8_t *bytes, size_t capacity, ol_error *error) OL_NODISCARD;
 
-/* OL_TOO_LARGE: the memory does not suffice, or a string is longer than 32,767 bytes.  OL_INVALID:
- * an integer outside its field's range, null for a field that cannot be null, a UUID without 16
- * bytes, tags that do not ascend, a wrong count. */
+/* OL_TOO_LARGE: the buffer is too small, or a string is longer than 32,767 bytes.  OL_INVALID: an
+ * integer outside its field's range, null for a field that cannot be null, a UUID without 16 bytes,
+ * tags that do not ascend, a wrong count. */
 int ol_schema_put_begin_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_begin_array(void *writer, const ol_field *field, int32_t count, ol_error *error);

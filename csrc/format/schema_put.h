@@ -1,7 +1,7 @@
 /* format/schema_put: sizes and integers in the forms of a schema's versions, for its two encoders:
  * that of events (format/schema_encode) and that of values (wire/message_write).
  *
- * The room was looked at before.  Locks: none.
+ * The caller has checked the room.  Locks: none.
  */
 #ifndef OL_FORMAT_SCHEMA_PUT_H
 #define OL_FORMAT_SCHEMA_PUT_H

@@ -54,8 +54,8 @@ static inline int64_t ol_usual_commit_timestamp(const ol_usual_commit *commit) {
     return ol_load_i64(commit->value + 16 + commit->metadata_size);
 }
 
-/* A varint of one or two bytes, both of which are there.  *doubt gets bit 0 for a negative number
- * and for a longer one. */
+/* Reads a varint of one or two bytes; both bytes must be readable.  Sets bit 0 of *doubt if the
+ * number is negative or longer. */
 static inline const uint8_t *ol_usual_size_read(const uint8_t *p, uint32_t *size, uint32_t *doubt) {
     uint32_t raw = p[0], second = p[1];
     if (raw < 0x80) {
@@ -73,7 +73,7 @@ static inline const uint8_t *ol_usual_size_read(const uint8_t *p, uint32_t *size
 static inline const uint8_t *ol_usual_commit_read(const uint8_t *p, const uint8_t *limit,
                                                   ol_usual_commit *commit) {
     uint32_t length, offset_delta, key_size, value_size, doubt = 0;
-    /* As many bytes hold everything up to the size of the key. */
+    /* These bytes hold everything up to the size of the key. */
     if (OL_UNLIKELY(limit - p < 1 + OL_USUAL_LENGTH_LEAST)) return NULL;
     p = ol_usual_size_read(p, &length, &doubt);
     if (OL_UNLIKELY(length < OL_USUAL_LENGTH_LEAST || (size_t)(limit - p) < length)) return NULL;

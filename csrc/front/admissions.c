@@ -137,7 +137,7 @@ void ol_admissions_revoke_if(ol_admissions *admissions, ol_concerns *concerns, v
     revoke_each(admissions, is_concerned, concerns, context);
 }
 
-/* Nothing is lost with a group of which no member is admitted. */
+/* Dropping a group without admitted members loses nothing. */
 static bool is_memberless(const group_entry *group, ol_concerns *concerns, void *context) {
     (void)concerns;
     (void)context;
@@ -192,12 +192,13 @@ static ol_admission *make_admission(const ol_admission_key *key, uint64_t hash, 
 }
 
 static int make_room(ol_admissions *admissions, ol_error *error) {
-    /* Not where there is nothing to find: each request of a member that has no room would look. */
+    /* Search only if there is something to find: otherwise each request of a member without room
+     * would search. */
     if (admissions->entries.count >= admissions->limit && admissions->memberless > 0) {
         revoke_each(admissions, is_memberless, NULL, NULL);
     }
     if (admissions->entries.count >= admissions->limit) {
-        return ol_fail(error, OL_LIMIT, "%zu members are admitted, and no more are",
+        return ol_fail(error, OL_LIMIT, "%zu members are admitted, which is the limit",
                        admissions->entries.count);
     }
     int status = ol_chained_map_reserve(&admissions->entries, error);

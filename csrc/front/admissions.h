@@ -1,16 +1,17 @@
 /* front/admissions: members that may commit without another call of the coordinator.
  *
- * The coordinator decides about a request in full.  Its decision holds until the group
- * changes: so it leaves an admission here, for exactly that (group, generation, member id, instance
- * id), and revokes all of a group before it looks at anything that may change the group.  A request
- * that finds its admission is answered without it; every other one takes the way through it.
+ * The coordinator checks a request in full.  Its decision holds until the group changes, so it
+ * stores an admission here for exactly that (group, generation, member id, instance id), and
+ * revokes all admissions of a group before it handles anything that may change the group.  A
+ * request that finds its admission is answered without the coordinator; every other request goes to
+ * the coordinator.
  *
- * A member that is heard of here is not heard of there: a revocation hands over when each member
- * was heard of last, with which the coordinator keeps their sessions.
+ * The coordinator does not see the requests that are answered here.  A revocation therefore reports
+ * when each member was heard of last, and the coordinator extends the members' sessions by that.
  *
  * Ownership: the set copies names; it owns its entries.  Zeroed memory with a seed and a limit is
- * an empty set; with those of its counts as well, commits are counted by group.  Locks: none; it
- * belongs to one thread.
+ * an empty set; if its counts have a seed and limits, too, commits are counted by group.  Locks:
+ * none; it belongs to one thread.
  */
 #ifndef OL_FRONT_ADMISSIONS_H
 #define OL_FRONT_ADMISSIONS_H
@@ -27,21 +28,21 @@ typedef struct ol_admissions {
     size_t memberless;          /* entries of no member */
 } ol_admissions;
 
-/* A request, as far as its admission goes. */
+/* The parts of a request that decide about its admission. */
 typedef struct ol_admission_key {
     ol_slice group;
     ol_slice member_id;
     ol_slice group_instance_id; /* null is a value */
-    int32_t generation;         /* below 0: of no member, whose member id is empty */
+    int32_t generation;         /* below 0: no member; the member id is then empty */
 } ol_admission_key;
 
 typedef struct ol_admission ol_admission;
 
 void ol_admissions_free(ol_admissions *admissions);
 
-/* Admits these requests from now on.  Beyond the limit those of no member are forgotten first; they
- * are admitted again when they come.  OL_LIMIT: there is no room for more members; OL_NO_MEMORY.
- * Nothing changed on failure, but for what was forgotten. */
+/* Admits these requests from now on.  At the limit, admissions without a member are dropped first;
+ * they are made again when the next such request comes.  OL_LIMIT: there is no room for more
+ * members; OL_NO_MEMORY.  On failure nothing has changed, except for the dropped admissions. */
 int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key,
                       ol_error *error) OL_NODISCARD;
 
@@ -54,14 +55,14 @@ void ol_admission_hear(ol_admission *admission, double now);
 /* Its group has made one more commit. */
 void ol_admission_count_commit(ol_admission *admission);
 
-/* Revokes what is admitted of a group.  `heard` is called with each member that was heard of since
- * it was admitted, and the time; member_id is borrowed for the call. */
+/* Revokes all admissions of a group.  `heard` is called with each member that was heard of since it
+ * was admitted, and with the time of the last request; member_id is borrowed for the call. */
 typedef void ol_heard(void *context, ol_slice member_id, double at);
 void ol_admissions_revoke(ol_admissions *admissions, ol_slice group, ol_heard *heard,
                           void *context);
 
-/* Revokes all of the groups that the predicate is true for; who was heard of does not matter any
- * more. */
+/* Revokes all admissions of the groups for which the predicate is true, without reporting the
+ * members that were heard of. */
 typedef bool ol_concerns(void *context, ol_slice group);
 void ol_admissions_revoke_if(ol_admissions *admissions, ol_concerns *concerns, void *context);
 

@@ -2,10 +2,10 @@
  *
  * A commit that the front answers costs one addition: the admission that it finds
  * (front/admissions) holds the count of its group.  A count outlives the admissions of its group,
- * which come and go with every change of it.  Names come from outside, so there are limits of
- * groups and of bytes: at either the counts that nobody holds are forgotten, if they are at least
- * half of it (or looking for them would cost every new group too much), and otherwise new groups
- * are not counted.
+ * which change with the group.  Names come from outside, so the number of groups and their bytes
+ * are limited.  At either limit the counts that are not held are dropped if they are at least half
+ * of all (otherwise every new group would cost a search that frees little); if they are fewer, new
+ * groups are not counted.
  *
  * Ownership: the set copies names; it owns its counts.  Zeroed memory with a seed and limits is an
  * empty set.  Locks: none; changed by one thread.
@@ -35,11 +35,11 @@ typedef struct ol_commit_count {
 
 void ol_commit_counts_free(ol_commit_counts *counts);
 
-/* The count of a group, which stays until it is released; NULL: the group is not counted, since
- * there is no room or no memory.  It must not be held. */
+/* Returns the count of a group and holds it until it is released; NULL: the group is not counted,
+ * since there is no room or no memory.  The count must not be held already. */
 ol_commit_count *ol_commit_counts_hold(ol_commit_counts *counts, ol_slice group);
 
-/* Gives a count back; NULL is allowed.  It goes on counting when it is held again. */
+/* Releases a count; NULL is allowed.  Its value is kept for the next hold. */
 void ol_commit_counts_release(ol_commit_counts *counts, ol_commit_count *count);
 
 /* Counts one commit of a group, held or not, if there is room. */

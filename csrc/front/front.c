@@ -213,7 +213,7 @@ static bool reserve(ol_answers *answers, size_t size) {
     return true;
 }
 
-/* As ol_front_write, into the room that there is; 0: there is too little. */
+/* As ol_front_write, into the present buffer; 0: it is too small. */
 static size_t write_answer(const ol_form *form, const ol_request_header *header,
                            const ol_value *answer, const ol_answers *answers) {
     size_t room = answers->capacity - answers->size, size;
@@ -236,7 +236,7 @@ size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol
         ol_forms_get(&api_of(front, header)->answer, header->api_version, &form, &ignored);
     if (status != OL_OK) return 0;
     size_t size = write_answer(form, header, answer, answers);
-    /* Rarely: how much room it needs is not known before it is asked for. */
+    /* This is rare: the size of the answer is not known before it is computed. */
     if (size > 0 || !reserve(answers, HEAD_MAX_BYTES + ol_message_size_max(form, answer))) {
         return size;
     }

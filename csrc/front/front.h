@@ -1,9 +1,9 @@
 /* front/front: the requests of running consumers, from bytes to bytes.
  *
- * OffsetCommit, OffsetFetch and Heartbeat are nearly all that a broker of positions is asked, and
- * nearly always the answer needs nothing but the table and an admission (front/admissions).  Then
- * it is made here.  Whatever is not that plain is declined, with nothing changed, and takes the way
- * of all other requests, which knows every rule; so no error of the protocol is made here.
+ * Nearly all requests to a broker of positions are OffsetCommit, OffsetFetch and Heartbeat, and
+ * nearly all of these need only the table and an admission (front/admissions).  The front answers
+ * them.  It declines every other request with nothing changed; the general path, which knows every
+ * rule, then handles it.  So the front never returns an error of the protocol.
  *
  * Ownership: the front owns its sets and the values of one request at a time.  Locks: none of its
  * own; it belongs to one thread.
@@ -56,16 +56,17 @@ typedef struct ol_front {
     size_t item_capacity;
 } ol_front;
 
-/* Makes an empty front, of `partition_count` log partitions none of which is led.  OL_NO_MEMORY. */
+/* Makes an empty front for `partition_count` log partitions, none of which is led.
+ * OL_NO_MEMORY. */
 int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_units_max,
                   uint64_t seed, size_t admissions_max, ol_error *error) OL_NODISCARD;
 void ol_front_free(ol_front *front);
 
-/* Says whether a log partition is led here and its groups are known.  Where it is not, its
- * positions are not read, and all that was admitted of its groups is revoked. */
+/* Says whether a log partition is led here and its groups are known.  If not, its positions are not
+ * read, and all admissions of its groups are revoked. */
 void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led);
 
-/* Reads the header of a frame (without its size); true where the API is one of the three. */
+/* Reads the header of a frame (without its size); returns true if the API is one of the three. */
 bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body);
 
 /* A commit that is admitted. */
@@ -78,8 +79,8 @@ typedef struct ol_front_commit {
 } ol_front_commit;
 
 /* Reads an OffsetCommit, and writes its answer after the others without counting it yet; `now` is
- * the time of day in ms.  False: declined.  The caller commits the items, and calls
- * ol_front_end_commit when they are written; another request may come in place of that. */
+ * the time of day in ms.  False: declined.  The caller commits the items and calls
+ * ol_front_end_commit when they are written, or drops the commit and begins another request. */
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
@@ -87,8 +88,8 @@ bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_
  * its group. */
 void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
-/* Appends the answer of an OffsetFetch of one group; `partitions` are the log partitions by number,
- * NULL where nothing was ever written.  False: declined. */
+/* Appends the answer of an OffsetFetch of one group; `partitions` are the log partitions by number;
+ * NULL for one to which nothing was ever written.  False: declined. */
 bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
                     ol_partition *const *partitions, ol_answers *answers);
 

@@ -43,11 +43,11 @@ enum {
 enum { HEARTBEAT_GROUP, HEARTBEAT_GENERATION, HEARTBEAT_MEMBER, HEARTBEAT_INSTANCE };
 enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
 
-/* Reads the body into values of the front's pool, which is cleared first.  NULL: it is not whole,
- * or too large; the general way says what is wrong. */
+/* Reads the body into values of the front's pool, which is cleared first.  NULL: the body is
+ * incomplete or too large; the general path reports what is wrong. */
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
 
-/* `count` values of the pool, which the caller sets; NULL: there are not so many. */
+/* Takes `count` values from the pool, which the caller sets; NULL: the pool has fewer. */
 static inline ol_value *ol_front_values(ol_front *front, size_t count) {
     ol_value *values;
     ol_error ignored;
@@ -55,12 +55,12 @@ static inline ol_value *ol_front_values(ol_front *front, size_t count) {
     return status == OL_OK ? values : NULL;
 }
 
-/* Writes the answer after the others, without counting it; returns its size.  0: there is no memory
- * for it, and none for more than 64 MiB at a time. */
+/* Writes the answer after the others, without counting it, and returns its size. 0: memory is
+ * short, or all answers together would exceed 64 MiB. */
 size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol_value *answer,
                       ol_answers *answers);
 
-/* Whether the bytes are a text, which the general way would read. */
+/* Returns whether the bytes are text that the general path would accept. */
 bool ol_front_is_text(ol_slice name);
 
 #endif

@@ -1,4 +1,4 @@
-/* front/heartbeat.c: a member that is admitted is there, and nothing has changed. */
+/* front/heartbeat.c: an admitted member is alive, and its group has not changed. */
 #include "front/front_impl.h"
 
 bool ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,

@@ -1,4 +1,4 @@
-/* front/known_topics.c: one entry a topic, in two tables. */
+/* front/known_topics.c: one entry per topic, in two tables. */
 #include "front/known_topics.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* front/known_topics: the topics that there are, by name and by id.
+/* front/known_topics: the existing topics, by name and by id.
  *
  * Ownership: the set copies names and owns its entries; zeroed memory with a seed is an empty set.
  * Locks: none; it belongs to one thread.
@@ -32,7 +32,7 @@ void ol_known_topics_free(ol_known_topics *topics);
 int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *id,
                         int32_t partitions, ol_error *error) OL_NODISCARD;
 
-/* Forgets a topic, if it is there. */
+/* Removes a topic, if the set has it. */
 void ol_known_topics_remove(ol_known_topics *topics, ol_slice name);
 
 /* NULL: there is none.  Valid until the next change. */

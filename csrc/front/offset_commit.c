@@ -9,7 +9,7 @@ enum {
     WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
 };
 
-/* One request on its way into items. */
+/* One request that is being turned into items. */
 typedef struct reading {
     ol_front *front;
     ol_slice group;
@@ -85,7 +85,8 @@ static bool answer_topic(reading *work, const ol_value *topic, ol_value *answer)
 static bool take_topic(reading *work, const ol_value *topic, ol_value *answer) {
     const ol_known_topic *known = topic_of(work, topic);
     const ol_value *partitions = &topic[COMMIT_PARTITIONS];
-    /* A topic without partitions is left out of the answer: rare, and not done here. */
+    /* A topic without partitions must be left out of the answer.  That is rare, so the general path
+     * does it. */
     if (known == NULL || partitions->number <= 0) return false;
     if (!reserve_items(work->front, work->count + (size_t)partitions->number)) return false;
     for (int64_t i = 0; i < partitions->number; i++) {

@@ -114,8 +114,7 @@ static bool is_of_member(const ol_value *group, int16_t version) {
            (group[FETCH_GROUP_MEMBER].number >= 0 || group[FETCH_GROUP_EPOCH].number >= 0);
 }
 
-/* The one group that is asked for, and its topics; all topics are a list of their own, which is
- * rarely asked for. */
+/* The one group of the request, and its topics.  A request for all topics is rare and declined. */
 static bool take_group(asking *work, const ol_value *request, int16_t version) {
     if (work->of_groups) {
         if (request[FETCH_GROUPS].number != 1) return false;
@@ -165,7 +164,7 @@ bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice b
     if (!front->is_led[number] || partitions[number] == NULL) return false;
     if (work.is_stable && has_records_above_w(partitions[number])) return false;
     ol_error ignored;
-    /* The table lends what it finds: the answer is written before it is unlocked. */
+    /* The values borrow from the table, so the answer is written before the table is unlocked. */
     if (ol_partition_try_lock_state(partitions[number], &work.state, &ignored) != OL_OK) {
         return false;
     }

@@ -12,10 +12,10 @@ int ol_path_join(char *path, size_t capacity, const char *directory, const char 
     const char *separator = directory_size == 1 && directory[0] == '/' ? "" : "/";
     size_t size = directory_size + strlen(separator) + strlen(name);
     if (directory_size == 0 || name[0] == '\0') {
-        return ol_fail(error, OL_INVALID, "a path needs a directory and a name");
+        return ol_fail(error, OL_INVALID, "a path must have a directory and a name");
     }
     if (size >= capacity || size >= OL_PATH_MAX) {
-        ol_fail(error, OL_INVALID, "the path would have %zu bytes", size);
+        ol_fail(error, OL_INVALID, "the path would have %zu bytes, which is too long", size);
         return ol_error_at(error, directory, -1);
     }
     snprintf(path, capacity, "%.*s%s%s", (int)directory_size, directory, separator, name);
@@ -28,7 +28,7 @@ static int read_open_file(ol_fs *fs, ol_file *file, const char *path, size_t lim
     int status = fs->size(file, &file_size, error);
     if (status != OL_OK) return status;
     if (file_size < 0 || (uint64_t)file_size > limit) {
-        ol_fail(error, OL_LIMIT, "the file has %lld bytes, the limit is %zu", (long long)file_size,
+        ol_fail(error, OL_LIMIT, "the file has %lld bytes; the limit is %zu", (long long)file_size,
                 limit);
         return ol_error_at(error, path, -1);
     }

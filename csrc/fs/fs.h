@@ -1,4 +1,5 @@
-/* fs/fs: the file port: every file operation of the engine, so that tests can lie about the disk.
+/* fs/fs: the file port: every file operation of the engine, so that tests can simulate a faulty
+ * disk.
  *
  * There are two implementations. ol_fs_posix is the real one, a shared immutable object.
  * testing/fault_fs is for tests: it counts operations, stops the machine at a chosen one, and
@@ -56,32 +57,32 @@ struct ol_fs {
      * nothing. */
     int (*extend)(ol_file *file, int64_t from, int64_t to, ol_growth growth, ol_error *error);
     /* Allocates the blocks of [0, to) without changing the file's size, so that writes below `to`
-     * cannot meet a full disk.  Nothing is allocated where the file system cannot do it; a cut of
-     * the file gives back what lies after its end. */
+     * cannot meet a full disk.  If the file system cannot do that, nothing is allocated.
+     * Truncating the file frees the blocks after its end. */
     int (*keep_space)(ol_file *file, int64_t to, ol_error *error);
     /* fdatasync: data, and the metadata needed to read it */
     int (*flush)(ol_file *file, ol_error *error);
-    /* The same for the stores in [from, to) through `data`, a writable mapping from the file's
+    /* As flush, for the stores in [from, to) through `data`, a writable mapping from the file's
      * start (msync).  Dirty pages elsewhere stay dirty and writable: a store to a flushed page has
      * to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Begins to write these stores to the disk and returns; a flush_range that follows has less to
      * wait for, and reports what fails from now on.  Makes nothing durable.  After a failure the
-     * pages may be lost and count as clean, as after one of flush_range.  NULL where nothing is
-     * gained. */
+     * pages may be lost and count as clean, as after one of flush_range.  NULL if an implementation
+     * gains nothing by it. */
     int (*begin_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Maps [0, size) of the file for writing, shared, and not for a forked child.  *data stays
-     * valid until unmap, even after the file is closed.  A page that the disk does not give ends
-     * the process: nothing is read through a mapping. */
+     * valid until unmap, even after the file is closed.  A page that the disk cannot read ends the
+     * process, so the engine reads nothing through a mapping. */
     int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
-    /* Whether a page of a mapping that was faulted in can be stored to until it is unmapped: the
-     * blocks of the file stay where they are, and belong to no other file.  Not so on copy-on-write
-     * and network file systems, nor where the kind of file system is not known. */
+    /* Sets *keeps to whether a faulted-in page of a mapping can be stored to until it is unmapped,
+     * because the blocks of the file stay in place and are not shared with another file.  False on
+     * copy-on-write and network file systems, and if the kind of file system is unknown. */
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
-     * store there neither waits nor fails.  OL_DISK_FULL or OL_IO where a store would end the
-     * process.  Kernels before 5.14 cannot say so; there each page is read first. */
+     * store there neither waits nor fails.  OL_DISK_FULL or OL_IO: a store would end the process.
+     * Kernels before 5.14 cannot report that; on these each page is read first. */
     int (*populate)(ol_file *file, void *data, size_t from, size_t to, ol_error *error);
     /* Reports stores to a writable mapping.  A crash point of the faulting port (which may return
      * OL_CRASHED); NULL in the real one, so the hot path pays one test. */

@@ -225,8 +225,7 @@ static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_er
     return ol_fail_errno(error, errno, "fallocate", file->path);
 }
 
-/* Neither kind is flushed here: the caller chooses the moment, usually a thread that nobody waits
- * for. */
+/* Neither kind is flushed here: the caller chooses the moment, usually on a background thread. */
 static int posix_extend(ol_file *file, int64_t from, int64_t to, ol_growth growth,
                         ol_error *error) {
     OL_ASSERT(from >= 0 && from <= to);
@@ -355,8 +354,8 @@ static int posix_keeps_pages(ol_file *file, bool *keeps, ol_error *error) {
     }
 }
 
-/* Whether [from, to) is there: a file that somebody else cut short has no pages after its end, and
- * the byte at `from` may lie on a page that the disk cannot read. */
+/* Checks that [from, to) exists: a file that another process cut short has no pages after its end,
+ * and the byte at `from` may lie on a page that the disk cannot read. */
 static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     int64_t size = 0;
     size_t got = 0;
@@ -364,7 +363,7 @@ static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     int status = posix_size(file, &size, error);
     if (status == OL_OK) status = posix_read(file, (int64_t)from, &byte, 1, &got, error);
     if (status != OL_OK || size >= (int64_t)to) return status;
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and was extended to %zu",
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but was extended to %zu",
                   (long long)size, to);
     return ol_error_at(error, file->path, size);
 }

@@ -1,4 +1,4 @@
-/* One pass over the batches between the feed's offset and W. */
+/* Passes over the batches between the feed's offset and W. */
 #include "history/change_feed.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "log/batch_walk.h"
 #include "log/transaction_spans.h"
 
-/* A read on its way: the batch whose records are given. */
+/* A read in progress: the batch whose records are returned. */
 typedef struct pass {
     ol_change_feed *feed;
     ol_record_block *block;
@@ -16,7 +16,8 @@ typedef struct pass {
     int64_t until;              /* W when the pass began */
     int64_t passed_over;        /* damage that the walk has met, and that was reported */
     int64_t reported_from;      /* changes below were given */
-    int64_t back_from;          /* from here on, at or below that, transactions are followed */
+    int64_t back_from;          /* the pass follows transactions from here on; at or below the
+                                   offset above */
     bool has_batch;             /* the walk has given one */
     bool begins_at_segment;     /* the walk began with a segment, and found the place by itself */
 } pass;
@@ -61,7 +62,7 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
     feed->known_from = offset;
     feed->known_below = known_below;
     feed->gap = (ol_change_gap){0};
-    /* Before the log is read: later cuts are noticed. */
+    /* Taken before the log is read, so that later cuts are noticed. */
     feed->cuts = ol_log_cuts(log);
     return ol_log_open_since(log, offset, &feed->scanned_from, error);
 }
@@ -79,7 +80,7 @@ static bool is_watched(const ol_change_feed *feed, ol_slice group) {
     if (feed->groups == NULL) return true;
     uint64_t number = ol_int64_map_get(&feed->group_numbers, ol_hash64(group.data, group.size, 0));
     if (number == 0) return false;
-    /* Two of them may share a hash. */
+    /* Two positions may share a hash. */
     return ol_slice_equal(feed->groups[number - 1], group) || is_one_of(feed, group);
 }
 
@@ -193,7 +194,7 @@ static int go_on_installing(pass *work, ol_error *error) {
     return OL_END;
 }
 
-/* OL_END: the record is done with; else as go_on_installing. */
+/* OL_END: the record is finished; else as go_on_installing. */
 static int meet_marker(pass *work, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change_feed *feed = work->feed;
@@ -231,7 +232,7 @@ static int give_position(pass *work, const ol_batch *batch, const ol_record *rec
     bool is_reported = record->offset >= work->reported_from;
     if (!is_deletion &&
         ol_offset_value_decode(record->value, key->type, &value, &refusal) != OL_OK) {
-        /* A load passes it over, too, and calls it damage. */
+        /* A load skips it, too, and reports damage. */
         if (is_reported) set_gap(feed, record->offset, record->offset + 1, true);
         return OL_END;
     }
@@ -245,7 +246,7 @@ static int give_position(pass *work, const ol_batch *batch, const ol_record *rec
     return status == OL_OK ? OL_END : status;
 }
 
-/* OL_END: the record is done with; OL_OK: the block is full before it is. */
+/* OL_END: the record is finished; OL_OK: the block is full before that. */
 static int give_record(pass *work, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change_feed *feed = work->feed;
@@ -321,13 +322,13 @@ static bool may_have_missed(const pass *work) {
     return !work->has_batch && !work->begins_at_segment;
 }
 
-/* Whether the first batch at or above `start` shows that the walk's place may be wrong: bytes were
- * passed over on the way to it, or it begins above, and nobody knows of a gap there. */
+/* Returns whether the first batch at or above `start` shows that the walk's place may be wrong:
+ * bytes were skipped on the way to it, or it begins above `start` and no gap is known there. */
 static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     const ol_change_feed *feed = work->feed;
     if (!may_have_missed(work)) return false;
     if (work->walk.passed_over > 0) return true;
-    /* Only its records show where a compressed message set begins. */
+    /* Only the records of a compressed message set show where it begins. */
     if (batch->record_count < 0 || batch->base_offset <= start) return false;
     /* A known gap needs no second look. */
     return start < feed->known_from || batch->base_offset > feed->known_below;
@@ -340,7 +341,7 @@ static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below
     bool is_first = feed->known_from >= feed->offset;
     if (!is_first && below < feed->offset) below = feed->offset;
     set_gap(feed, from, below, is_damage);
-    /* A cleaner may have taken away more, and lower, since the first one was met. */
+    /* A cleaner may have removed more, and lower, records since the first gap was met. */
     if (from < feed->known_from) feed->known_from = from;
     if (is_first || feed->known_below < below) feed->known_below = below;
     return true;
@@ -361,7 +362,7 @@ static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     }
     if (from < feed->offset) return meet_missing_below(feed, from, found->below, is_damage);
     set_gap(feed, from, found->below, is_damage);
-    /* The next read finds it known, and gives the records. */
+    /* At the next read the gap is known, so the records are returned. */
     bool adjoins = from == feed->known_below && feed->known_from < feed->known_below;
     if (!adjoins) feed->known_from = from;
     feed->known_below = found->below;
@@ -409,9 +410,9 @@ static bool meet_damage(pass *work, int64_t from, int64_t below) {
     return is_new;
 }
 
-/* Gives what is at and above `start`; from `from` on, which is below it where the log begins above,
- * something is missing.  OL_OK: the block is full, or there is a gap; OL_END: W is reached;
- * OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
+/* Returns what is at and above `start`.  Something is missing from `from` on, which is below
+ * `start` if the log begins above it.  OL_OK: the block is full, or there is a gap; OL_END: W is
+ * reached; OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
 static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error) {
     ol_change_feed *feed = work->feed;
     ol_batch batch;
@@ -420,7 +421,7 @@ static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error
     while ((status = ol_batch_walk_next(&work->walk, &batch, error)) == OL_OK) {
         int64_t next = ol_batch_next_offset(&batch);
         if (next <= start) continue;
-        if (next > work->until) return OL_END;      /* W lies within it */
+        if (next > work->until) return OL_END;      /* W lies within the batch */
         if (is_astray(work, &batch, start)) return OL_OUT_OF_RANGE;
         work->has_batch = true;
         bool has_base = batch.record_count >= 0;
@@ -488,8 +489,8 @@ int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *
     feed->gap = (ol_change_gap){0};
     if (feed->is_installing) {
         int status = go_on_installing(&work, error);
-        /* The owner takes a transaction whole: were another one begun here, that would be taken
-         * with it, and so on to W. */
+        /* The owner handles a transaction as a whole: if another one were begun here, it would have
+         * to be handled with it, and so on up to W. */
         return status == OL_END ? OL_OK : status;
     }
     ol_partition_positions(feed->partition, &positions);

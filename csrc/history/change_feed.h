@@ -1,14 +1,15 @@
 /* history/change_feed: the changes of the positions of a partition, in the order of its log.
  *
  * A feed reads the log below W from an offset on, at any replica that has it, whatever its role:
- * values and tombstones where they stand, and what a transaction committed where its COMMIT marker
- * stands.  Which values a marker installs is decided by state/pending, as in every load
- * (docs/format/loading.md §6.4).
+ * values and tombstones at their own offsets, and the values that a transaction committed at the
+ * offset of its COMMIT marker.  Which values a marker installs is decided by state/pending, as in
+ * every load (docs/format/loading.md §6.4).
  *
- * Nothing is left out in silence.  Log offsets that the log does not have (it was cleaned, or
- * begins above) and batches and records that cannot be read are a gap, which a read returns before
- * it goes on after them.  So are those below the place where a feed starts, from where the oldest
- * transaction began that was open there: its end may lack their values.
+ * Nothing is left out silently.  Log offsets that the log lacks (it was cleaned, or begins above
+ * them), and batches and records that cannot be read, form a gap, which a read reports before it
+ * continues after it.  The same holds for offsets below the start of a feed, down to where the
+ * oldest transaction that was open there began: without them the values of that transaction may be
+ * incomplete.
  *
  * Between reads a feed holds copies only, nothing of the log: the partition may be cleaned,
  * truncated and closed.  After a truncation (ol_change_feed_is_current) the owner starts it again.
@@ -28,7 +29,7 @@
 typedef struct ol_change_gap {
     int64_t from;
     int64_t below;              /* 0: there is no gap */
-    bool is_damage;             /* it cannot be read; else the log does not have it */
+    bool is_damage;             /* the log has it, but it cannot be read; false: the log lacks it */
 } ol_change_gap;
 
 typedef struct ol_change_feed {
@@ -37,10 +38,10 @@ typedef struct ol_change_feed {
     const ol_slice *groups;     /* group_count of them, NULL: all */
     size_t group_count;
     ol_int64_map group_numbers;
-    /* Everything that takes effect below was given. */
+    /* Everything that takes effect below it was returned. */
     int64_t offset;
     int32_t epoch;              /* leader epoch of the record before; -1: none */
-    /* The gap that the owner knows: it is not reported again. */
+    /* The gap that the owner knows already: it is not reported again. */
     int64_t known_from;
     int64_t known_below;
     ol_change_gap gap;
@@ -62,25 +63,25 @@ int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_
                           size_t group_count, ol_error *error) OL_NODISCARD;
 void ol_change_feed_free(ol_change_feed *feed);     /* zeroed memory is fine */
 
-/* Goes on from a log offset, after a record of a leader epoch; the owner knows of a gap from there
- * to `known_below`.  Reads the log from where the oldest transaction that was open there began.
- * Fails with OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE (truncated meanwhile); then the feed is to be
- * started again. */
+/* Continues at a log offset, after a record of a leader epoch; the owner knows of a gap from there
+ * to `known_below`.  Reads the log from the beginning of the oldest transaction that was open
+ * there.  Fails with OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE (truncated meanwhile); the feed must then
+ * be started again. */
 int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t known_below,
                          ol_error *error) OL_NODISCARD;
 
 /* Adds rows to `block` until it is full (OL_OK), a gap is met (OL_OK, feed->gap is set; the rows
- * stand before it) or W is reached (OL_END).  While feed->is_installing the rows of one marker are
- * on their way, and feed->offset does not cover them yet; the read that gives the last of them
- * ends there (OL_OK).  A gap is known from then on; the owner may extend it, by a greater
- * feed->known_below.
+ * come before it) or W is reached (OL_END).  While feed->is_installing is true, only part of the
+ * rows of one marker was returned, and feed->offset does not cover them yet; the read that returns
+ * the last of them ends there (OL_OK).  A gap is known from then on; the owner may extend it, by a
+ * greater feed->known_below.
  *
- * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block holds rows of which
- * the feed may know nothing: the owner drops them, and starts again where it was. */
+ * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block may hold rows that
+ * feed->offset does not cover: the owner drops them and starts again at its last offset. */
 int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block,
                         ol_error *error) OL_NODISCARD;
 
-/* Whether no bytes were cut off the log since the feed was started. */
+/* Returns whether no bytes were cut off the log since the feed was started. */
 bool ol_change_feed_is_current(const ol_change_feed *feed);
 
 #endif

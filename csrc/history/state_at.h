@@ -1,4 +1,4 @@
-/* history/state_at: states that a partition had, made again from its log by the one apply
+/* history/state_at: earlier states of a partition, rebuilt from its log by the same apply
  * (docs/architecture.md §2.1).
  *
  * A past is the state of the records below a log offset, its `cut`; a transaction counts if its

@@ -1,4 +1,4 @@
-/* Comparing two states key by key, at once or beside commits. */
+/* Compares two states key by key, in one call or while commits go on. */
 #include "history/state_diff.h"
 
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static int allocate(uint8_t **block, size_t size, ol_error *error) {
     return *block != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory for the differences");
 }
 
-/* Makes the bytes of a key its own. */
+/* Copies the bytes of a key, so that it owns them. */
 static int own_key(ol_difference *difference, ol_error *error) {
     uint8_t *p = NULL;
     bool is_record = difference->kind == OL_DIGEST_GROUP_RECORD;
@@ -284,7 +284,7 @@ typedef struct live_comparison {
     name_cache replayed_names;
 } live_comparison;
 
-/* Compares keys of the replay with the live state.  *more: some are left. */
+/* Compares keys of the replay with the live state.  Sets *more if some are left. */
 static int compare_replayed(live_comparison *work, const ol_state *live, key_walk *walk, bool *more,
                             ol_error *error) {
     ol_difference at;

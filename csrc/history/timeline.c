@@ -29,7 +29,7 @@ static void add_missing(timeline *work, int64_t from, int64_t to) {
     if (to > work->facts->missing_end) work->facts->missing_end = to;
 }
 
-/* The log goes on at `base`: the offsets before it are missing. */
+/* The log continues at `base`: the offsets before it are missing. */
 static void expect(timeline *work, int64_t base) {
     if (work->expected >= 0 && base > work->expected) add_missing(work, work->expected, base);
 }

@@ -4,9 +4,9 @@
  * A walk gives a sink the offset commits, their tombstones and the ends of transactions.  It reads
  * only the first bytes of the keys of all other records, and of positions that the filter excludes.
  * A sink never gets half a batch: the structure of a batch is checked before its first record.  A
- * walk passes over the batches that a load passes over (log/batch_walk.h).
+ * walk skips the batches that a load skips (log/batch_walk.h).
  *
- * Missing offsets show that the log was cleaned, since a log that was not cleaned has every one.
+ * Missing offsets show that the log was cleaned: a log that was never cleaned has every offset.
  * Below the first missing offset the log has everything that was ever written.
  *
  * Threads: any number of walks over one partition, also while it is written and cleaned.  No lock
@@ -45,7 +45,7 @@ typedef struct ol_timeline_facts {
     int64_t refused;            /* records of the filter that cannot be decoded, as in a load */
 } ol_timeline_facts;
 
-/* A number for (group, topic, partition): different ones nearly never share it. */
+/* A number for (group, topic, partition).  Two positions almost never share one. */
 uint64_t ol_timeline_place(const ol_key *key);
 
 /* Walks the records of [from, until).  A `from` below the log's start means that start, and missing
@@ -59,13 +59,13 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until,
 /* A batch of the log: offsets [first, next). */
 typedef struct ol_timeline_batch {
     int64_t first;
-    int64_t next;               /* -1: there is no such batch */
+    int64_t next;               /* -1: no batch was found */
     int64_t timestamp;          /* the greatest of its records, -1 none */
 } ol_timeline_batch;
 
-/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  A
- * compressed set of magic 0 or 1 that cannot be inflated shows its last offset only, which is
- * `first` then. */
+/* Finds the first batch that ends at or above `from`.  Damaged batches do not count.  If a
+ * compressed set of magic 0 or 1 cannot be inflated, only its last offset is known; `first` is that
+ * offset. */
 int ol_timeline_next_batch(ol_partition *partition, int64_t from, ol_timeline_batch *found,
                            ol_error *error) OL_NODISCARD;
 

@@ -32,9 +32,9 @@ static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64
     return max_timestamp > log->tail.timestamp_limit;
 }
 
-/* Before the map of producers grows, those that are too old are removed.  If they are few the map
- * grows all the same, so that the next check, which visits all of them, is as many producers
- * away. */
+/* Before the map of producers grows, those that are too old are removed.  If few are removed, the
+ * map grows all the same, so that the next check, which visits all producers, comes only after that
+ * many new ones. */
 static int make_room_for_producer(ol_log *log, ol_error *error) {
     ol_producers *producers = &log->producers.map;
     size_t wanted = 1;
@@ -49,7 +49,7 @@ static int make_room_for_producer(ol_log *log, ol_error *error) {
 static int check_batch_size(const ol_log *log, int64_t base_offset, size_t size,
                             int64_t last_offset, ol_error *error) {
     if (size < OL_BATCH_MINIMUM_LENGTH + OL_BATCH_LOG_OVERHEAD || last_offset < base_offset) {
-        return ol_fail(error, OL_INVALID, "a batch has at least its header and one offset");
+        return ol_fail(error, OL_INVALID, "a batch must have a header and at least one offset");
     }
     int64_t room = log->config.segment_bytes - ol_log_kept_bytes(log);
     if ((int64_t)size <= room) return OL_OK;
@@ -78,9 +78,9 @@ static void take_place(ol_log *log, size_t size, uint8_t **start) {
 
 enum { CHECKED_BYTES = 64 << 10 };
 
-/* A file that somebody else cut under the mapping must not end the process.  A batch of the same
- * timestamp, that of a millisecond as a rule, and within the next bytes asks no more, so that a
- * commit per message pays nothing; a cut in between is not found. */
+/* A file that another process cut under the mapping must not end this process.  A batch with the
+ * same timestamp (usually the same millisecond) within the next bytes is not checked again, so that
+ * a commit per message pays nothing; a cut in between is not noticed. */
 static OL_NOINLINE int check_file(ol_log *log, int64_t end, int64_t max_timestamp,
                                   ol_error *error) {
     int status = ol_segment_check_mapping(log->tail.active, error);
@@ -137,10 +137,10 @@ int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t 
                    uint8_t **start, int64_t *base_offset, ol_error *error) {
     *base_offset = log->tail.next_offset;
     if (OL_UNLIKELY(last_offset_delta < 0)) {
-        return ol_fail(error, OL_INVALID, "a batch has at least one offset");
+        return ol_fail(error, OL_INVALID, "a batch must have at least one offset");
     }
     if (OL_UNLIKELY(log->tail.next_offset > INT64_MAX - 1 - last_offset_delta)) {
-        return ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
+        return ol_fail(error, OL_TOO_LARGE, "the log has reached the greatest possible offset");
     }
     return ol_log_reserve_at(log, log->tail.next_offset, size,
                              log->tail.next_offset + last_offset_delta, max_timestamp, start,
@@ -168,13 +168,13 @@ int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int6
     size_t others = kept > 0 ? kept - 1 : 0;
     int status = ol_log_check_writable(log, error);
     if (status == OL_OK && offset == INT64_MAX) {
-        status = ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
+        status = ol_fail(error, OL_TOO_LARGE, "the log has reached the greatest possible offset");
     }
     if (status == OL_OK) status = make_room(log, error);
     if (status == OL_OK &&
         must_roll(log, OL_BATCH_MARKER_SIZE, offset, max_timestamp, others)) {
         status = ol_log_roll(log, offset, error);
-        /* The segment is old, or its index is full: the next batch can roll as well. */
+        /* The segment is too old or its index is full; the roll can be left to the next batch. */
         if (status == OL_DISK_FULL && kept > 0) status = OL_OK;
     }
     if (status == OL_OK && kept == 0) status = ol_log_keep_entries(log, 1, error);
@@ -256,7 +256,7 @@ static OL_NOINLINE int reach_file(ol_log *log, ol_segment *active, int64_t posit
         status = log->stored(active->file, position, size, error);
         if (status != OL_OK && status != OL_CRASHED) memset(log->tail.data + position, 0, size);
     }
-    /* A machine that stopped stores nothing more. */
+    /* A simulated machine that has stopped stores nothing more. */
     if (status == OL_FAILED || status == OL_CRASHED) ol_log_set_failed(log);
     return status;
 }
@@ -376,7 +376,7 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
     if (status != OL_OK && log->tail.next_offset != end_before) {
         ol_error ignored;
         int undone = ol_log_truncate(log, end_before, &ignored);
-        /* The leader wrote the bytes that are there. */
+        /* The leader wrote the bytes that are present. */
         if (undone != OL_OK && undone != OL_DISK_FULL) ol_log_set_failed(log);
     }
     return status;

@@ -43,7 +43,7 @@ int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset, ol_error 
         return ol_batch_refuse_offsets(&bounds, batch, OL_OFFSETS_GO_BACK, error);
     }
     if (OL_UNLIKELY(batch->last_offset == INT64_MAX)) {
-        return ol_fail(error, OL_CORRUPT, "last offset %lld leaves none for the batch after it",
+        return ol_fail(error, OL_CORRUPT, "last offset %lld leaves no offset for the next batch",
                        (long long)batch->last_offset);
     }
     return OL_OK;

@@ -6,7 +6,7 @@
  * and no successor yet: it compares segments afterwards.  The cleaner reads closed segments that a
  * load has accepted, so a batch that is not in bounds quarantines its segment without a verdict.
  * An append to a follower knows no segment (ol_batch_check_follows).  A scan of records and a
- * replay may read what a writer or a cleaner is at work on (ol_file_scan_judge).
+ * replay may read files that a writer or a cleaner is changing (ol_file_scan_judge).
  *
  * Pure functions: nothing is owned, no lock is taken.
  */
@@ -44,7 +44,8 @@ static inline int64_t ol_segment_offset_max(int64_t segment_base) {
     return segment_base >= INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment_base + INT32_MAX;
 }
 
-/* For a segment that is entered, or whose limit moved; next_offset and has_previous stay. */
+/* Call it when a walk enters a segment, or when the segment's limit moves; next_offset and
+ * has_previous stay. */
 static inline void ol_batch_bounds_enter(ol_batch_bounds *bounds, int64_t segment_base,
                                          int64_t limit) {
     int64_t offset_max = ol_segment_offset_max(segment_base);
@@ -114,18 +115,18 @@ static inline void ol_bad_offsets_advance(ol_bad_offsets *place, const ol_batch 
  * would hold the second. */
 void ol_bad_offsets_set(ol_bad_offsets *place, int64_t base_offset);
 
-/* Whether one of two batches has the wrong base offset, and nobody can tell which. */
+/* Returns whether one of two batches has the wrong base offset and it is unknown which one. */
 static inline bool ol_bad_offsets_are_disputed(const ol_bad_offsets *place) {
     return place->offset < place->end;
 }
 
-/* Whether the bytes may be below `bound`, the end of the flushed bytes: then they are damage, else
- * torn. */
+/* Returns whether the bytes may be below `bound`, the end of the flushed bytes: they are then
+ * damage, otherwise a torn tail. */
 bool ol_bad_offsets_are_flushed(const ol_bad_offsets *place, int64_t bound);
 
-/* Whether unreadable bytes at `offset` are the tail of a log that somebody else writes, and no
- * damage: they were never flushed, and either no right batch follows or the log was found to end
- * there. */
+/* Returns whether unreadable bytes at `offset` are the tail of a log that another process writes,
+ * not damage: they were never flushed, and either no right batch follows or the log was found to
+ * end there. */
 static inline bool ol_bad_bytes_are_tail(int64_t offset, int64_t flushed, int64_t log_end,
                                          bool is_followed) {
     return offset >= flushed && (offset >= log_end || !is_followed);

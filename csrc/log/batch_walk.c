@@ -1,4 +1,4 @@
-/* One walk over batches: the piece of the reader, the rules, and the way past damage. */
+/* A walk over batches: it takes pieces from the reader, applies the rules, and skips damage. */
 #include "log/batch_walk.h"
 
 #include <string.h>
@@ -71,9 +71,9 @@ static void set_bounds(ol_batch_walk *walk) {
 
 /* ------------------------------------------------------------ damage */
 
-/* Goes on after bytes that cannot be read.  In a log that somebody else writes to, nothing after
- * its unfinished tail counts, nor after the place where recovery found it to end: with a batch
- * missing before it, a batch must not be applied. */
+/* Goes on after bytes that cannot be read.  In a log that another process writes, nothing after its
+ * unfinished tail counts, nor after the place where recovery found it to end: a batch must not be
+ * applied while one before it is missing. */
 static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *error) {
     bool is_end = false, is_tail = false;
     bool writable = ol_log_is_writable(walk->log);
@@ -85,8 +85,8 @@ static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *erro
         is_tail = ol_bad_bytes_are_tail(walk->bounds.next_offset, ol_log_flushed(walk->log),
                                         ol_log_end(walk->log), !is_end);
     }
-    /* A writer's own log may grow after the bad bytes; only a walk with an end of its own does not
-     * ask again. */
+    /* A writer's own log may grow after the bad bytes; only a walk with a fixed end need not check
+     * again. */
     if (is_tail || (is_end && (!writable || walk->reporter == NULL))) walk->ended = true;
     if (!is_tail && walk->reporter != NULL) {
         int64_t below = is_end ? ol_log_end(walk->log) : ol_log_reader_offset(walk->reader);
@@ -95,7 +95,7 @@ static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *erro
     return OL_OK;
 }
 
-/* A bad batch at the current position: in a file that somebody else writes to the bytes may be
+/* A bad batch at the current position: in a file that another process writes, the bytes may be
  * right by now. */
 static int meet_damage(ol_batch_walk *walk, ol_error *error) {
     ol_error damage = *error;
@@ -162,8 +162,8 @@ static bool is_whole_batch(const uint8_t *data, const uint8_t *end) {
 static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const uint8_t *end,
                              ol_error *error) {
     set_bounds(walk);
-    /* The tail that a crash left after the end of a log is no batch that follows.  A whole one is:
-     * then it is this batch that says wrongly where the log ends. */
+    /* The tail that a crash left after the end of a log does not count as a following batch.  A
+     * whole batch does: it shows that the present batch states a wrong end of the log. */
     const uint8_t *next = batch->data + batch->size;
     bool is_last = ol_batch_next_offset(batch) == ol_log_end(walk->log);
     if (is_last && !is_whole_batch(next, end)) end = next;
@@ -171,8 +171,8 @@ static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const u
                                    ol_batch_judge_offsets(&walk->bounds, batch, end), error);
 }
 
-/* Whether a batch that was already given is no damage: found again by offset in a segment that was
- * cleaned meanwhile, a piece may begin with some. */
+/* Returns whether a batch that was returned before is not damage: in a segment that was cleaned
+ * meanwhile and found again by offset, a piece may begin with such batches. */
 static inline bool may_repeat(const ol_batch_walk *walk, const ol_batch *batch) {
     return walk->reporter == NULL && batch->last_offset < walk->bounds.next_offset;
 }

@@ -1,14 +1,14 @@
 /* log/batch_walk: the batches of an open log in their order, one by one, as a load counts them.
  *
- * Every reader of a log that goes on meanwhile uses this.  It reads through ol_log_reader, so
- * segments may be cleaned, rolled or removed under it.  Bytes that are no batch, and batches whose
- * CRC or offsets cannot be right (log/batch_rules.h), are passed over and counted.  A load is a
- * walk with a reporter, so all walks leave out the same bytes.
+ * Every reader of a log that is in use walks it with this.  It reads through ol_log_reader, so
+ * segments may be cleaned, rolled or removed under it.  It skips and counts bytes that are not a
+ * batch, and batches whose CRC or offsets cannot be right (log/batch_rules.h).  A load is a walk
+ * with a reporter, so all walks leave out the same bytes.
  *
- * Bytes that the disk cannot read, or that a file lost to somebody who cut it short, are another
- * matter: the next attempt may find them.  A walk without a reporter fails with OL_IO.  One with a
- * reporter reports them as damage and goes on: a load serves the rest, and the partition is
- * read-only.
+ * Bytes that the disk cannot read, or that are missing because another process cut the file short,
+ * are treated differently, since the next attempt may find them.  A walk without a reporter fails
+ * with OL_IO.  A walk with a reporter reports them as damage and continues: a load serves the rest,
+ * and the partition is read-only.
  *
  * A walk belongs to one thread at a time; many walks may go over one log.  No lock is held between
  * calls.
@@ -19,14 +19,14 @@
 #include "log/batch_rules.h"
 #include "log/log.h"
 
-/* A walk calls it from within ol_batch_walk_next. */
+/* A walk calls these from within ol_batch_walk_next. */
 typedef struct ol_batch_walk_reporter {
-    /* The bytes of the batches given so far are about to be released.  A failure is returned from
-     * ol_batch_walk_next. */
+    /* The bytes of the batches returned so far are about to be released.  A failure is returned
+     * from ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
-    /* Damage, or bytes that cannot be read (OL_IO), were passed over; the next batch begins at
-     * `below`, or the log ends there.  Not called for the unfinished tail of a log that somebody
-     * else writes. */
+    /* Damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins at
+     * `below`, or the log ends there.  Not called for the unfinished tail of a log that another
+     * process writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;
 } ol_batch_walk_reporter;
@@ -43,11 +43,11 @@ typedef struct ol_batch_walk {
     int64_t until;
     int64_t segment_base;       /* of the segment whose `segment_limit` is known; -1 none yet */
     int64_t segment_limit;      /* base of the segment after it; INT64_MAX for the last */
-    int64_t bytes;              /* of the pieces that were left */
+    int64_t bytes;              /* of the pieces that the walk has left */
     int64_t passed_over;        /* how often damage was met, */
     ol_error damage;            /* and the first of it */
     bool checks_crc;
-    bool ended;                 /* nothing more is given, also if the log grows */
+    bool ended;                 /* nothing more is returned, even if the log grows */
 } ol_batch_walk;
 
 /* Walks from the batch that holds `from`, or the first one after it, to the last one that begins
@@ -58,7 +58,7 @@ int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t u
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
 /* Walks everything from `from` on, which must be in the log, with its CRCs.  ol_batch_walk_next
- * returns OL_END at the current log end; a later call goes on with the batches appended since.
+ * returns OL_END at the current log end; a later call continues with the batches appended since.
  * Stricter than the other walk, whose log may be cleaned or truncated meanwhile: a batch that
  * repeats offsets is damage, and so is one that reaches above the end of our own log.  `reporter`
  * must live as long as the walk. */
@@ -70,7 +70,7 @@ int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
 int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* The next batch, which borrows until the next call (with a reporter: until `release` is called);
- * OL_END after the last.  Fails as ol_log_reader_next, but not for what is passed over. */
+ * OL_END after the last.  Fails as ol_log_reader_next, but not for what is skipped. */
 OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch,
                                                   ol_error *error) {
     const uint8_t *data = walk->piece.data + walk->position;
@@ -86,13 +86,13 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
     return OL_OK;
 }
 
-/* The caller found the batch given last to be bad: it is passed over like one that the walk
- * found.  To be called before the next batch is asked for; after a failure the walk can only be
+/* The caller found that the last batch is bad: the walk skips it like a bad batch that it found
+ * itself.  Call it before ol_batch_walk_next is called again; after a failure the walk can only be
  * closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The batch given last is found again by its offset and given again by the next call, which fails
- * if that is not possible; the walk can only be closed then.  All bytes are released. */
+/* The next call finds the last batch again by its offset and returns it again.  If that is not
+ * possible, the call fails, and the walk can only be closed.  All bytes are released. */
 void ol_batch_walk_put_back(ol_batch_walk *walk);
 
 /* The end of the last batch that was given; `from` before the first. */

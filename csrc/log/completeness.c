@@ -1,9 +1,9 @@
 /* Whether anything is missing: the findings of an open against the claims of the witnesses, which
  * are the manifest, the sidecar, and the checkpoints (docs/durability.md, "Complete or not").
  *
- * A witness that is ahead of the log proves loss, unless somebody else worked here since: then only
- * what he cannot have changed is bound.  A witness that is missing proves nothing, and leaves a
- * doubt. */
+ * A witness that is ahead of the log proves loss, unless another program worked here since: it then
+ * proves only the loss of what that program cannot have changed.  A witness that is missing proves
+ * nothing, and leaves a doubt. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static int load_manifest(ol_opening *opening, ol_error *error) {
     if (status != OL_OK) return status;
     status = ol_manifest_load(&opening->manifest, opening->log->fs, path, error);
     opening->has_manifest = status == OL_OK;
-    /* A whole one of a later version is not ours to replace, and says nothing to a reader. */
+    /* A later version's manifest must not be replaced, and a reader cannot use it. */
     opening->is_manifest_later = status == OL_UNSUPPORTED;
     if (opening->is_manifest_later) return opening->log->writable ? status : OL_OK;
     opening->is_manifest_damaged = status == OL_CORRUPT || status == OL_LIMIT;
@@ -210,9 +210,9 @@ static bool is_base(const ol_opening *opening, int64_t offset) {
     return false;
 }
 
-/* Up to where the other program cleaned.  Its checkpoint is no witness against the log where it is
- * damaged, or says what is no end of a cleaning: that is the base of a segment, as a rule, and
- * never lies beyond the last one. */
+/* Finds up to where the other program cleaned.  Its checkpoint is not a witness against the log if
+ * it is damaged, or names an offset at which no clean can have ended: a clean ends at the base of a
+ * segment as a rule, and never beyond the last one. */
 static void judge_cleaned(ol_opening *opening) {
     int64_t said = opening->options->cleaned_by_others;
     /* 0: it has no entry, where ours may have had one. */
@@ -232,9 +232,9 @@ static void doubt_what_was_found(ol_opening *opening) {
 }
 
 /* A broker writes several files while it works: its checkpoints, the epochs of what it leads, and
- * batches in the newest of them.  One file that changed alone is damage.  An epoch that is older
- * than the manifest's shows no more than that a process of ours ended after it had named a new one
- * there, and before it stored it. */
+ * batches in the newest of them.  One file that changed alone is damage.  An epoch older than the
+ * manifest's proves nothing: a process of ours may have ended after it had put a new epoch into the
+ * manifest and before it stored the epochs. */
 static int judge_others(ol_opening *opening, ol_error *error) {
     const ol_leader_epochs *epochs = &opening->log->epochs.cache;
     int changes = opening->options->changed_checkpoints;
@@ -253,13 +253,13 @@ static int judge_others(ol_opening *opening, ol_error *error) {
 static void refuse_log_start(ol_opening *opening, const char *reason) {
     int64_t first = opening->found_count == 0 ? 0 : opening->found[0].base_offset;
     describe(add_loss(opening, false, first, first), opening->log->directory,
-             "log-start-offset-checkpoint says %" PRId64 ", and is not followed: %s",
+             "log-start-offset-checkpoint says %" PRId64 ", which was not adopted: %s",
              opening->log_start, reason);
     opening->log_start = 0;
     opening->report->log_start_refused = true;
 }
 
-/* A checkpoint that changed alone is not followed. */
+/* A checkpoint that changed alone is not adopted. */
 static void judge_checkpoints(ol_opening *opening) {
     const ol_log_options *options = opening->options;
     opening->recovery_point = options->accept_loss ? -1 : options->recovery_point;
@@ -274,7 +274,7 @@ static void judge_checkpoints(ol_opening *opening) {
 void ol_completeness_judge_start(ol_opening *opening) {
     /* A broker that deleted everything below this start flushed up to there. */
     if (opening->recovery_point >= opening->log_start || opening->found_count == 0) return;
-    refuse_log_start(opening, "the log ends below, and so does the recovery point");
+    refuse_log_start(opening, "the log and its recovery point end below it");
 }
 
 /* Whether a segment has to be there as the manifest lists it.  A broker's cleaner changes what lies
@@ -337,15 +337,15 @@ static bool is_as_listed(const ol_manifest *manifest, const ol_found_segment *fo
     return false;
 }
 
-/* The segment at `base_offset` is missing.  A cleaner may have joined it to the one before: then
- * that one is another than was listed. */
+/* The segment at `base_offset` is missing.  A cleaner may have merged it into the one before, which
+ * then differs from the listed one. */
 static bool may_be_joined(const ol_opening *opening, int64_t base_offset) {
     size_t i = opening->found_count;
     while (i > 0 && opening->found[i - 1].base_offset > base_offset) i--;
     return i > 0 && !is_as_listed(&opening->manifest, &opening->found[i - 1]);
 }
 
-/* Another program may have joined the segments after it to a listed one. */
+/* Another program may have merged the segments after it into a listed one. */
 static segment_rule rule_of(const ol_opening *opening, const ol_manifest_segment *listed,
                             const ol_found_segment *found) {
     bool is_closed = listed != &opening->manifest.tail;
@@ -387,7 +387,7 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
     }
     ol_log_loss *loss = add_loss(opening, true, end, listed->end_offset);
     if (found == NULL) {
-        describe(loss, path, "the segment is missing, which held the log offsets %" PRId64
+        describe(loss, path, "the segment is missing; it held the log offsets %" PRId64
                  " to %" PRId64, listed->base_offset, listed->end_offset - 1);
     } else {
         describe(loss, path, "the segment is %" PRId64 " bytes long and was %" PRId64
@@ -406,8 +406,8 @@ static int check_listed(ol_opening *opening, ol_error *error) {
         const ol_manifest_segment *listed = &manifest->segments[i];
         if (is_bound(opening, listed)) status = check_segment(opening, listed, error);
     }
-    /* The active one of that time, which is closed by now.  Where none follows it, the end of the
-     * log tells. */
+    /* Checks the segment that was active then and is closed by now.  If no segment follows it, the
+     * end of the log decides. */
     const ol_manifest_segment *tail = &manifest->tail;
     bool is_closed = opening->found_count > 0 &&
                      opening->found[opening->found_count - 1].base_offset > tail->base_offset;
@@ -448,8 +448,8 @@ static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_bas
     if (status == OL_OK) status = opening->log->fs->exists(opening->log->fs, path, &exists, error);
     if (status != OL_OK) return status;
     /* A writer began it while the directory was listed piece by piece. */
-    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun as they were listed");
-    describe(add_loss(opening, true, from, next_base), path, "the segment is missing, which was "
+    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun during the listing");
+    describe(add_loss(opening, true, from, next_base), path, "the segment is missing; it was "
              "closed at %" PRId64 ": the log offsets %" PRId64 " to %" PRId64 " are missing",
              next_base, from, next_base - 1);
     return OL_OK;
@@ -498,7 +498,7 @@ bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to)
     int64_t found = manifest->tail.end_offset < to ? manifest->tail.end_offset : to;
     if (from < cleaned) from = cleaned;
     if (from < found && !ol_manifest_is_gap_legal(manifest, from, found)) {
-        /* No cleaner comes into the active segment. */
+        /* A cleaner never changes the active segment. */
         bool is_closed = to <= opening->found[opening->found_count - 1].base_offset;
         if (!opening->is_cleaned_uncertain && !is_closed) return false;
         doubt_what_was_found(opening);
@@ -579,7 +579,7 @@ static void check_contents(ol_opening *opening) {
     }
 }
 
-/* Checksums of segments that nobody read this time. */
+/* Adopts checksums of segments that were not read this time. */
 static void take_checksums(ol_opening *opening) {
     size_t at = 0;
     for (size_t i = 0; i < opening->found_count; i++) {
@@ -608,7 +608,7 @@ void ol_completeness_check_end(ol_opening *opening) {
     if (!has_witness && (opening->has_manifest || opening->options->witnessed)) {
         report_doubt(opening, OL_DOUBT_SIDECAR, opening->end, INT64_MAX);
     }
-    /* Accepted: the next manifest says nothing of it. */
+    /* The loss was accepted: the next manifest leaves it out. */
     if (opening->options->accept_loss) {
         opening->report->is_lossy = false;
         opening->doubts.doubt_count = 0;
@@ -690,7 +690,7 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     kept->has_topic_id = log->has_topic_id;
     memcpy(kept->topic_id.bytes, log->topic_id, OL_UUID_SIZE);
     kept->epoch = epoch;
-    /* A gap that was left in doubt is reported by that, and accuses nobody later. */
+    /* A gap that was left in doubt is reported as that, and never later as a loss. */
     int64_t cleaned = opening->has_doubtful_gap ? kept->tail.end_offset : opening->cleaned;
     if (kept->cleaned < cleaned) kept->cleaned = cleaned;
     memcpy(kept->doubts, opening->doubts.doubts, sizeof kept->doubts);

@@ -3,7 +3,7 @@
  * The log start, the list and the manifest change first, so that neither a reader nor the next open
  * asks for a segment that is about to go.  Then the files get other names, segment by segment; the
  * names of one are on the disk before those of the next change, so that a power loss leaves no gap
- * between segments that are there. */
+ * between existing segments. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +23,8 @@ static size_t count_below(const ol_log *log, int64_t offset) {
     return count;
 }
 
-/* Neither the sidecar nor a note may name a segment that goes.  Under swap.lock and flush.lock: the
- * list loses nothing meanwhile. */
+/* Neither the sidecar nor a note may name a segment that is removed.  Under swap.lock and
+ * flush.lock: the list loses nothing meanwhile. */
 static int settle(ol_log *log, size_t count, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < count && status == OL_OK; i++) {
@@ -44,7 +44,7 @@ static void drop_first(ol_log *log, size_t count) {
     pthread_mutex_lock(&log->list.lock);
     ol_segment **segments = log->list.segments;
     for (size_t i = 0; i < count; i++) {
-        /* Those who read it keep its file. */
+        /* Readers of the segment keep its file. */
         ol_segment_detach(segments[i]);
         ol_segment_release(segments[i]);
     }
@@ -81,8 +81,8 @@ static int forget_segments(ol_log *log, int64_t offset, ol_error *error) {
 
 /* ------------------------------------------------------------ on disk */
 
-/* Deleted with a segment: its files, and the producer state before it unless that is the newest
- * that there is. */
+/* Deletes with a segment its files, and the producer snapshot before it unless that is the newest
+ * one. */
 static bool goes(const char *name, int64_t first_base, int64_t newest_snapshot, int64_t *base) {
     static const char *const endings[] = {".log", ".index", ".timeindex", ".txnindex"};
     const char *ending = NULL;
@@ -146,7 +146,8 @@ int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     if (offset > ol_log_flushed(log)) {
-        return ol_fail(error, OL_INVALID, "the log is flushed up to %lld, and begins not at %lld",
+        return ol_fail(error, OL_INVALID,
+                       "the log is flushed up to %lld and cannot begin above that, at %lld",
                        (long long)ol_log_flushed(log), (long long)offset);
     }
     pthread_mutex_lock(&log->swap.lock);

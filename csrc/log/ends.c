@@ -1,11 +1,11 @@
 /* Space for the ends of open transactions: a marker in the active segment and an entry in its
  * transaction index for each, kept from the transaction's first batch on.
  *
- * It is an account of the log: the ends are alike, and whichever comes takes its part.  The
- * space kept lies in the active segment.  Other batches leave it alone: they roll, or meet the full
- * disk, while it is still there.  A roll has it in the next segment before it gives it back in the
- * old one.  So a marker needs no roll, and where one is due that a full disk refuses, the marker
- * does without. */
+ * The log only counts ends: they are all alike, and each marker uses one share.  The space that is
+ * kept lies in the active segment.  Other batches leave it alone: they roll, or meet the full disk,
+ * while it is still there.  A roll has it in the next segment before it gives it back in the old
+ * one.  So a marker needs no roll, and where one is due that a full disk refuses, the marker does
+ * without. */
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
 

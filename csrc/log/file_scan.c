@@ -87,7 +87,7 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
     if (status != OL_OK) return status;
     if (got == 0) {
         return position < scan->limit
-                   ? ol_fail(error, OL_TORN, "the file ends before byte %lld, and the log has %lld",
+                   ? ol_fail(error, OL_TORN, "the file ends before byte %lld, but the log has %lld",
                              (long long)position, (long long)scan->limit)
                    : OL_END;
     }
@@ -97,7 +97,7 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
         status = fetch(scan, position, needed, &data, &got, error);
         if (status != OL_OK) return status;
         if (got < needed) {
-            return ol_fail(error, OL_TORN, "the file is %lld bytes long, and the log has %lld",
+            return ol_fail(error, OL_TORN, "the file is %lld bytes long, but the log has %lld",
                            (long long)position + (long long)got, (long long)scan->limit);
         }
         status = ol_batch_parse(data, got, batch, error);
@@ -116,13 +116,13 @@ int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) {
     return status;
 }
 
-/* Makes the batch before scan->position available together with the head of the one after it. */
+/* Makes the batch before scan->position available, together with the header of the next one. */
 static int fetch_again(ol_file_scan *scan, ol_batch *batch, size_t head_size, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0, size = batch->size;
     int64_t position = scan->position - (int64_t)size;
     int status = fetch(scan, position, size + head_size, &data, &got, error);
-    /* The next call meets the unreadable bytes; they hide no batch before them. */
+    /* The next call meets the unreadable bytes; batches before them are still returned. */
     if (status == OL_IO) status = fetch(scan, position, size, &data, &got, error);
     if (status != OL_OK) return status;
     bool is_same = ol_batch_parse(data, got, batch, error) == OL_OK && batch->size == size;
@@ -154,7 +154,7 @@ int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successo
     return OL_OK;
 }
 
-/* Whether a whole batch with a right CRC stands at scan->position. */
+/* Returns whether there is a whole batch with a right CRC at scan->position. */
 static int is_followed(ol_file_scan *scan, bool *followed, ol_error *error) {
     ol_file_scan probe;
     ol_batch batch;
@@ -217,8 +217,8 @@ static bool is_zero(const uint8_t *data, size_t size) {
     return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
 }
 
-/* The end of the batch at `position` by its length field, or -1 if that cannot be.  The magic is
- * not checked: it may be the bad byte. */
+/* Sets *end to the end of the batch at `position` by its length field, or -1 if that is impossible.
+ * The magic is not checked: it may be the bad byte. */
 static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -234,7 +234,8 @@ static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, 
 }
 
 /* Whether the written bytes end at `end`.  Zeros after it are an extension, and a length that
- * merely leads into one is no proof: the bytes right before must be such as a batch ends with. */
+ * merely leads into one proves nothing: the bytes right before must be such as a batch ends
+ * with. */
 static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -284,14 +285,14 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
             scan->position = end;
             return OL_OK;
         }
-        /* Wrong as it is, it is a batch, so the length that led to it was right. */
+        /* Although it is wrong, it is a batch, so the length that led to it was right. */
         if (!right && !fits) return OL_CORRUPT;
         if (!right) scan->budget -= (int64_t)batch->size;
         *position = end;
     }
 }
 
-/* Where a search goes on when the disk could not read the byte that the error names. */
+/* Returns where a search continues after the disk could not read the byte that the error names. */
 static int64_t pass_unreadable(int64_t position, int64_t *step, const ol_error *error) {
     if (error->position > position) position = error->position;
     position += *step - position % UNREADABLE_STEP;

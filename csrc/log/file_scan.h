@@ -1,11 +1,12 @@
 /* log/file_scan: walks the batches of one .log file, read with pread into its own buffer.
  *
- * Recovery, rebuilding of indexes and replay of producer state read the log with it: it works the
- * same on files that somebody else may shorten meanwhile.  Bytes are hostile: a batch is only
- * returned when all of its bytes are there and its sizes hold.
+ * Recovery, rebuilding of indexes and replay of producer state read the log with it: it also works
+ * on files that another process may shorten meanwhile.  Bytes are hostile: a batch is only returned
+ * when all of its bytes are there and its sizes hold.
  *
- * A disk that cannot read some bytes does not hide those before them: every call gives what it can,
- * and the one that needs those bytes fails with OL_IO, which names the first of them. */
+ * If the disk cannot read some bytes, the bytes before them can still be read: every call returns
+ * what it can, and the call that needs the unreadable bytes fails with OL_IO, which names the first
+ * of them. */
 #ifndef OL_LOG_FILE_SCAN_H
 #define OL_LOG_FILE_SCAN_H
 
@@ -20,7 +21,7 @@ typedef struct ol_file_scan {
     ol_fs *fs;
     ol_file *file;
     bool owns_file;
-    bool passes_unreadable;     /* a search goes on after bytes that the disk cannot read */
+    bool passes_unreadable;     /* a search continues after bytes that the disk cannot read */
     int64_t position;           /* of the next batch */
     int64_t limit;              /* bytes of the file that count */
     uint8_t *buffer;
@@ -33,7 +34,7 @@ typedef struct ol_file_scan {
                                    as its own; -1 none */
 } ol_file_scan;
 
-/* CRCs over hostile lengths could make a search quadratic; after so many bytes without a hit the
+/* CRCs over hostile lengths could make a search quadratic; after this many bytes without a hit the
  * rest counts as lost. */
 #define OL_FILE_SCAN_BUDGET ((int64_t)1 << 32)
 
@@ -42,8 +43,8 @@ int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t p
                       int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_file_scan_close(ol_file_scan *scan);
 
-/* The same for an open file, whose first `limit` bytes count.  It is closed with the scan if that
- * `owns` it, and stays open at least as long otherwise. */
+/* As ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns` the
+ * file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
 void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
                         int64_t limit);
 
@@ -53,25 +54,25 @@ void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns,
 int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Moves past the bad batch at `position` to the next right one, whose CRC holds and whose offsets
- * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.
- * OL_IO where the disk cannot read; with scan->passes_unreadable the search goes on after that, in
+ * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.  OL_IO
+ * where the disk cannot read; with scan->passes_unreadable the search continues after that, in
  * steps that double as long as nothing can be read, since every attempt may take seconds.
  *
  * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad
- * batch is believed if a batch, right or wrong, stands at the place it leads to, or if the written
- * bytes end there.  Only after a batch whose length leads nowhere is every byte tried, which finds
- * no messages of magic 0 and 1. */
+ * batch is believed if it leads to a batch, right or wrong, or to the end of the written bytes.
+ * Only if it leads to neither is every byte tried, which finds no messages of magic 0 and 1. */
 int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min,
                         int64_t offset_max, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The base offset that the header after *batch says, also after the limit; *batch is the one that
- * ol_file_scan_next gave last, stays whole, but may lie elsewhere.  *found is false where the file
- * has too few bytes, or they cannot be read. */
+/* Sets *successor to the base offset in the header that follows *batch, also after the limit.
+ * *batch is the last one from ol_file_scan_next; it stays whole but may be moved.  *found is false
+ * if the file has too few bytes or they cannot be read. */
 int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successor, bool *found,
                           ol_error *error) OL_NODISCARD;
 
-/* The test of a hot path: whether the offsets of *batch, which ol_file_scan_next gave last, fit
- * what is known without reading more.  A batch that fails it needs ol_file_scan_judge. */
+/* The test of a hot path: returns whether the offsets of *batch, the last one from
+ * ol_file_scan_next, fit what is known without reading more.  A batch that fails it needs
+ * ol_file_scan_judge. */
 static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *batch,
                                      const ol_batch_bounds *bounds) {
     if (batch->last_offset >= bounds->limit || batch->base_offset < bounds->segment_base ||

@@ -24,7 +24,7 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
         }
     }
     if (lower) return ol_flush_sidecar_lower(&log->flush.sidecar, bound, error);
-    /* One that cannot be stored says less, which is true. */
+    /* If the new bound cannot be stored, the old one stays; it is lower and still true. */
     int status = ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
     return status == OL_CRASHED ? status : OL_OK;
 }
@@ -151,9 +151,9 @@ void ol_log_begin_flush(ol_log *log) {
     pthread_mutex_unlock(&log->flush.lock);
 }
 
-/* After our own flush succeeded: the background may be flushing the same file, and may have
- * received an error that is ours as well.  Steps take turns with two locks, so this waits for the
- * one under way and never for later ones. */
+/* Called after our own flush succeeded: the background may be flushing the same file and may have
+ * received an error that concerns our bytes, too.  Steps take turns with two locks, so this waits
+ * for the one under way and never for later ones. */
 static int wait_for_step(ol_log *log, ol_error *error) {
     pthread_mutex_t *lock = &log->steps.locks[atomic_load(&log->steps.newest) & 1];
     pthread_mutex_lock(lock);
@@ -167,8 +167,8 @@ static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
 
-/* Rolled segments are on disk. A manifest that cannot be stored, since the disk is full perhaps, is
- * no failure of the flush: the notes of the rolls stay. */
+/* Rolled segments are on disk.  If the manifest cannot be stored, for example on a full disk, the
+ * flush still succeeds: the notes of the rolls stay. */
 static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, bool rolled,
                            bool *is_listed, ol_error *error) {
     ol_log_note_tail(log, bound);
@@ -178,7 +178,7 @@ static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, boo
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* A flush of a file that somebody else cut would vouch for bytes that are not there. */
+/* A flush of a file that another process cut would confirm bytes that are missing. */
 static int check_lengths(ol_segment *const *rolled, size_t count, ol_segment *active,
                          int64_t position, ol_error *error) {
     int status = ol_segment_check_length(active, position, error);
@@ -234,7 +234,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     while (finished < count && status == OL_OK) {
         status = finish_segment(log, rolled[finished++], is_listed, error);
     }
-    /* The machine stopped: the others are still the log's. */
+    /* The simulated machine has stopped: the other segments still belong to the log. */
     mark_flushed(log, rolled + finished, count - finished, false);
     free(rolled);
     return status;
@@ -276,7 +276,7 @@ int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) {
             pthread_mutex_lock(&log->flush.lock);
-            /* Another call may have covered our end while we waited. */
+            /* Another call may have flushed up to our end while we waited. */
             if (is_flush_due(log, end)) {
                 status = ol_log_check_writable(log, error);
                 if (status == OL_OK) status = ol_log_flush_locked(log, error);

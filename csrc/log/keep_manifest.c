@@ -1,5 +1,5 @@
-/* Keeps the manifest: every change of what it lists is stored before the change where it takes
- * something away, and after it where it adds something that is on disk. */
+/* Keeps the manifest: a change that removes something is stored in the manifest before it is made;
+ * one that adds something is stored after it is on disk. */
 #include <stdlib.h>
 
 #include "log/log_impl.h"

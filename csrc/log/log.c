@@ -136,10 +136,10 @@ void ol_log_set_failed(ol_log *log) { atomic_store(&log->shared.failed, true); }
 int ol_log_check_writable(const ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (!log->writable) {
-        status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading, or is corrupt");
+        status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading only, or is corrupt");
     } else if (atomic_load(&log->shared.failed)) {
         status = ol_fail(error, OL_FAILED,
-                         "an earlier failure left the log unknown; open it again");
+                         "after an earlier failure the state of the log is unknown; open it again");
     }
     if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
     return status;
@@ -464,8 +464,8 @@ static void free_log(ol_log *log) {
     free(log);
 }
 
-/* A rolled segment stays in use until it is flushed, the active one until now, and so does one
- * whose swap failed after the point of no return. */
+/* A rolled segment stays in use until it is flushed; the active one, and one whose swap failed
+ * after the point of no return, stay in use until now. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
     return segment == log->tail.active || segment->flush_needed || segment->held;
 }
@@ -500,7 +500,7 @@ void ol_log_abandon(ol_log *log) {
 static int trim_tail(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
-    /* It would give a file that somebody else cut its length back, as zeros. */
+    /* It would restore the length of a file that another process cut, with zeros. */
     if (status == OL_OK) status = ol_segment_check_length(active, log->tail.size, error);
     if (status == OL_OK && atomic_load(&active->extended) > log->tail.size) {
         atomic_store(&active->extended, log->tail.size);
@@ -514,7 +514,7 @@ static int trim_tail(ol_log *log, ol_error *error) {
     return status;
 }
 
-/* A flush that failed is never made again: the pages that it lost count as clean. */
+/* A failed flush is never repeated: the kernel counts the pages that it lost as clean. */
 static int flush_for_good(ol_log *log, ol_error *error) {
     int status = ol_segment_flush(log->tail.active, error);
     if (status != OL_OK) ol_log_set_failed(log);
@@ -555,7 +555,7 @@ int ol_log_close(ol_log *log, ol_error *error) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) status = close_files(log, error);
         if (status == OL_DISK_FULL && !ol_log_has_failed(log)) {
-            /* It is no clean close, but what was committed shall last. */
+            /* This is not a clean close, but committed records must survive. */
             ol_error ignored;
             int flushed = ol_log_flush_locked(log, &ignored);
             (void)flushed;

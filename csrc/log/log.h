@@ -5,23 +5,23 @@
  * transaction index, the producer state and its snapshots, the leader epoch cache,
  * partition.metadata, and the sidecar with the flushed bound.
  *
- * Positions (all log offsets): start <= flushed <= end.  `end` is where the next batch goes;
+ * Positions (all log offsets): start <= flushed <= end.  the next batch is written at `end`;
  * everything below it is readable.  Everything below `flushed` survives a power loss; it moves only
  * after a successful fdatasync.
  *
  * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's
  * writer lock.  All others may be made from any thread at any time between open and close, also
- * while a [writer] call runs.  No call takes a lock of the caller's.  Flushing and reading never
- * wait for an append or a roll.  A flush waits for a truncation, and while an epoch or the sidecar
- * is being stored; a reader waits while a truncation cuts a file.
+ * while a [writer] call runs.  No call takes a lock of its caller.  Flushing and reading never wait
+ * for an append or a roll.  A flush waits for a truncation, and while an epoch or the sidecar is
+ * being stored; a reader waits while a truncation cuts a file.
  *
  * Failure: a call that fails leaves the log as it was, unless it says otherwise or leaves the log
- * `failed`.  That happens when only another open can find out what is on disk
- * (docs/architecture.md §2.2): after a failed flush of a segment, the background's included; a
- * truncation or a swap of segments that stopped half-way; a roll that was taken back and left
- * files; an ABORT that the transaction index misses.  A full disk is no such failure.  Every later
- * append and flush is refused with OL_FAILED until the log is opened again.  Readers go on, except
- * after a failed truncation.
+ * `failed`.  That happens when only another open can find out what is on disk (docs/architecture.md
+ * §2.2): after a failed flush of a segment, the background's included; a truncation or a swap of
+ * segments that stopped half-way; a roll that was taken back and left files; an ABORT that the
+ * transaction index misses.  A full disk is not such a failure.  Every later append and flush is
+ * refused with OL_FAILED until the log is opened again.  Readers go on, except after a failed
+ * truncation.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
@@ -80,23 +80,24 @@ typedef struct ol_log_options {
                                            there (writable only) */
     bool clean;                         /* the log dir had Kafka's clean-shutdown marker: all of
                                            the log was flushed (docs/format/recovery.md §9.2) */
-    bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is
-                                           unfinished even with `clean` */
-    bool accept_loss;                   /* writable: missing records count as lost, with
-                                           `clean` false: copies are kept, the report says what,
-                                           and the log goes on (docs/repair.md) */
+    bool being_written;                 /* another process appends meanwhile (read-only): a bad tail
+                                           is unfinished even with `clean` */
+    bool accept_loss;                   /* writable, `clean` false: missing records count as lost;
+                                           copies are kept, the report lists the losses, and the log
+                                           stays usable (docs/repair.md) */
     bool replicated;                    /* `ol.flushed` headers are ignored (they state the
                                            leader's flush) */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
-    bool recovery_point_changed;        /* somebody else wrote that checkpoint since we did */
+    bool recovery_point_changed;        /* another program wrote that checkpoint after us */
     bool log_start_changed;             /* likewise */
     bool witnessed;                     /* the log dir says that this partition has a manifest and
                                            a sidecar */
-    int changed_checkpoints;            /* of the log dir, that somebody else wrote since we did */
-    int64_t cleaned_by_others;          /* where the cleaner's checkpoint has another entry than
-                                           ours, that entry, else -1; 0 where a log dir that is
-                                           not ours has none; OL_CLEANED_UNKNOWN where the file or
-                                           the record of it is damaged */
+    int changed_checkpoints;            /* how many checkpoints of the log dir another program wrote
+                                           after us */
+    int64_t cleaned_by_others;          /* the entry of the cleaner's checkpoint if it differs from
+                                           ours, else -1; 0 if a log dir that is not ours has none;
+                                           OL_CLEANED_UNKNOWN if the file or our record of it is
+                                           damaged */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const ol_log_mark *mark;            /* of a state that the caller has: it will not read what
                                            lies below (log/settled.c); NULL: none.  Only read
@@ -111,12 +112,12 @@ typedef struct ol_log_options {
     void *clock_context;
 } ol_log_options;
 
-/* Offsets that are missing, or of which nobody can prove that they are not (docs/verify.md). */
+/* Offsets that are missing, or that no witness proves to be present (docs/verify.md). */
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
-    bool proven;                        /* acknowledged batches are gone; else a witness is
-                                           missing, or somebody else wrote here */
+    bool proven;                        /* acknowledged batches are gone; false: a witness is
+                                           missing, or another program wrote here */
     ol_error error;                     /* OL_CORRUPT; path, reason, and `from` as its offset */
 } ol_log_loss;
 enum { OL_LOG_LOSSES_KEPT = 16 };
@@ -140,21 +141,20 @@ typedef struct ol_log_recovery {
     bool corrupt;                       /* a bad batch lies below the flushed bound: the log is
                                            open read-only; `corruption` says where */
     ol_error corruption;
-    int64_t corruption_below;           /* nothing right follows it up to this log offset, which was
-                                           flushed; else -1 */
+    int64_t corruption_below;           /* no right batch follows the corruption up to this log
+                                           offset, which was flushed; -1: one does */
     ol_log_loss losses[OL_LOG_LOSSES_KEPT];     /* when there are more, the last holds the rest */
     size_t loss_count;
     bool is_lossy;                      /* one of them is proven: the log is open read-only */
     bool others_worked;                 /* another program worked here since the log was closed */
-    bool log_start_refused;             /* the log start of the checkpoint is not followed */
+    bool log_start_refused;             /* the log start of the checkpoint was not adopted */
 } ol_log_recovery;
 
 /* Opens a partition directory, and recovers it when writable (docs/format/recovery.md §9,
  * docs/durability.md).  The owner holds the log dir's lock when writable.  Corruption below the
- * flushed bound and proven loss are no failures of this call: recovery->corrupt or
- * recovery->is_lossy is set and the log refuses writes.  Fails with OL_IO, OL_NO_MEMORY,
- * OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names another topic id than
- * options->topic_id). */
+ * flushed bound and proven loss do not make this call fail: recovery->corrupt or recovery->is_lossy
+ * is set, and the log refuses writes.  Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT
+ * (partition.metadata names another topic id than options->topic_id). */
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 
@@ -171,7 +171,8 @@ void ol_log_abandon(ol_log *log);
 int64_t ol_log_start(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */
 int64_t ol_log_flushed(const ol_log *log);
-/* For a read-only log: it was read up to there, after somebody else appended to it. */
+/* For a read-only log: records that it was read up to `end` after another process appended to
+ * it. */
 void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
@@ -179,8 +180,8 @@ int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
 /* The id in partition.metadata; false: none. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
-/* [writer] The file port, directory, settings and decompressor of the log; they live as long as it.
- * Everything else in *options says nothing. */
+/* [writer] Fills in the file port, directory, settings and decompressor of the log, which live as
+ * long as the log.  The other members of *options are not meaningful. */
 void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
 /* ------------------------------------------------------------ appending */
@@ -213,10 +214,11 @@ int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int6
                        ol_error *error) OL_NODISCARD;
 
 /* [writer] Keeps space for the ends of the transactions that are open, for an owner that begins to
- * write.  OL_DISK_FULL: it is as it was, and the log serves. */
+ * write.  OL_DISK_FULL: nothing has changed, and the log stays usable. */
 int ol_log_keep_ends(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* [writer] Keeps no space any more: a follower's ends come with other bytes. */
+/* [writer] Stops keeping space: the ends of a follower's transactions arrive among the batches that
+ * it fetches. */
 void ol_log_release_ends(ol_log *log);
 
 /* The largest batch that always fits a segment beside the ends that are kept. */
@@ -233,7 +235,7 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
  * batch stays in the file: the log has failed. */
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
-/* [writer] Makes sure that `size` more bytes in batches of at most `batch_size_max` can be appended
+/* [writer] Ensures that `size` more bytes in batches of at most `batch_size_max` can be appended
  * without meeting a full disk.  If they fit one segment, they get the rest of the active one, or
  * the next after a roll now.  Otherwise the rest of the active segment and as many spare ones as
  * needed are allocated, which the next rolls use; such a roll may still meet a full disk, since it
@@ -251,9 +253,10 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
  * from now on must carry it.  Written to the checkpoint at once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
-/* [writer] Begins an empty log again at `offset`, at or above its end: that of a follower whose
- * leader's log begins there.  A crash leaves the log empty, at the one place or the other.  Fails
- * with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty then, too. */
+/* [writer] Empties the log and begins it again at `offset`, which is at or above its end: for a
+ * follower whose leader's log begins there.  After a crash the log is empty, at either place.
+ * Fails with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty after a failure,
+ * too. */
 int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* [writer] Removes everything at and above `offset`, and the epochs that begin there, even if the
@@ -265,20 +268,20 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the current end survive a power loss, and the rolls so far; *flushed is
- * the new bound.  Callers arrange that one call serves all who wait; two calls at once are
- * allowed.  Returns at once when nothing is new. */
+ * the new bound.  Callers arrange that one call serves every thread that waits; two calls at once
+ * are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* The same when nobody waits for it: later appends cost no more than before. */
+/* As ol_log_flush, for a flush that no thread waits for: later appends cost no more than before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Begins to write what a flush would, and returns: the disk works on several logs at a time, where
  * their flushes wait for each other.  Does nothing while a flush runs, or a truncation or close.
  * Makes nothing durable.  A failure leaves the log failed, which the next flush reports. */
 void ol_log_begin_flush(ol_log *log);
-/* Whether so much was rolled since the last flush that one should be made unasked: rolled segments
- * keep their files open until then. */
+/* Returns whether so much was rolled since the last flush that a flush should be made unasked:
+ * rolled segments keep their files open until then. */
 bool ol_log_wants_flush(ol_log *log);
-/* Says that commits will wait for the disk: extensions are written from the first, not only after
- * somebody has flushed. */
+/* Says that commits will wait for the disk: extensions are written from the start, not only after
+ * the first flush. */
 void ol_log_expect_flushes(ol_log *log);
 
 /* For one background thread: extends the active segment, touches its pages and prepares the next
@@ -291,34 +294,35 @@ bool ol_log_prepare(ol_log *log);
  * segment is empty.  Fails as a reservation does. */
 int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Changes before and after batches are cut off the log's end: bytes read before may not be those
- * that it holds now. */
+/* A counter that changes before and after batches are cut off the log's end.  If it changed, bytes
+ * that were read earlier may differ from those in the log. */
 uint64_t ol_log_cuts(const ol_log *log);
 
 /* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 if a
  * batch that carries it was published since the last flush.  A bound taken for a batch that could
  * not be appended is given again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
-/* [writer] whether that would return one */
+/* [writer] Whether ol_log_take_flushed_record would return a bound. */
 bool ol_log_has_flushed_record(const ol_log *log);
 
 /* [writer] The greatest timestamp in the active segment, in ms; -1 none. */
 int64_t ol_log_active_timestamp(const ol_log *log);
 
-/* [writer] Follows other segment_bytes, segment_ms, index_interval_bytes, segment_index_bytes and
- * producer_expiration_ms from now on; the other members of `config` are ignored.  The active
- * segment keeps its index files, and does not grow above the size for which it was made.  Fails
- * with OL_INVALID, and nothing has changed; with OL_IO, if a spare file cannot be removed. */
+/* [writer] Applies new values of segment_bytes, segment_ms, index_interval_bytes,
+ * segment_index_bytes and producer_expiration_ms from now on; the other members of `config` are
+ * ignored.  The active segment keeps its index files, and does not grow above the size for which it
+ * was made.  Fails with OL_INVALID, and nothing has changed; with OL_IO, if a spare file cannot be
+ * removed. */
 int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *error) OL_NODISCARD;
 
 /* Moves the log start up to `offset`, which is flushed, and takes away the segments that lie below:
- * closed ones that a flush has covered.  Their files get names that end in ".deleted", which the
- * owner removes when it likes, and the next open does.  The owner has stored the log start in its
- * checkpoint durably before: after a crash the segments may be there or not.  A reader in a removed
- * segment keeps the bytes that it has, and goes on at the new start.  A lower offset moves nothing;
- * files that an earlier call could not rename are renamed by the next one.  Fails with OL_INVALID
- * above the flushed bound; with OL_DISK_FULL, OL_IO the start has moved, and files may have their
- * names still.  No two calls at a time. */
+ * closed ones that a flush has covered.  Their files get names that end in ".deleted"; the owner
+ * removes them at any time, or the next open does.  The owner must have stored the log start
+ * durably in its checkpoint before the call: after a crash the segments may exist or not.  A reader
+ * in a removed segment keeps the bytes that it has and continues at the new start.  A lower offset
+ * moves nothing; files that an earlier call could not rename are renamed by the next one.  Fails
+ * with OL_INVALID above the flushed bound; after OL_DISK_FULL or OL_IO the start has moved, and
+ * some files may still have their old names.  Only one call may run at a time. */
 int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 #define OL_DELETED_ENDING ".deleted"
 
@@ -407,7 +411,7 @@ int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
  * or close.  OL_END at the log end (more may come: call again later); OL_OUT_OF_RANGE when the log
  * no longer holds anything at or above the reader's offset that it must hold (truncated under it).
  * OL_CORRUPT: the bytes at error->path/position cannot be walked; OL_IO with a position: the disk
- * cannot read them, or somebody else cut the file short; ol_log_reader_skip goes on after them.
+ * cannot read them, or another process cut the file short; ol_log_reader_skip continues after them.
  * Any other OL_IO is of the file as a whole.  The caller checks the CRCs; on a read-only log a
  * batch whose CRC fails may be unfinished: see ol_log_reader_retry. */
 int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
@@ -424,21 +428,22 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
 
-/* Everything below was given or skipped. */
+/* Every batch below this offset was returned or skipped. */
 int64_t ol_log_reader_offset(const ol_log_reader *reader);
 
 void ol_log_reader_close(ol_log_reader *reader);
 
 /* Reads into `buffer` whole batches from the one that holds `offset` on, all of whose records are
  * below `end`: at most `capacity` bytes, with one read of the file where the offset follows that of
- * an earlier call.  *size 0: there are none yet.  Any thread; no lock is held while the disk is
- * read.  Fails with OL_OUT_OF_RANGE (below the start, or above the end of the log), OL_TOO_LARGE
+ * an earlier call.  *size is 0 if there are none yet.  Any thread; no lock is held while the disk
+ * is read.  Fails with OL_OUT_OF_RANGE (below the start, or above the end of the log), OL_TOO_LARGE
  * (the first batch does not fit; the reason says what it needs), OL_CORRUPT, OL_IO. */
 int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
                 size_t *size, ol_error *error) OL_NODISCARD;
 
-/* The same as a piece of a file, for sendfile: it begins with the batch that holds `offset`, is of
- * one segment, and may end in the middle of a batch, after the first one. */
+/* The bytes that ol_log_read would read, as a range of a file for sendfile.  It begins with the
+ * batch that holds `offset`, lies in one segment, and may end in the middle of a batch other than
+ * the first. */
 typedef struct ol_file_range {
     char path[OL_ERROR_PATH_MAX];
     int64_t position;

@@ -1,15 +1,15 @@
 /* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside
  * log/ includes it.
  *
- * Files: keep_manifest (what the log says of itself), completeness (whether anything is missing),
- * log (positions, epochs, producers, close), append (the hot path), ends (space for the ends of
- * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below
- * (segments go at the start), segment_rewrite (a cleaned segment is written aside), segment_swap
- * (it takes the place of others), segment_info (facts about segment files), segment_checksum,
- * reader, view (the segments of one moment), transaction_spans (where transactions began and
- * ended), offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or
- * corrupt), settled (what an open need not read), recover_aside (copies of what is cut), rebuild
- * (indexes and producer state from the log).
+ * Files: keep_manifest (the log's manifest), completeness (whether anything is missing), log
+ * (positions, epochs, producers, close), append (the hot path), ends (space for the ends of
+ * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below (removes
+ * segments at the start), segment_rewrite (writes a cleaned segment aside), segment_swap (puts it
+ * in place of others), segment_info (facts about segment files), segment_checksum, reader, view
+ * (the segments of one moment), transaction_spans (where transactions began and ended),
+ * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
+ * settled (what an open need not read), recover_aside (copies of what is cut), rebuild (indexes and
+ * producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -68,7 +68,8 @@ struct ol_log {
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation has more to do than compare */
-        bool slow_publish;              /* a batch is not in its file once it is stored */
+        bool slow_publish;              /* a batch that is stored is not yet in its file
+                                           (is_written) */
         bool index_full;
     } tail;
 
@@ -126,15 +127,15 @@ struct ol_log {
     struct {
         atomic_bool appended;           /* something was written since the log was opened */
         atomic_bool names_changed;      /* the directory has names that no flush of it covers */
-        atomic_bool flush_demanded;     /* somebody waits for the disk: extensions are flushed
+        atomic_bool flush_demanded;     /* a caller waits for the disk: extensions are flushed
                                            ahead */
         atomic_bool roll_unflushed;     /* a segment was rolled that no flush has covered, though
                                            its bytes may be on disk */
     } signals;
 
     /* Changes below the log end.  A swap of cleaned segments, a truncation and a close hold the
-     * lock to their end, file work included.  Nobody else waits for it, so a swap does not hold up
-     * commits, rolls, flushes and readers. */
+     * lock to their end, file work included.  No other call waits for it, so a swap does not delay
+     * commits, rolls, flushes or readers. */
     struct {
         pthread_mutex_t lock;
         bool leftovers;                 /* .cleaned or .swap files may be left that could not be
@@ -169,7 +170,7 @@ struct ol_log {
     struct {
         pthread_mutex_t lock;
         ol_manifest kept;
-        atomic_bool is_due;             /* it says less than it could */
+        atomic_bool is_due;             /* it lacks facts that could be stored now */
     } manifest;
 
     /* The segments and their flags of a flush.  The lock is held for a few instructions, or while a
@@ -200,8 +201,8 @@ struct ol_log {
 /* log/log.c */
 int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                 ol_error *error) OL_NODISCARD;
-/* The same with a number after it where the name is taken: an older copy is somebody's evidence,
- * too. */
+/* As ol_log_path, with a number appended if the name is taken: an older copy is evidence and must
+ * not be overwritten. */
 int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                         ol_error *error) OL_NODISCARD;
 void ol_log_set_failed(ol_log *log);
@@ -216,8 +217,8 @@ int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NOD
 /* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there
  * is none. */
 ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
-/* Lists the directory of a read-only log again: somebody rolled or cleaned it.  Fails as
- * ol_log_open. */
+/* Lists the directory of a read-only log again, after another process rolled or cleaned it.  Fails
+ * as ol_log_open. */
 int ol_log_list_again(ol_log *log, ol_error *error) OL_NODISCARD;
 /* The first segment with a base above `base`; referenced, or NULL. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
@@ -262,9 +263,10 @@ static inline int64_t ol_log_kept_bytes(const ol_log *log) {
     return atomic_load_explicit(&log->tail.kept, memory_order_relaxed);
 }
 size_t ol_log_kept_ends(const ol_log *log);
-/* From now on space for so many is kept; the caller has it ready before the next batch. */
+/* From now on space for `count` ends is kept; the caller provides it before the next batch. */
 void ol_log_count_ends(ol_log *log, size_t count);
-/* How many should be kept once a producer has written the next batch (-1: now). */
+/* Returns for how many ends space should be kept once `producer_id` has written the next batch (-1:
+ * now). */
 size_t ol_log_ends_wanted(const ol_log *log, int64_t producer_id);
 /* The entries of `count` ends in the active segment's transaction index. */
 int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD;
@@ -311,21 +313,21 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
  * before it may be replaced. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
-/* log/keep_manifest.c; each call takes manifest.lock.  A failure leaves the manifest that was
- * there, and it stays due. */
+/* log/keep_manifest.c; each call takes manifest.lock.  After a failure the previous manifest stays,
+ * and storing it stays due. */
 /* Stores it, with the closed segments that are flushed. */
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The active segment reaches so far on disk; stored by the next call. */
+/* Records how far the active segment reaches on disk; the next store of the manifest writes it. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
 /* Before an epoch is written anywhere else.  Here the caller holds manifest.lock, until the epoch
  * is written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 /* Before batches are appended that may leave gaps. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Before a swap: from now on the segments or the new one may be there. */
+/* Before a swap: from now on either the old segments or the new one may exist. */
 int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t last_base,
                      ol_error *error) OL_NODISCARD;
-/* After a swap, or when there was none. */
+/* After a swap, or after one that was not made. */
 void ol_log_forget_swap(ol_log *log);
 /* Before a truncation to `end`, which makes the segment at `base_offset` the last one, of `size`
  * bytes. */
@@ -350,7 +352,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The same for a caller that holds swap.lock. */
+/* As ol_log_clear_leftovers, for a caller that holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* log/recover.c: one .log file of the directory while the log is opened. */
@@ -385,15 +387,17 @@ typedef struct ol_opening {
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
     ol_flush_sidecar_found sidecar;
-    bool has_sidecar;                   /* which is valid as far as the file goes */
+    bool has_sidecar;                   /* the sidecar file is valid in itself */
     ol_manifest manifest;
     bool has_manifest;                  /* likewise */
-    bool is_manifest_damaged;           /* there is a file that is none */
-    bool is_manifest_later;             /* there is one of a later version */
-    bool has_worked_here;               /* somebody else, since the manifest was written */
-    bool is_cleaned_uncertain;          /* nothing shows how far he cleaned */
+    bool is_manifest_damaged;           /* the file exists but is not a manifest */
+    bool is_manifest_later;             /* its version is later than this code knows */
+    bool has_worked_here;               /* another program wrote here after the manifest was
+                                           written */
+    bool is_cleaned_uncertain;          /* nothing shows how far that program cleaned */
     bool has_doubtful_gap;              /* below the end that the manifest knows */
-    int64_t cleaned;                    /* he cleaned below here; -1 nowhere, or unknown */
+    int64_t cleaned;                    /* that program cleaned below this offset; -1 nowhere, or
+                                           unknown */
     int64_t recovery_point;             /* as far as it is believed, -1 none */
     int64_t log_start;                  /* likewise, 0 none */
     bool is_settled;                    /* the checks began at options->mark */
@@ -402,14 +406,14 @@ typedef struct ol_opening {
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
 
-/* log/roll.c: the base of the first segment from which notes of rolls lead to `base_offset`, one
- * to the next, or the log start where that is greater; never above `base_offset`, which is the
- * answer where no note leads there. */
+/* log/roll.c: follows the notes of rolls backwards from `base_offset` and returns the base of the
+ * first segment that they reach, or the log start if that is greater.  Never above `base_offset`,
+ * which is returned if no note leads to it. */
 int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
 
-/* log/settled.c: moves *first, the index of the first segment to be checked, over those that are
- * settled, and sets `from` of the one where the checks begin within.  Anything doubtful leaves that
- * at 0.  OL_IO, OL_NO_MEMORY. */
+/* log/settled.c: moves *first, the index of the first segment to check, past the settled segments.
+ * If the checks begin within a segment, sets its `from`; if anything is doubtful, `from` stays 0.
+ * OL_IO, OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
 /* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt
@@ -419,8 +423,7 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
  * unclean end also every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/completeness.c: compares what is there with what the witnesses say.  Reports go to
- * opening->report. */
+/* log/completeness.c: compares the log with its witnesses.  Reports go to opening->report. */
 /* Reads manifest and sidecar, before the directory is listed: their claims are true from then
  * on. */
 int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
@@ -432,18 +435,19 @@ int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODI
 void ol_completeness_check_end(ol_opening *opening);
 /* The checkpoint's log start is above the end: whether the log may begin again there. */
 void ol_completeness_judge_start(ol_opening *opening);
-/* Read-only: somebody wrote the manifest again meanwhile, so that reports may be of two times. */
+/* Read-only: sets *moved if another process has written the manifest meanwhile, so that the reports
+ * may mix two moments. */
 int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error) OL_NODISCARD;
 /* Whether the bound in the sidecar holds, whatever the files look like. */
 bool ol_completeness_is_sidecar_true(const ol_opening *opening);
-/* Whether offsets from `from` to `to` may be missing; if not, `from` is where bytes are bad.  A gap
- * that somebody else may have left is reported. */
+/* Returns whether offsets from `from` to `to` may be missing; if not, the bytes at `from` are bad.
+ * A gap that another program may have left is reported. */
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
 /* The manifest of the log as it was opened, which becomes due if it says something new. */
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/repair.c: before the checks of an open that accepts loss.  Takes the bytes that cannot be
- * read out of segments, and keeps copies. */
+/* log/repair.c: before the checks of an open that accepts loss.  Removes the bytes that cannot be
+ * read from segments, and keeps copies of them. */
 int ol_repair_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to

@@ -1,6 +1,6 @@
-/* log/mark: facts about a log at one of its offsets, taken while nobody appends, which a caller
- * keeps with a state of everything below: an open that goes on from that state need not read what
- * lies below (log/settled.c).
+/* log/mark: facts about a log at one of its offsets, taken while nothing is appended.  A caller
+ * keeps them with a state of everything below that offset; an open that continues from the state
+ * need not read the log below it (log/settled.c).
  *
  * Plain memory without a lock; `producers` is malloc'ed and belongs to the mark. */
 #ifndef OL_LOG_MARK_H
@@ -27,9 +27,8 @@ typedef struct ol_log_mark {
 
 enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
 
-/* [writer] The mark of the log end.  There is none (offset 0) where producers or aborted
- * transactions are too many to be kept, and in a segment that nobody has read whole.
- * OL_NO_MEMORY. */
+/* [writer] The mark of the log end.  There is none (offset 0) if producers or aborted transactions
+ * are too many to be kept, or if the segment was never read as a whole.  OL_NO_MEMORY. */
 int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
 void ol_log_mark_free(ol_log_mark *mark);
 

@@ -13,7 +13,7 @@ typedef struct cutoff {
     int64_t timestamp;
     int64_t until;
     int64_t offset;             /* the end of the prefix as far as it is known */
-    bool found;                 /* a batch after it is too young */
+    bool found;                 /* a batch after the prefix is too young */
 } cutoff;
 
 /* The segment that holds `offset`, and the base of the next one (INT64_MAX: there is none). */
@@ -82,8 +82,8 @@ static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_er
     return OL_OK;
 }
 
-/* Walks from `from` to the end of the segment that begins at `base`, or to a batch that is too
- * young. */
+/* Walks from `from` to the end of the segment that begins at `base`, or to the first batch that is
+ * too young. */
 static int walk_segment(cutoff *work, int64_t from, int64_t next_base, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
@@ -114,12 +114,13 @@ int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int
     while (status == OL_OK && !work.found && from < until && next_base != INT64_MAX) {
         if (!segment_of(log, from, &segment, &next_base)) break;
         int64_t proven;
-        /* The batch of the entry is old enough too; the walk over it finds its end. */
+        /* The batch of the entry is old enough, too; the walk begins with it to find its end. */
         if (look_up(&work, &segment, next_base, &proven) && proven > from) from = proven;
         status = walk_segment(&work, from, next_base, error);
         from = next_base;
     }
-    /* If nothing is too young, the batches cleaned away at the end were not either. */
+    /* If no batch is too young, the prefix ends at `until`: batches that were cleaned away at the
+     * end do not matter. */
     *offset = work.found && work.offset < until ? work.offset : until;
     return status;
 }

@@ -109,8 +109,8 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
 
 /* ------------------------------------------------------------ the small files */
 
-/* Evidence is not overwritten: a copy of the file stays under a name that nothing has, or the file
- * itself where it is larger than any of its kind. */
+/* Evidence is not overwritten: a copy of the file stays under an unused name, or the file itself if
+ * it is too large to copy. */
 static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
     char path[OL_PATH_MAX], aside[OL_PATH_MAX], kept_as[64];
     uint8_t *bytes = NULL;
@@ -137,7 +137,7 @@ static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid
 }
 
 /* The id that a partition.metadata with another id, or a damaged or missing one, should have: the
- * manifest's, or that of the topic's other partitions.  NULL where it is right, or nobody knows. */
+ * manifest's, or that of the topic's other partitions.  NULL if the id is right or unknown. */
 static const uint8_t *right_topic_id(const ol_opening *opening, int status, const ol_uuid *found) {
     const ol_log_options *options = opening->options;
     const ol_uuid *known = &opening->manifest.topic_id;
@@ -171,8 +171,8 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
         (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
         return ol_error_at(error, path, -1);
     }
-    /* The offsets do not need an id.  A reader passes a damaged file over, and everybody one of a
-     * later version, which stays as it is. */
+    /* The offsets do not need an id.  A reader ignores a damaged file; a file of a later version is
+     * always ignored and left as it is. */
     bool is_damaged = status == OL_CORRUPT || status == OL_LIMIT;
     bool is_passed = status == OL_UNSUPPORTED || (is_damaged && !log->writable);
     if (is_passed && wanted == NULL) return OL_OK;
@@ -242,7 +242,7 @@ static int check_transactions(ol_opening *opening, const ol_found_segment *segme
     return status == OL_CORRUPT || status == OL_LIMIT ? OL_OK : status;
 }
 
-/* Indexes that an unclean stop has not condemned already are checked: a missing or stale one is
+/* Checks the indexes that an unclean stop has not condemned already: a missing or stale one is
  * rebuilt (docs/format/recovery.md §9.1). */
 static int check_indexes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
@@ -335,8 +335,8 @@ static int open_active(ol_log *log, ol_error *error) {
     return OL_OK;
 }
 
-/* The name of the directory has to survive as well.  As long as it holds no segment, nobody knows
- * whether its parent was flushed: the open that made it may have been stopped here. */
+/* The name of the directory has to survive as well.  As long as it holds no segment, its parent may
+ * not have been flushed: the open that created it may have been stopped here. */
 static int flush_parent(const ol_log *log, ol_error *error) {
     char parent[OL_PATH_MAX];
     size_t length = strlen(log->directory);
@@ -391,9 +391,9 @@ static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
     return keep_damaged(opening->log, OL_MANIFEST_FILE, error);
 }
 
-/* The sidecar, the manifest and the epochs as of now.  All are durable before anything is appended
- * for the first time: the manifest after the sidecar, which is there where it is, and before the
- * epochs, of which it names the newest. */
+/* The sidecar, the manifest and the epochs as of now.  All are durable before the first append: the
+ * manifest after the sidecar, since a manifest implies that the sidecar exists, and before the
+ * epochs, since it names the newest of them. */
 static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     const ol_flush_sidecar_bound *known = &opening->sidecar.bound;
@@ -405,7 +405,7 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     };
     bool is_new = !opening->has_sidecar || opening->sidecar.is_half || !opening->has_manifest ||
                   opening->options->accept_loss;
-    /* A sidecar of another time must not speak for this one. */
+    /* A sidecar of an earlier log must not describe this one. */
     bool is_stale = known->offset != bound.offset || known->position != bound.position ||
                     known->leader_epoch != bound.leader_epoch;
     int status = is_new || is_stale ? ol_log_store_bound(log, &bound, is_new, error) : OL_OK;
@@ -415,8 +415,9 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log_note_tail(log, &bound);
     if (atomic_load(&log->manifest.is_due)) {
         status = ol_log_store_manifest(log, error);
-        /* One that is there is true still, and the next flush stores the other one.  But it would
-         * accuse another program, which the checkpoints soon show no more. */
+        /* If the existing manifest is still true, the next flush may store the new one.  If another
+         * program worked here, it is not: once the checkpoints no longer show that program, the old
+         * manifest would report its changes as a loss. */
         bool is_true = opening->has_manifest && !opening->has_worked_here &&
                        !opening->options->accept_loss;
         if (status != OL_OK && (status == OL_CRASHED || !is_true)) return status;
@@ -515,7 +516,7 @@ static int make_directory(const ol_log_options *options, ol_error *error) {
     if (options->create && options->writable) {
         return options->fs->make_directory(options->fs, options->directory, error);
     }
-    (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory is not there");
+    (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory does not exist");
     return ol_error_at(error, options->directory, -1);
 }
 
@@ -527,7 +528,7 @@ int ol_log_check_config(const ol_log_config *config, ol_error *error) {
                  config->segment_index_bytes <= OL_SEGMENT_BYTES_MAX &&
                  config->extend_bytes_min >= 4096 &&
                  config->extend_bytes_max >= config->extend_bytes_min;
-    return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of its range");
+    return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of range");
 }
 
 static int create_log(const ol_log_options *options, ol_log **created, ol_error *error) {
@@ -567,7 +568,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     return OL_OK;
 }
 
-/* *moved: verdicts may be of two times. */
+/* Sets *moved if the verdicts may mix two moments. */
 static int open_once(const ol_log_options *options, bool has_witnesses, ol_log **opened,
                      ol_log_recovery *recovery, bool *moved, ol_error *error) {
     ol_log *log = NULL;
@@ -608,7 +609,7 @@ static int open_moving(const ol_log_options *options, ol_log **log, ol_log_recov
         if (status != OL_NO_SUCH_FILE && !moved) return status;
     }
     if (!moved) return status;
-    /* It moves faster than it is read: nobody can compare it with what is said of it. */
+    /* The log changes faster than it can be read, so it cannot be compared with its witnesses. */
     ol_log_options unwitnessed = *options;
     unwitnessed.witnessed = false;
     ol_log_abandon(*log);

@@ -1,4 +1,4 @@
-/* Reads for those who ship batches: into a buffer of theirs, or as a piece of a file. */
+/* Reads for callers that ship batches: into their buffer, or as a range of a file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 static int check_range(const ol_log *log, int64_t offset, ol_error *error) {
     int64_t start = ol_log_start(log), end = ol_log_end(log);
     if (offset >= start && offset <= end) return OL_OK;
-    (void)ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which has %lld to %lld",
+    (void)ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which holds %lld to %lld",
                   (long long)offset, (long long)start, (long long)end);
     error->offset = offset;
     return OL_OUT_OF_RANGE;
@@ -40,8 +40,8 @@ static bool is_active(ol_log *log, int64_t segment_base) {
     return next == NULL;
 }
 
-/* A follower goes on where its last read ended.  That counts in the active segment alone, which no
- * cleaner replaces, and until a truncation. */
+/* A follower continues where its last read ended.  The remembered place is valid only in the active
+ * segment, which no cleaner replaces, and only until a truncation. */
 static void use_hint(ol_log *log, ol_log_reader *reader, int64_t offset) {
     pthread_mutex_lock(&log->read.lock);
     int64_t segment_base = log->read.segment_base, position = log->read.position;
@@ -66,7 +66,8 @@ int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_
                 size_t *size, ol_error *error) {
     *size = 0;
     if (capacity < OL_BATCH_OVERHEAD) {
-        return ol_fail(error, OL_INVALID, "the buffer has %zu bytes, less than a batch", capacity);
+        return ol_fail(error, OL_INVALID,
+                       "the buffer has %zu bytes, which is less than a batch", capacity);
     }
     int status = check_range(log, offset, error);
     if (status != OL_OK || offset >= end || offset == ol_log_end(log)) return status;
@@ -112,7 +113,7 @@ int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
     status = locate(log, offset, &first, range->path, error);
     if (status != OL_OK) return status == OL_END ? OL_OK : status;
     int64_t size = first.available;
-    /* Also at the log end: another batch may stand there since. */
+    /* Needed at the log end, too: another batch may have been appended there since. */
     status = locate(log, end, &last, ignored, error);
     if (status == OL_OK && last.segment_base == first.segment_base) {
         size = last.position - first.position;

@@ -2,9 +2,9 @@
  *
  * Every piece is read with pread into a buffer of the reader's.  A log of ours is bounded by the
  * sizes that the writer publishes, and a segment that was replaced or cut stays readable while the
- * reader uses it.  A read-only log is bounded by what its files hold: somebody else may shorten or
- * remove them, and rolls and grows them.  A reader's place is an offset; positions are only kept
- * within the segment object it holds. */
+ * reader uses it.  A read-only log is bounded by what its files hold: another process may shorten
+ * or remove them, and rolls and extends them.  A reader's place is an offset; positions are only
+ * kept within the segment object it holds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ enum {
 
 struct ol_log_reader {
     ol_log *log;
-    int64_t offset;             /* everything below was given */
+    int64_t offset;             /* everything below was returned */
     ol_segment *segment;        /* in use; NULL: to be found by offset */
     int64_t position;           /* of the next piece, in the segment */
     bool positioned;            /* false: `position` came from an index and lies at or before the
@@ -38,8 +38,8 @@ struct ol_log_reader {
     size_t buffered;
     int64_t buffer_position;
     size_t read_bytes;          /* of the next piece, doubled with each one */
-    bool was_followed;          /* another segment followed this one already before the last
-                                   check for more */
+    bool was_followed;          /* another segment followed this one already when the reader last
+                                   checked for more */
     int tries;
     int64_t hint_base;          /* a batch at or before `offset` starts at `hint` in this segment */
     int64_t hint;
@@ -117,7 +117,7 @@ int64_t ol_log_reader_offset(const ol_log_reader *reader) { return reader->offse
 static int make_room(ol_log_reader *reader, size_t size, ol_error *error) {
     if (size <= reader->capacity) return OL_OK;
     if (reader->is_lent) {
-        return ol_fail(error, OL_TOO_LARGE, "a batch needs %zu bytes, the buffer has %zu", size,
+        return ol_fail(error, OL_TOO_LARGE, "a batch needs %zu bytes, but the buffer has %zu", size,
                        reader->capacity);
     }
     uint8_t *buffer = ol_pages_allocate(size);
@@ -193,7 +193,7 @@ static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **da
     }
     *data = reader->buffer + (position - reader->buffer_position);
     *got = (size_t)(reader->buffer_position + (int64_t)reader->buffered - position);
-    /* Whoever reads on from here meets the bad place. */
+    /* A caller that reads on from here meets the bad place. */
     return status == OL_IO && *got > 0 ? OL_OK : status;
 }
 
@@ -204,8 +204,8 @@ static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
     return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
 }
 
-/* The walk has come to the segment's end, or by a damaged size far above it: then whoever reads on
- * meets the damage, at the batch that led there. */
+/* The walk has come to the segment's end, or by a damaged size far above it: a caller that reads on
+ * then meets the damage, at the batch that led there. */
 static int end_walk(ol_log_reader *reader, int64_t previous, ol_error *error) {
     int64_t limit = 0;
     int status = find_limit(reader, &limit, error);
@@ -292,8 +292,8 @@ int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place, ol_error *e
     return OL_OK;
 }
 
-/* Goes to the segment after the current one.  OL_END when there is none; the reader stays where it
- * is then.  OL_WOULD_BLOCK: try again. */
+/* Goes to the next segment.  OL_END: there is none, and the reader stays where it is.
+ * OL_WOULD_BLOCK: try again. */
 static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;
@@ -312,8 +312,8 @@ static int next_segment(ol_log_reader *reader, ol_error *error) {
         return OL_WOULD_BLOCK;
     }
     leave_segment(reader);
-    /* Nothing is left below it, also after damage was passed over; a second listing must not lead
-     * back. */
+    /* Nothing below it is left to read, even if damage was skipped; listing the directory again
+     * must not lead back. */
     if (next->base_offset > reader->offset) reader->offset = next->base_offset;
     return enter_segment(reader, next, 0, true, error);
 }
@@ -415,7 +415,7 @@ static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol
                    error);
 }
 
-/* No whole batch stands at the reader's place, though the log has more bytes there. */
+/* Called if there is no whole batch at the reader's place although the log has more bytes there. */
 static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     int64_t file_size = 0;
     int status = reader->log->fs->size(reader->file, &file_size, error);
@@ -423,7 +423,7 @@ static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     if (file_size >= size) {
         return fail_at(reader, reader->position, "the bytes are not a record batch", error);
     }
-    status = ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
+    status = ol_fail(error, OL_IO, "the file is %lld bytes long, but the log has %lld",
                      (long long)file_size, (long long)size);
     return blame(reader, status, error);
 }
@@ -479,8 +479,8 @@ static void start_scan(ol_log_reader *reader, ol_file_scan *scan, int64_t positi
     scan->budget = reader->search_budget;
 }
 
-/* Whether unreadable bytes of the last segment are a tail that is being written, or was torn:
- * nothing follows, or recovery found the log to end there. */
+/* Sets *unfinished to whether unreadable bytes of the last segment are a tail that is being written
+ * or was torn: no batch follows them, or recovery found that the log ends there. */
 static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
@@ -515,7 +515,7 @@ static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error)
     return status;
 }
 
-/* A piece of a file that somebody else writes to. */
+/* Reads a piece of a file that another process writes. */
 static int foreign_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
                          ol_error *error) {
     size_t last = 0;
@@ -639,7 +639,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     ol_batch batch;
     bool writable = reader->log->writable;
     *is_end = false;
-    if (reader->segment == NULL) return ol_fail(error, OL_INVALID, "the reader is in no segment");
+    if (reader->segment == NULL) return ol_fail(error, OL_INVALID,
+                                                "the reader has not read a segment yet");
     if (writable && atomic_load(&reader->segment->detached)) {
         leave_replaced(reader, position);
         return OL_OK;
@@ -667,8 +668,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;
-        /* A writer appends after the bad bytes; in somebody else's file they may yet become
-         * right. */
+        /* Our writer appends after the bad bytes; in a file of another process they may still
+         * become right. */
         if (*is_end && writable) reader->position = limit;
     }
     return status;

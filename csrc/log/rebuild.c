@@ -181,7 +181,8 @@ static int replay_segment(replay *state, const ol_found_segment *found, ol_error
         if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
             status = ol_segment_finish_indexes(rebuilt, error);
         }
-        /* The recovery point will pass this segment, and then nobody checks its indexes again. */
+        /* The recovery point will pass this segment, and its indexes are then never checked
+         * again. */
         if (status == OL_OK) status = ol_index_flush(&rebuilt->offset_index, error);
         if (status == OL_OK) status = ol_index_flush(&rebuilt->time_index, error);
         if (status == OL_OK) {

@@ -19,8 +19,8 @@ typedef struct bad_place {
     ol_bad_offsets at;          /* among the offsets */
     bool whole;                 /* its CRC is right: it only starts too low */
     bool zeros;                 /* nothing but zeros from there to the end of the file */
-    bool searched;              /* the next two are known, as of one moment: somebody may append
-                                   while we read */
+    bool searched;              /* the next two are set, as of one moment: another process may
+                                   append while we read */
     int64_t noted_after;       /* the greatest `ol.flushed` after it, or -1 */
     int64_t end_after;         /* where the last right batch after it ends; `at.offset` when
                                    there is none */
@@ -51,7 +51,7 @@ static void record_timestamps(ol_found_segment *segment, const ol_batch *batch, 
 }
 
 /* Only an epoch above the checkpoint's newest counts (docs/format/recovery.md §9.2).  After a clean
- * stop the checkpoint is not written for it: nobody knows where in the unchecked segments an older
+ * stop the checkpoint is not written for it: it is unknown where in the unchecked segments an older
  * epoch began. */
 static int record_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
     ol_log *log = opening->log;
@@ -83,9 +83,9 @@ static int64_t sidecar_bound(const ol_opening *opening) {
     return -1;
 }
 
-/* If the checkpoint knows more, somebody else wrote here since, and may have compacted the segments
- * that the sidecar describes.  If it knows as much, as after our close, a writer without
- * checkpoints may have; but nobody compacts the last segment. */
+/* If the checkpoint is ahead, another program wrote here since and may have compacted the segments
+ * that the sidecar describes.  If both agree, as after our close, a writer without checkpoints may
+ * have written; but no program compacts the last segment. */
 static bool may_be_compacted(const ol_opening *opening, const ol_found_segment *segment) {
     int64_t recovery_point = opening->recovery_point;
     int64_t flushed = opening->sidecar.bound.offset;
@@ -119,7 +119,7 @@ static int check_gap(ol_opening *opening, const ol_batch *batch, bad_place *bad)
                    (long long)from, (long long)to - 1);
 }
 
-/* Says where and why the batch is bad at which the walk ended. */
+/* Records where and why the batch at the end of the walk is bad. */
 static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int64_t bad_base,
                         bad_place *bad) {
     int64_t used = bad->position;
@@ -136,7 +136,7 @@ static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int
     return ol_error_at(&bad->error, segment->path, bad->position);
 }
 
-/* The first batch to be checked comes next. */
+/* Called before the first batch of a segment is checked. */
 static void begin_segment(ol_found_segment *segment, bad_place *bad) {
     segment->checked = true;
     if (segment->from == 0) {
@@ -230,7 +230,7 @@ typedef struct findings {
     int64_t budget;             /* one for all files: a crafted directory has many */
 } findings;
 
-/* One segment, from `position` on; with `bad` a bad batch stands there. */
+/* Searches one segment, from `position` on; with `bad`, the batch there is bad. */
 static int search_segment(const ol_opening *opening, const ol_found_segment *segment,
                           int64_t position, bool bad, findings *found, ol_error *error) {
     ol_file_scan scan;
@@ -285,9 +285,9 @@ static int search_after(const ol_opening *opening, bad_place *bad, ol_error *err
     return status;
 }
 
-/* The last segment of a log that somebody may append to while we read it.  Bytes after a place were
- * written later than the place.  So a bad place is read once more when something was found after
- * it: if it is still bad, it is not merely being filled. */
+/* The last segment of a log to which another process may append while we read it.  Bytes after a
+ * place were written later than the place.  So a bad place is read once more when something was
+ * found after it: if it is still bad, it is not merely being filled. */
 static int check_growing_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     int64_t tried = -1;
     int status = check_segment(opening, segment, bad);
@@ -430,11 +430,11 @@ static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound,
     return OL_OK;
 }
 
-/* Flushed bytes are bad: the log keeps all of its bytes, and is only read. */
+/* Flushed bytes are bad: the log keeps all of its bytes and becomes read-only. */
 static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, int64_t end) {
     report_corruption(opening, bad, bound);
-    /* If one of two batches has the wrong base offset, the batches after them know better than the
-     * first. */
+    /* If one of two batches has the wrong base offset, the batches after them show the right offset
+     * better than the first of the two. */
     bool one_is_wrong = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
     opening->end = end > bad->at.end || one_is_wrong ? end : bad->at.end;
     for (size_t i = bad->index; i < opening->found_count; i++) {
@@ -500,7 +500,7 @@ static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *
     return status;
 }
 
-/* The segment begins below the end of the one before it: a batch in it may repeat offsets. */
+/* The segment begins below the end of the previous one: a batch in it may repeat offsets. */
 static int refuse_overlap(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_file_scan scan;
     ol_error *error = &bad->error;
@@ -540,8 +540,8 @@ static int check_next(ol_opening *opening, bad_place *bad) {
 }
 
 /* OL_CORRUPT when the end of a right segment is missing, as the note of its roll says.  Below the
- * flushed bound the note is an old one: a flush covered the segment and the note's removal was
- * lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
+ * flushed bound the note is an old one: a flush covered the segment and the removal of the note was
+ * lost, or another program compacted the segment since; the gap is then as legal as any other. */
 static int check_hole(const ol_opening *opening, bad_place *bad, ol_error *error) {
     if (bad->index + 1 == opening->found_count) return OL_OK;
     const ol_found_segment *segment = &opening->found[bad->index];

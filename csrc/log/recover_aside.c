@@ -1,4 +1,4 @@
-/* Recovery copies the bytes that it will cut aside first, in full and durably. */
+/* Before recovery cuts bytes, it copies them aside, in full and durably. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Losses that the owner of a directory accepts are taken out of its segments, so that the log goes
- * on: every file that changes is copied aside before.  Bytes that nothing right follows are left to
- * the recovery, which cuts them as a torn tail. */
+/* Removes losses that the owner of a directory accepts from its segments, so that the log can be
+ * used again; every file is copied aside before it changes.  Bad bytes that no right batch follows
+ * are left to the recovery, which cuts them as a torn tail. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct repair {
     bool is_last;
     int64_t offset_max;         /* the greatest that fits below the next segment */
     int64_t next_offset;        /* the next right batch begins here or above */
-    bool has_bad;               /* bytes that are no right batch were met, */
+    bool has_bad;               /* bytes that are not a right batch were met, */
     bool has_hole;              /* and a right batch after them */
     ol_file *target;            /* NULL: batches are only looked at */
     int64_t written;
@@ -39,7 +39,7 @@ static bool is_right(const repair *work, const ol_batch *batch) {
            ol_batch_check_crc(batch, &ignored) == OL_OK;
 }
 
-/* Takes every right batch of the segment. */
+/* Appends every right batch of the segment. */
 static int walk(repair *work, int64_t next_offset, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
@@ -67,7 +67,7 @@ static int walk(repair *work, int64_t next_offset, ol_error *error) {
     return status == OL_END ? OL_OK : status;
 }
 
-/* The right batches take the place of the segment. */
+/* Replaces the segment by its right batches. */
 static int rewrite(repair *work, int64_t next_offset, ol_error *error) {
     ol_log *log = work->opening->log;
     ol_log_recovery *report = work->opening->report;

@@ -68,7 +68,7 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
-    /* Writing every byte twice only pays if somebody waits for the disk. */
+    /* Writing every byte twice only pays if a caller waits for the disk. */
     bool written = atomic_load(&log->signals.flush_demanded);
     int status = ol_segment_extend(segment, target, written, error);
     if (status == OL_DISK_FULL && target > needed) {
@@ -257,13 +257,13 @@ static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX
     char name[128];
     if (ol_log_rolled_name(name, sizeof name, log->tail.active->base_offset, log->tail.size,
                            next_base) != OL_OK) {
-        return ol_fail(error, OL_INVALID, "the note of a roll has no name");
+        return ol_fail(error, OL_INVALID, "the name of a roll's note is too long");
     }
     return ol_log_path(log, name, path, error);
 }
 
-/* Takes back the note of a roll that did not happen: the segment goes on, and the note would give
- * another end. */
+/* Removes the note of a roll that did not happen: the segment stays active, and the note would
+ * state a wrong end. */
 static void take_note_back(ol_log *log, int64_t next_base) {
     char path[OL_PATH_MAX];
     ol_error ignored;
@@ -302,10 +302,10 @@ int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error)
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int64_t extended = atomic_load(&active->extended);
-    /* It would give a file that somebody else cut its length back, as zeros. */
+    /* It would restore the length of a file that another process cut, with zeros. */
     int status = ol_segment_check_length(active, log->tail.size, error);
     if (status != OL_OK || extended <= log->tail.size) return status;
-    /* Lowered first: nobody who reads it may store past the new end of the file. */
+    /* Lowered first, so that no thread that reads it stores beyond the new end of the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);
@@ -347,8 +347,8 @@ static int prepare_next(ol_log *log, int64_t base_offset, ol_segment **next, ol_
     return status;
 }
 
-/* Gives back what was kept in the transaction index of a segment that is not written to any more;
- * what stays costs its block. */
+/* Frees the space that was kept in the transaction index of a segment that is no longer written to;
+ * if that fails, it costs one block. */
 static void trim_transactions(ol_segment *segment) {
     ol_error ignored;
     pthread_mutex_lock(&segment->lock);
@@ -422,9 +422,10 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     int64_t segment_room = segment_bytes - kept;
     int64_t batch_max = (int64_t)batch_size_max;
     if (status == OL_OK && (size < 0 || batch_size_max == 0 || batch_max > segment_room)) {
-        status = ol_fail(error, OL_INVALID, "room is reserved for batches that fit a segment");
+        status = ol_fail(error, OL_INVALID,
+                         "space can only be reserved for batches that fit a segment");
     }
-    /* A roll between two batches could meet a full disk. */
+    /* Otherwise a roll between two batches could meet a full disk. */
     if (status == OL_OK && size <= segment_room &&
         size > log->tail.size_limit - log->tail.size - kept) {
         status = ol_log_roll_active(log, error);
@@ -452,7 +453,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
             status = add_spare(log, segment_bytes, error);
         }
     }
-    /* A refused call must not go on filling the disk, which others need as well. */
+    /* A refused call must not continue to fill the disk, which other programs need, too. */
     if (status != OL_OK) {
         ol_error ignored;
         int dropped = drop_spares_after(log, spares_before, &ignored);
@@ -477,8 +478,8 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
 }
 
 /* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the
- * next store to each would fault in a commit.  In small steps, since everyone who waits for the
- * disk queues after each, and the writer may need the lock. */
+ * next store to each would fault in a commit.  It works in small steps, because other flushes queue
+ * up after each step, and the writer may need the lock. */
 static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
     ol_error ignored;

@@ -188,14 +188,14 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
     segment->references++;
 }
 
-/* Somebody else may have cut the file: acknowledged bytes are gone then, and zeros would stand in
- * its place. */
+/* Another process may have cut the file.  Acknowledged bytes are then gone, and extending the file
+ * would put zeros in their place. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) {
     int64_t size = 0;
     int status = segment->fs->size(segment->file, &size, error);
     if (status != OL_OK || size >= length) return status;
     const char *said = length > atomic_load(&segment->size) ? "was extended to" : "the log has";
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and %s %lld", (long long)size, said,
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but %s %lld", (long long)size, said,
                   (long long)length);
     return ol_error_at(error, segment->path, size);
 }
@@ -248,13 +248,14 @@ static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
                                     (size_t)(written_end - position), &ignored);
     }
     if (status == OL_OK || status == OL_CRASHED) return error->status;
-    (void)ol_fail(error, OL_FAILED, "half a batch cannot be taken back: %.200s", ignored.reason);
+    (void)ol_fail(error, OL_FAILED,
+                  "half a batch cannot be removed from the file: %.200s", ignored.reason);
     return ol_error_at(error, segment->path, position);
 }
 
 enum { GIVE_BACK_BYTES = 256 << 10 };
 
-/* Whoever writes batch after batch needs the memory of the last ones only. */
+/* A writer of many batches needs the memory of the last ones only. */
 static void give_back(ol_segment *segment, int64_t position) {
     if (position - segment->given_back < GIVE_BACK_BYTES) return;
     segment->given_back += (int64_t)ol_pages_give_back(
@@ -408,7 +409,7 @@ int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *erro
     int status = ol_index_write(&segment->offset_index, error);
     if (status != OL_CRASHED) status = ol_index_write(&segment->time_index, error);
     /* While there are entries their file stays open until the segment is flushed and closed, which
-     * whoever calls this excludes. */
+     * the caller of this excludes. */
     if (aborted->is_dirty && aborted->count > 0) file = aborted->file;
     aborted->is_dirty = aborted->is_dirty && file == NULL;
     *is_named = file != NULL && aborted->is_new;
@@ -421,8 +422,8 @@ int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *erro
 
 int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,
                             ol_error *error) {
-    /* The .log goes first: an index without its log is removed by the next open, a log without its
-     * indexes would be kept. */
+    /* The .log is removed first: an index without its log is removed by the next open, a log
+     * without its indexes would be kept. */
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         char path[OL_PATH_MAX];

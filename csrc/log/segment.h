@@ -1,20 +1,19 @@
 /* log/segment: one .log file of a partition with its indexes, shared by the list of segments,
  * readers and the flush.
  *
- * A segment object lives as long as somebody references it; its bytes stay readable as long as
- * somebody uses it (a reader, a view, the flush, or the log itself while it writes to it).  A file
- * in use is never shortened below the bytes that a user may read (ol_log_truncate replaces it
- * instead).
+ * A segment object lives as long as it is referenced.  Its bytes stay readable as long as it is
+ * used by a reader, a view, the flush, or the log itself while it writes to it.  A file in use is
+ * never shortened below the bytes that a user may read (ol_log_truncate replaces it instead).
  *
- * All reading is done with pread.  A page of a mapping can be evicted, and then a bad sector, or a
- * file that somebody else cut short, ends the process.  So only the file that is appended to is
- * mapped, and nobody reads through that mapping but the writer, what it has just stored.  Where the
- * file system does not keep the pages of a file in their place, not even that one is: `data` is
- * memory then, in which a batch is put together before it is written (is_written).
+ * All reading is done with pread.  A page of a mapping can be evicted; a bad sector, or a file that
+ * another process cut short, then ends the process.  So only the file that is appended to is
+ * mapped, and only the writer reads through that mapping, and only bytes that it has just stored.
+ * On a file system that does not keep the pages of a file in place, no file is mapped: `data` is
+ * then memory in which a batch is assembled before it is written (is_written).
  *
  * A process has a few thousand descriptors at most, and a log may have more segments.  So a segment
- * keeps its file open only while it is written to, and when it leaves the log while it is used: its
- * name is lost then.  Otherwise each reader opens the file by its name.
+ * keeps its file open only while it is written to, and when it leaves the log while it is used,
+ * since the file then loses its name.  Otherwise each reader opens the file by its name.
  *
  * `size` is the true size: whole batches.  After it the active file is extended with zeros up to
  * `extended`.  The pages up to `populated`, which is not above, were faulted in: nothing is stored
@@ -49,12 +48,12 @@ typedef struct ol_segment {
     uint32_t references;
     uint32_t users;
     ol_file *file;                      /* open until the last use ends, or NULL */
-    bool kept;                          /* it was opened for those who used the segment when it
+    bool kept;                          /* it was opened for the users that the segment had when it
                                            left the log */
     uint8_t *data;                      /* the writer's, of mapped_size bytes; NULL where nothing is
                                            appended */
     size_t mapped_size;
-    bool is_written;                    /* `data` is no mapping of the file */
+    bool is_written;                    /* `data` is not a mapping of the file */
 
     /* Open only while the segment is written to, and until it is flushed after a roll. */
     bool indexes_open;
@@ -69,7 +68,7 @@ typedef struct ol_segment {
     bool note_stayed;                   /* it could not be removed; under list.lock of the log */
     bool held;                          /* used by the log until its files have their names
                                            (log/segment_swap.c); under list.lock of the log */
-    int64_t next_base;                  /* base of the segment that it was rolled to */
+    int64_t next_base;                  /* base of the segment that followed it at the roll */
 
     /* The writer's. */
     int64_t first_timestamp;            /* of the first batch, -1 none */
@@ -79,7 +78,7 @@ typedef struct ol_segment {
     int64_t bytes_since_index;
     int64_t created_ms;
     uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
-    bool has_checksum;                  /* false: nobody read all of them */
+    bool has_checksum;                  /* false: some batches were never read */
 } ol_segment;
 
 /* A new object with one reference and no user; the file is not touched. */
@@ -89,30 +88,31 @@ void ol_segment_reference(ol_segment *segment);
 void ol_segment_release(ol_segment *segment);
 
 /* Keeps the bytes readable; each use ends with ol_segment_unuse.  False: the segment is no longer
- * in the log, find its successor. */
+ * in the log; look for its successor. */
 bool ol_segment_use(ol_segment *segment) OL_NODISCARD;
 void ol_segment_unuse(ol_segment *segment);
 
-/* The file of a segment that the caller uses, to be read.  *shared: it is the segment's, open at
- * least until that use ends; otherwise the caller closes it.  Fails with OL_IO; with
- * OL_NO_SUCH_FILE, too, when the segment has left the log and too many files were kept already. */
+/* The file of a segment that the caller uses, to be read.  If *shared is set, the file belongs to
+ * the segment and stays open at least until that use ends; otherwise the caller closes it.  Fails
+ * with OL_IO; with OL_NO_SUCH_FILE, too, when the segment has left the log and too many files were
+ * kept already. */
 int ol_segment_open_file(ol_segment *segment, ol_file **file, bool *shared,
                          ol_error *error) OL_NODISCARD;
 
-/* The segment leaves the log: it gets no new user, and keeps its file for those that it has.  To be
- * called before its name is given to another file, or to none. */
+/* Called when the segment leaves the log: it accepts no new user and keeps its file for those that
+ * it has.  Call it before the file is renamed, replaced or removed. */
 void ol_segment_detach(ol_segment *segment);
 
 /* Files that are kept open for the users of segments that left their logs, in this process. */
 enum { OL_KEPT_FILES_MAX = 256 };
 
-/* Opens (or takes over `file` of) a segment that up to `mapped_size` bytes will be written to.
- * Nobody uses it yet; counts as one use. */
+/* Opens (or takes over `file` of) a segment that up to `mapped_size` bytes will be written to.  The
+ * segment has no user yet; the call counts as one use. */
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
                             ol_append append, ol_error *error) OL_NODISCARD;
 
-/* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name;
- * nobody uses it yet; counts as one use. */
+/* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name; the
+ * segment has no user yet, and the call counts as one use. */
 void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
 
 /* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and faults its pages in.
@@ -123,12 +123,14 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
  * the file is open. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) OL_NODISCARD;
 
-/* The same for all that the file was extended to: where that is gone, a store into the mapping
- * would end the process.  Does nothing for a segment whose batches are written.  The writer's. */
+/* As ol_segment_check_length, for everything that the file was extended to: if that is gone, a
+ * store into the mapping would end the process.  Does nothing for a segment whose batches are
+ * written.  Only the writer calls it. */
 int ol_segment_check_mapping(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
-/* The writer's: the batch of `size` bytes at `position` of `data` reaches the file, if it is not
- * there already.  On failure the bytes are zeros again, in both; OL_FAILED if that cannot be. */
+/* Only the writer calls it.  Writes the batch of `size` bytes at `position` of `data` to the file,
+ * unless the mapping has done so.  On failure the bytes are zeroed again, in both; OL_FAILED if
+ * they cannot be. */
 int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
                      ol_error *error) OL_NODISCARD;
 
@@ -137,7 +139,7 @@ int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
  * file takes the pages from the mapping one by one, and each interrupts the writer. */
 int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to,
                            ol_error *error) OL_NODISCARD;
-/* The same only begun, as ol_fs.begin_flush_range does. */
+/* Only begins that flush, as ol_fs.begin_flush_range does. */
 int ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to,
                                  ol_error *error) OL_NODISCARD;
 
@@ -147,11 +149,12 @@ int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t 
 
 int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max,
                             ol_error *error) OL_NODISCARD;
-/* The same with an empty transaction index, which takes the place of its file when it is stored
- * (ol_transaction_index_store). */
+/* As ol_segment_open_indexes, with an empty transaction index, which replaces its file when it is
+ * stored (ol_transaction_index_store). */
 int ol_segment_open_indexes_emptied(ol_segment *segment, size_t index_bytes_max,
                                  ol_error *error) OL_NODISCARD;
-/* The same for files whose names end in `ending` (".cleaned") besides. */
+/* As ol_segment_open_indexes, for index files with `ending` (".cleaned") appended to their
+ * names. */
 int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
                                   ol_error *error) OL_NODISCARD;
 void ol_segment_close_indexes(ol_segment *segment);     /* writes nothing */
@@ -179,15 +182,15 @@ static inline void ol_segment_record_batch(ol_segment *segment, int64_t position
     segment->bytes_since_index += (int64_t)size;
 }
 
-/* The forced entry of the time index and the trimming of both, at roll, close and the end of a
- * rebuild. */
+/* Adds the forced entry of the time index and trims both indexes: at a roll, at the close, and at
+ * the end of a rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Flushes the .log file, and the index files where they are open. */
 int ol_segment_flush(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* For a segment that is appended to: the aborted transactions become durable, and the entries of
- * the other indexes outlive the process, where that is possible; an open begins its checks at them
+ * the other indexes outlive the process, if that is possible; an open begins its checks at them
  * (log/settled.c).  *is_named: the directory has to be flushed as well.  Any thread while the
  * indexes are open. */
 int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *error) OL_NODISCARD;

@@ -1,4 +1,4 @@
-/* log/segment_checksum: the checksum of a segment's batches that the manifest has
+/* log/segment_checksum: the checksum of a segment's batches, as the manifest stores it
  * (log/files/manifest.h).
  *
  * It covers of each batch the bytes that the batch's own CRC does not cover, and that CRC: so it is
@@ -19,8 +19,8 @@ static inline uint32_t ol_segment_checksum_add(uint32_t checksum, const uint8_t 
     return ol_crc32c_extend(checksum, batch, OL_BATCH_AT_CRC + sizeof(uint32_t));
 }
 
-/* Reads the whole batches in the first `size` bytes of a file.  Fails as ol_file_scan_next where
- * there is another thing. */
+/* Reads the whole batches in the first `size` bytes of a file.  Fails as ol_file_scan_next at bytes
+ * that are not a whole batch. */
 int ol_segment_checksum_file(ol_fs *fs, const char *path, int64_t size, uint32_t *checksum,
                              ol_error *error) OL_NODISCARD;
 

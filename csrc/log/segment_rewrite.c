@@ -15,7 +15,7 @@ enum { BUFFER_SIZE = 1 << 20, FLUSH_STEP = 8 << 20 };
 
 struct ol_segment_rewrite {
     ol_log *log;
-    ol_segment *segment;        /* carries the names that the files will have */
+    ol_segment *segment;        /* has the names that the files will get */
     ol_file *file;
     uint8_t *buffer;
     size_t buffered;
@@ -93,7 +93,8 @@ static int create_files(ol_segment_rewrite *cleaned, ol_error *error) {
 int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
                              ol_segment_rewrite **cleaned, ol_error *error) {
     *cleaned = NULL;
-    if (base_offset < 0) return ol_fail(error, OL_INVALID, "a segment has no base below 0");
+    if (base_offset < 0) return ol_fail(error, OL_INVALID,
+                                        "the base of a segment must not be negative");
     int status = ol_log_check_writable(log, error);
     if (status == OL_OK) status = claim_log(log, error);
     if (status != OL_OK) return status;
@@ -194,7 +195,7 @@ int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, s
     int status = OL_OK;
     if (count == 0 || bases[0] != cleaned->segment->base_offset) {
         status = ol_fail(error, OL_INVALID,
-                         "a cleaned segment begins where the first of those that it replaces does");
+                         "a cleaned segment must begin at the base of the first that it replaces");
     }
     if (status == OL_OK) status = finish_files(cleaned, error);
     if (status != OL_OK) {

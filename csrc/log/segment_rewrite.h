@@ -4,8 +4,8 @@
  * It is written as `<base>.log.cleaned` with its indexes, and put in place by
  * ol_segment_rewrite_swap, whatever happens to the log meanwhile: commits, rolls, flushes and reads
  * go on, and readers in a replaced segment go on with its bytes until they move.  A crash at any
- * moment leaves the old segments or the new one, never a mixture, whether we or Kafka recover from
- * it.
+ * moment leaves the old segments or the new one, never a mixture, whether `offsetlog` or Kafka
+ * recovers from it.
  *
  * One thread uses an ol_segment_rewrite; a log has one at a time.  It ends with a swap or a
  * discard, before the log is closed or abandoned. */
@@ -28,7 +28,8 @@ int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
 
 /* Appends one whole batch of any magic, as it is.  Offsets ascend: OL_INVALID for a base offset
  * below the base or at or below the last offset of the batch before; OL_TOO_LARGE if the last
- * offset or the size does not fit a segment.  After any other failure only a discard is left. */
+ * offset or the size does not fit a segment.  After any other failure the rewrite can only be
+ * discarded. */
 int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, size_t size,
                               int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
                               ol_error *error) OL_NODISCARD;

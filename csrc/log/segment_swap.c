@@ -10,7 +10,7 @@
  *   3. In memory the new segment takes its place.  From here a recovery removes the old files
  *      itself: everything with a number from the base to the end of the `.log.swap`.  That range
  *      ends before the last old segment does if all batches of that one were dropped; then an empty
- *      `.swap` with the number of the last one goes ahead with the others: it reaches up to there,
+ *      `.swap` with the number of the last one is renamed with the others: it reaches up to there,
  *      and takes its place.
  *   4. The old files are removed, the last one first, then the empty ones; each `.swap` is renamed
  *      to its final name, `.log` first; the directory is flushed.
@@ -350,8 +350,8 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
             ol_segment_unuse(aside->segment);
             ol_segment_release(aside->segment);
         }
-        /* The directory holds the old and the new, and only opening it again sorts that out;
-         * nothing may be cut or cleaned before. */
+        /* The directory holds both the old and the new files, and only another open can resolve
+         * that; nothing may be cut or cleaned before. */
         if (status != OL_OK) ol_log_set_failed(log);
     }
     pthread_mutex_unlock(&log->swap.lock);

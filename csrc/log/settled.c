@@ -1,14 +1,14 @@
 /* The part of a log that an open need not read again.
  *
  * Everything below the mark (log/mark.h) of the caller's state that was flushed, as the sidecar
- * says, was right when it was flushed, and nobody needs its batches now: the state has them.  An
+ * says, was right when it was flushed, and its batches are not needed now: the state has them.  An
  * open begins its checks at the mark, within a segment as a rule; otherwise a restart reads every
- * active segment whole, which is up to `segment_bytes` in each log partition.  Damage below is
- * found by whoever reads there, and by `verify`.
+ * active segment whole, which is up to `segment_bytes` in each log partition.  Damage below it is
+ * found by readers and by `verify`.
  *
- * The mark has all that the skipped batches would give: producers, the checksum, timestamps.
- * Whatever is doubtful makes the open read all, as it does without a state: another program that
- * worked here, a witness that is missing, an index that is not right, a loss. */
+ * The mark has all that the skipped batches would give: producers, the checksum, timestamps.  If
+ * anything is doubtful, the open reads everything, as it does without a state: another program
+ * worked here, a witness is missing, an index is wrong, or there is a loss. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +76,8 @@ static bool is_believed(const ol_opening *opening) {
            opening->log->writable;
 }
 
-/* Whether the batch stands at the mark that was appended after it; a cleaner that took anything
- * before it has moved it.  In the last segment there may be none yet. */
+/* Returns whether the batch that was appended after the mark is at the mark; a cleaner that removed
+ * anything before it has moved it.  In the last segment there may be none yet. */
 static int check_place(const ol_opening *opening, const ol_found_segment *segment, bool is_last,
                        bool *is_there, ol_error *error) {
     const ol_log_mark *mark = opening->options->mark;
@@ -155,13 +155,13 @@ static int check_producers(const ol_log_mark *mark, ol_error *error) {
     return status;
 }
 
-/* OL_CORRUPT and its like: something is doubtful. */
+/* OL_CORRUPT or a similar status: something is doubtful. */
 static int check_settled(const ol_opening *opening, size_t at, ol_error *error) {
     const ol_found_segment *segment = &opening->found[at];
     bool is_there = false, is_last = at + 1 == opening->found_count;
     int status = check_place(opening, segment, is_last, &is_there, error);
     if (status == OL_OK && !is_there) {
-        status = ol_fail(error, OL_CORRUPT, "the batch at the mark is not there");
+        status = ol_fail(error, OL_CORRUPT, "the log has no batch at the mark");
     }
     if (status == OL_OK) status = check_index(opening, segment, ".index", OL_INDEX_OFFSET, error);
     if (status == OL_OK) status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, error);

@@ -5,8 +5,8 @@
  * next pass finishes the work.  A read-only open only reads the names that would be left and the
  * name under which each of them lies now.
  *
- * Our own leftovers are planned away too: spare segments and a half-made replacement of a truncated
- * one. */
+ * The plan also removes our own leftovers: spare segments and the unfinished replacement of a
+ * truncated one. */
 #ifndef OL_LOG_SWAP_PLAN_H
 #define OL_LOG_SWAP_PLAN_H
 

@@ -1,12 +1,12 @@
 /* log/transaction_spans: where the oldest transaction open at an offset began, and where the last
  * one ended.
  *
- * A transaction counts from its end on, but its records stand before it.  So a record below an
- * offset may matter only to states after that offset: a caller who claims that the states from an
- * offset on do not depend on removed records below it has to check these spans.  A cleaner that
- * drops superseded records below an offset spoils the states up to the end of the last transaction
- * open there.  One that must spoil nothing from an offset on has to stop where the oldest of them
- * began.
+ * A transaction takes effect at its end, but its records lie before it.  So a record below an
+ * offset may matter only to states above that offset.  A caller that relies on states above an
+ * offset not depending on records removed below it must check these spans.  A cleaner that drops
+ * superseded records below an offset invalidates the states up to the end of the last transaction
+ * that is open there.  If all states from an offset on must stay valid, it must stop where the
+ * oldest of these transactions began.
  *
  * Any thread, at any time; no lock is held.
  */

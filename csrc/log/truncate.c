@@ -26,7 +26,8 @@ typedef struct cut_place {
     int64_t end;                /* the new log end */
 } cut_place;
 
-/* The first batch whose last offset is at or above `offset` goes, and all after it. */
+/* Finds the first batch whose last offset is at or above `offset`: it is cut with everything after
+ * it. */
 static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error) {
     for (size_t i = log->list.count; i-- > 0;) {
         ol_segment *segment = log->list.segments[i];
@@ -49,7 +50,7 @@ static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error
         if (status != OL_OK && status != OL_END) return status;
         break;
     }
-    /* Nothing can stay below the first segment: the log begins again at the offset (as Kafka's
+    /* Nothing is left below the first segment: the log begins again at the offset (as Kafka's
      * truncateFullyAndStartAt). */
     if (cut->end > offset) cut->end = offset;
     return OL_OK;
@@ -140,7 +141,7 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     return status == OL_END ? OL_OK : status;
 }
 
-/* A new object for the cut file takes the last place and receives the next batches. */
+/* Puts a new segment object for the cut file last in the list; it receives the next batches. */
 static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
     char path[OL_PATH_MAX];
     ol_segment *segment = NULL;
@@ -198,7 +199,7 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* Files of the segments that go, the last one first; then the cut.  Under list.lock and
+/* Removes the files of the dropped segments, the last one first; then cuts.  Under list.lock and
  * extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     int status = OL_OK;
@@ -274,8 +275,8 @@ static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
 }
 
-/* Lowers the sidecar, leaves the note, and takes what goes out of the manifest.  All that needs
- * space comes here, before anything is cut: if the disk is full, the log is as it was, and a
+/* Lowers the sidecar, creates the note, and removes from the manifest what will be cut.  All that
+ * needs space comes here, before anything is cut: if the disk is full, the log is as it was, and a
  * sidecar that is too low is still true.  Under flush.lock. */
 static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     ol_flush_sidecar_bound bound = {
@@ -308,8 +309,8 @@ static int store_epochs_of_cut(ol_log *log, ol_error *error) {
 /* Under flush.lock and extension.lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     /* A flush covers batches that come while it runs, above the end that it reports.  If the log is
-     * cut at that end, `flushed` stays, and new bytes are written below that flush's position which
-     * it never saw. */
+     * cut at that end, `flushed` stays, but new bytes are then written below the position of that
+     * flush, which did not cover them. */
     log->flush.last.position = 0;
     ol_log_count_ends(log, 0);
     atomic_store_explicit(&log->shared.end, cut->end, memory_order_release);
@@ -347,7 +348,7 @@ static int drop_epochs(ol_log *log, int64_t offset, ol_error *error) {
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
-    if (offset < 0) return ol_fail(error, OL_INVALID, "a log is not cut below 0");
+    if (offset < 0) return ol_fail(error, OL_INVALID, "a log cannot be cut below 0");
     if (offset >= log->tail.next_offset) return drop_epochs(log, offset, error);
     cut_place cut = {0};
     pthread_mutex_lock(&log->swap.lock);
@@ -358,8 +359,8 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     status = ol_log_clear_leftovers_locked(log, error);
     if (status == OL_OK) status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
-        /* A reader of a file that is shorter than before shall know why, also during the cut; one
-         * who begins meanwhile sees the new end. */
+        /* A reader that finds a file shorter than before must learn why, even during the cut; a
+         * reader that starts meanwhile sees the new end. */
         atomic_fetch_add(&log->shared.cuts, 1);
         status = announce_cut(log, &cut, error);
         bool refused = status == OL_DISK_FULL;
@@ -411,7 +412,7 @@ static int check_restart(const ol_log *log, int64_t offset, ol_error *error) {
     bool is_empty = log->list.count == 1 && log->tail.size == 0;
     if (!is_empty || offset < log->tail.next_offset) {
         return ol_fail(error, OL_INVALID,
-                       "only an empty log begins again, and not below its end %lld",
+                       "only an empty log can begin again, and not below its end %lld",
                        (long long)log->tail.next_offset);
     }
     return OL_OK;
@@ -421,7 +422,7 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) {
     int64_t flushed;
     int status = check_restart(log, offset, error);
     if (status != OL_OK || offset == log->tail.active->base_offset) return status;
-    /* From here to the offset nothing will ever be. */
+    /* The offsets from here up to `offset` will never exist. */
     status = ol_log_note_foreign(log, error);
     atomic_store(&log->signals.appended, true);
     if (status == OL_OK) status = ol_log_roll(log, offset, error);

@@ -32,7 +32,7 @@ static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_erro
     pthread_mutex_unlock(&log->list.lock);
     return *segments != NULL
                ? OL_OK
-               : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
+               : ol_fail(error, OL_NO_MEMORY, "no memory for a view of %zu segments", *count);
 }
 
 /* OL_WOULD_BLOCK: one was replaced before it could be used, so the list is taken again. */
@@ -63,7 +63,7 @@ int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
         return ol_fail(error, OL_READ_ONLY, "the files of a read-only log cannot be held");
     }
     ol_log_view *created = calloc(1, sizeof *created);
-    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to look at a log");
+    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a view of a log");
     created->log = log;
     int status;
     do {

@@ -2,13 +2,13 @@
  * away since.
  *
  * A replay of a log that is cleaned meanwhile must not mix segments from before a swap with
- * segments from after it: the first still hold a value whose tombstone, or ABORT marker, is gone
- * from the others.  A view is one state of the log's list.  A replay of it up to `offset` gives the
- * state below `offset` for every offset that had been applied when the view was opened, or is
- * applied later: nothing in it was cleaned because of records above.  It holds the bytes below the
- * log's end when it was opened, and those appended to the last segment since.
+ * segments from after it: the older ones may hold a value whose tombstone, or ABORT marker, is
+ * missing from the newer ones.  A view is one state of the log's list.  A replay of it up to
+ * `offset` gives the state below `offset` for every offset that had been applied when the view was
+ * opened, or is applied later: nothing in it was cleaned because of records above.  It holds the
+ * bytes below the log's end when it was opened, and those appended to the last segment since.
  *
- * It keeps no descriptor of them, since there may be more segments than a process has descriptors:
+ * It keeps no file descriptors, since a log may have more segments than a process has descriptors:
  * a scan opens the file by its name, and a segment that leaves the log keeps its file for the views
  * that hold it.  At most OL_KEPT_FILES_MAX files are kept (log/segment.h); a scan of any other
  * segment that has left the log fails.
@@ -26,11 +26,12 @@ typedef struct ol_log_view ol_log_view;
 typedef struct ol_log_view_segment {
     int64_t base_offset;
     int64_t size;               /* whole batches, now: the last segment may still grow */
-    const char *path;           /* its name at the opening; another file may bear it by now */
+    const char *path;           /* its name when the view was opened; another file may have it by
+                                   now */
 } ol_log_view_segment;
 
-/* Only of a log that was opened writable: somebody else may cut the files of another one
- * (OL_READ_ONLY).  Fails with OL_FAILED after a truncation that failed, OL_NO_MEMORY. */
+/* The log must have been opened for writing, otherwise OL_READ_ONLY: another process may cut the
+ * files of a read-only log.  Fails with OL_FAILED after a truncation that failed, OL_NO_MEMORY. */
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
 
 /* The segments, ascending; index from 0; false after the last. */
@@ -42,7 +43,8 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
 int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
                      ol_error *error) OL_NODISCARD;
 
-/* Whether none of its segments was cut, or replaced by a cleaned one, since. */
+/* Returns whether none of its segments was cut or replaced by a cleaned one since the view was
+ * opened. */
 bool ol_log_view_is_current(const ol_log_view *view);
 
 void ol_log_view_close(ol_log_view *view);      /* NULL is fine */

@@ -1,14 +1,14 @@
 /* partition/batch_clock: the time that our batches carry, by a wall clock that may be wrong.
  *
- * A batch with a time far ahead would end what can be asked for by time (docs/history.md), and if
- * the next ones had to be as late, one wrong reading would be carried on for ever.  So the wall
- * clock is compared with a steady one, which nobody sets: a reading that jumped is not believed
- * before the wall clock has stayed there for OL_CLOCK_DOUBT_MS.  Until then the time goes on by the
- * steady clock.
+ * No moment after a batch with a time far ahead can be found by time (docs/history.md); and if
+ * later batches had to be at least as late, one wrong reading would last for ever.  So the wall
+ * clock is compared with a steady one, which cannot be set.  A reading that jumped is believed only
+ * after the wall clock has stayed there for OL_CLOCK_DOUBT_MS.  Until then the steady clock
+ * advances the time.
  *
- * Batches do not go back in time where the wall clock is put right by OL_CLOCK_JUMP_MS or less.
- * Where the newest batch is further ahead than that, its clock was wrong, and the next batches go
- * back to the time it is.
+ * If the wall clock is set back by OL_CLOCK_JUMP_MS or less, the times of batches do not go back.
+ * If the newest batch is further ahead than that, its clock was wrong, and the next batches return
+ * to the present time.
  *
  * A position's own time decides when it expires, and one that is too early loses it.  So positions
  * carry the later of the wall clock's time and their batch's, believed or not.
@@ -24,7 +24,7 @@
 #define OL_CLOCK_JUMP_MS ((int64_t)60000)
 /* How long a jump has to last. */
 #define OL_CLOCK_DOUBT_MS ((int64_t)60000)
-/* The steady clock is read at most so often while the wall clock goes on. */
+/* While the wall clock advances normally, the steady clock is read at most this often. */
 #define OL_CLOCK_COMPARE_MS ((int64_t)1000)
 
 typedef struct ol_batch_clock {
@@ -37,7 +37,7 @@ typedef struct ol_batch_clock {
     int64_t lead;               /* of the wall clock before the steady one, as it is believed */
     int64_t doubted_lead;       /* the same after a jump */
     int64_t doubted_since;      /* by the steady clock; -1: nothing is doubted */
-    bool is_set;                /* there was a reading */
+    bool is_set;                /* the clock was read at least once */
     int64_t last;               /* of the newest batch */
     int64_t newest;             /* the greatest of any batch that was loaded or written */
 } ol_batch_clock;
@@ -51,13 +51,13 @@ typedef struct ol_batch_time {
 void ol_batch_clock_init(ol_batch_clock *clock, int64_t (*wall_ms)(void *context),
                          int64_t (*steady_ms)(void *context), void *context);
 
-/* The time it is, as far as it is believed. */
+/* Returns the present time, as far as the wall clock is believed. */
 int64_t ol_batch_clock_now(ol_batch_clock *clock);
 
 /* The time for a batch that is written now. */
 ol_batch_time ol_batch_clock_next(ol_batch_clock *clock);
 
-/* A batch was written, or loaded. */
+/* Records that a batch was written or loaded. */
 static inline void ol_batch_clock_record(ol_batch_clock *clock, int64_t timestamp) {
     clock->last = timestamp;
     if (timestamp > clock->newest) clock->newest = timestamp;

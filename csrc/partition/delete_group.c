@@ -84,7 +84,7 @@ static int delete_locked(ol_partition *partition, ol_slice group, bool only_empt
 int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
                               ol_commit_result *result, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    /* Under the lock: records in flight now settle that nothing was found. */
+    /* Read under the lock: that nothing was found depends on the records that are in flight now. */
     *result = (ol_commit_result){.base_offset = -1,
                                  .rests_on = -1,
                                  .end_offset = ol_log_end(partition->log)};

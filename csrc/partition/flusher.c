@@ -12,7 +12,7 @@ struct ol_flusher {
     pthread_cond_t left;            /* a thread has done with a partition */
     ol_partition *first;            /* the queue, which the partitions link themselves */
     ol_partition *last;
-    ol_partition *next_ahead;       /* of the queue: the first whose writes nobody has begun */
+    ol_partition *next_ahead;       /* of the queue: the first whose writes are not begun */
     size_t ahead;                   /* those before it */
     size_t queued;
     size_t idle;                    /* threads that wait for work */
@@ -33,7 +33,7 @@ static ol_partition *take_first(ol_flusher *flusher) {
     return partition;
 }
 
-/* Under lock: the next partitions of the queue whose writes nobody has begun. */
+/* Under lock: the next partitions of the queue whose writes are not begun. */
 static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_FLUSHER_AHEAD]) {
     size_t count = 0;
     while (flusher->next_ahead != NULL && flusher->ahead < OL_FLUSHER_AHEAD) {
@@ -86,7 +86,7 @@ static void *run(void *argument) {
             bool unasked = partition->flush.unasked;
             partition->flush.unasked = false;
             pthread_mutex_unlock(&flusher->lock);
-            /* The partition reports a failure to all who wait for it. */
+            /* The partition reports a failure to every thread that waits for it. */
             flush(partition, end, unasked);
             pthread_mutex_lock(&flusher->lock);
         } while (partition->flush.end > end && !flusher->stopping);
@@ -109,7 +109,7 @@ int ol_flusher_create(ol_flusher **created, ol_error *error) {
     return OL_OK;
 }
 
-/* Under lock.  If no thread starts, the first who waits makes the flush. */
+/* Under lock.  If no thread starts, the first caller that waits makes the flush. */
 static void start_thread(ol_flusher *flusher) {
     /* Signals belong to the program: its own threads take them. */
     sigset_t all, before;

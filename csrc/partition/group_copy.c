@@ -140,7 +140,7 @@ int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group,
     pthread_mutex_lock(&partition->writer);
     int status = ol_partition_check_writable(partition, true, error);
     if (status == OL_OK && !is_unchanged(partition, group, seen)) {
-        status = ol_fail(error, OL_CONDITION, "the group was committed to meanwhile");
+        status = ol_fail(error, OL_CONDITION, "the group has changed since it was read");
     }
     if (status == OL_OK) {
         status = ol_partition_commit_locked(partition, items, count, -1, -1, result, error);

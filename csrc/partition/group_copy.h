@@ -2,8 +2,8 @@
  * hold of its lock.
  *
  * Slow work on each position, such as making an object of Python, reads the copy while commits go
- * on.  The copy comes with a fingerprint of the positions, so that a commit that follows from it
- * can be refused when the group has changed since.
+ * on.  The copy comes with a fingerprint of the positions, so that a commit based on it can be
+ * refused if the group has changed since.
  *
  * The fingerprint.  Every committed position of a group comes from one record of the log, so that
  * the log offsets of these records identify the state of the group.  A fingerprint is their sum;

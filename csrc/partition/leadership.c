@@ -50,10 +50,10 @@ static int find_header(ol_partition *partition, const ol_batch *batch, void *con
     return OL_END;
 }
 
-/* Closes with ABORT our own transactions that an earlier leader left open
- * (docs/architecture.md §7): those with an id of our range and our header.  We write a transaction
- * under one hold of the writer lock, so that nobody will end one that is open here.  The log's own
- * list follows truncations; a list made while applying would not. */
+/* Closes with ABORT our own transactions that an earlier leader left open (docs/architecture.md
+ * §7): those with an id of our range and our header.  We write a transaction under one hold of the
+ * writer lock, so one that is open here will never be ended by its writer.  The log's own list is
+ * used because it is corrected by truncations; a list made while applying would not be. */
 static int abort_own(ol_partition *partition, ol_error *error) {
     ol_log_transaction transaction;
     ol_commit_result result;
@@ -84,10 +84,10 @@ int ol_partition_activate(ol_partition *partition, ol_error *error) {
         partition->applied < partition->leadership.elected_end) {
         return OL_OK;
     }
-    /* A group whose records cannot be read would be answered for as one that never committed. */
+    /* A group whose records cannot be read would look as if it had never committed. */
     if (partition->read_only) {
         return ol_partition_refuse(partition, OL_READ_ONLY, error,
-                                   "a damaged partition is led by nobody");
+                                   "a damaged partition cannot have a leader");
     }
     int status = abort_own(partition, error);
     /* A flush that failed meanwhile made it FAILED: it stays so. */
@@ -107,8 +107,8 @@ static int change_role(ol_partition *partition, ol_role to, ol_error *error) {
                                "the partition failed and must be opened again");
 }
 
-/* One leader an epoch: a process that led in it and stopped may have been followed by none, but it
- * cannot know that. */
+/* An epoch has one leader: even a process that led in it before cannot know whether another process
+ * has led since. */
 static int check_election(const ol_partition *partition, int32_t leader_epoch, ol_error *error) {
     int status = ol_partition_check_replicated(partition, error);
     if (status != OL_OK) return status;
@@ -135,9 +135,9 @@ static void step_down(ol_partition *partition, int32_t leader_epoch) {
     if (led) ol_partition_wake(partition, true);
 }
 
-/* The leadership of before is over with the election, also where this one comes to nothing.  A
- * leader that went on would write in its old epoch above the place where the list of epochs may
- * have the new one begin. */
+/* The election ends the previous leadership, even if the election fails.  A leader that went on
+ * would write in its old epoch above the place where the list of epochs may have the new one
+ * begin. */
 static void give_up(ol_partition *partition) {
     ol_error ignored;
     if (ol_partition_is_loaded(partition)) {

@@ -15,8 +15,8 @@ typedef struct loader {
     ol_batch_walk_reporter reporter;
     int64_t limit;                  /* replicated: W; nothing at or above it is applied */
     bool stopped;                   /* a batch that reaches the limit was met */
-    bool from_snapshot;             /* the batches below it were not read; a gap would mean that
-                                       it is of another log */
+    bool from_snapshot;             /* the batches below it were not read; a gap would mean that the
+                                       snapshot belongs to another log */
     bool is_tail_proved;            /* the batch that reaches the limit begins where the one
                                        before it ended */
     bool has_writer;                /* the last pass holds the writer lock */
@@ -77,8 +77,8 @@ static void record_discarded(ol_partition *partition, const ol_error *why) {
     pthread_mutex_unlock(&partition->problems.lock);
 }
 
-/* The snapshot is not of this log as it is now: its state goes, and the log is read from its
- * start. */
+/* The snapshot does not match the log as it is now: its state is dropped, and the log is read from
+ * its start. */
 static int begin_again(loader *load, const ol_error *why, ol_error *error) {
     ol_partition *partition = load->partition;
     ol_state fresh;
@@ -109,7 +109,7 @@ static int leave_snapshot(loader *load, const ol_batch *batch, const char *gap, 
 
 /* ------------------------------------------------------------ one pass */
 
-/* With the first batch after a snapshot the number of bytes to read is known. */
+/* The first batch after a snapshot shows how many bytes are left to read. */
 static void count_tail(loader *load) {
     const ol_log_piece *piece = &load->walk.piece;
     ol_log_segment_info info;
@@ -195,7 +195,7 @@ static void check_complete(loader *load) {
 }
 
 /* A transaction of ours that cannot be closed now must not keep the partition from being read.  On
- * a full disk the next write tries again, and until then the partition is no less sound. */
+ * a full disk the next write tries again, and until then the partition is still sound. */
 static int close_own(ol_partition *partition, ol_error *error) {
     if (partition->own.open.count == 0) return OL_OK;
     int status = ol_partition_abort_own(partition, error);
@@ -226,7 +226,7 @@ static int check_tail(loader *load, ol_error *error) {
     if (load->limit < end) end = load->limit;
     if (next_offset(load) >= end) return OL_OK;
     ol_error why;
-    (void)ol_fail(&why, OL_INVALID, "nothing stands in the log from offset %lld to %lld",
+    (void)ol_fail(&why, OL_INVALID, "the log has nothing from offset %lld to %lld",
                   (long long)next_offset(load), (long long)end);
     why.offset = next_offset(load);
     int status = begin_again(load, &why, error);
@@ -266,7 +266,7 @@ static int finish(loader *load, ol_error *error) {
     check_complete(load);
     ol_partition_widen_problems(partition);
     ol_batch_clock_record(&partition->clock, load->apply.max_timestamp);
-    /* Batches that somebody else appended since the log was opened are in the state, too. */
+    /* Batches that another process appended since the log was opened are in the state, too. */
     if (!ol_log_is_writable(partition->log)) ol_log_record_end(partition->log, next_offset(load));
     int64_t end = ol_log_end(partition->log);
     ol_partition_set_positions(partition, end, end);
@@ -313,7 +313,7 @@ static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error
     pthread_mutex_lock(&partition->load_gate);
     pthread_mutex_lock(&partition->writer);
     if (partition->load_runs || partition->role != OL_ROLE_UNLOADED) {
-        status = ol_fail(error, OL_INVALID, "a partition is loaded once");
+        status = ol_fail(error, OL_INVALID, "the partition is loaded already");
     } else {
         partition->load_runs = true;
         partition->role = OL_ROLE_LOADING;
@@ -346,7 +346,8 @@ static int load_state(ol_partition *partition, ol_snapshot *snapshot, ol_error *
     if (status != OL_OK) return status;
     status = load_from(partition, snapshot, error);
     if (status != OL_OK) {
-        /* Both at once: between the two a commit would find a partition that nobody loads. */
+        /* Both are set at once: between the two, a commit would find a partition that no thread
+         * loads. */
         pthread_mutex_lock(&partition->writer);
         partition->load_runs = false;
         ol_partition_fail(partition);
@@ -365,7 +366,7 @@ int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_er
     ol_error above;
     bool is_above = partition->options.replicated && facts.offset > partition->watermark;
     if (is_above) {
-        (void)ol_fail(&above, OL_INVALID, "it is of offset %lld, above the watermark %lld",
+        (void)ol_fail(&above, OL_INVALID, "its offset is %lld, above the watermark %lld",
                       (long long)facts.offset, (long long)partition->watermark);
     }
     int status = load_state(partition, is_above ? NULL : snapshot, error);

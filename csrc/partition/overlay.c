@@ -1,8 +1,9 @@
-/* The overlay of a replicated leader (state/in_flight), recorded when somebody asks for it.
+/* The overlay of a replicated leader (state/in_flight), recorded when a call needs it.
  *
  * A plain commit reserves the memory of its apply and no more.  A call that compares with the
  * latest written values first records what was written since the last such call.  So a commit
- * allocates nothing after its append, and what cannot be recorded refuses only who asks. */
+ * allocates nothing after its append, and if recording fails, only the call that needs it is
+ * refused. */
 #include "partition/partition_impl.h"
 
 static int record_batch(ol_partition *partition, const ol_batch *batch, void *overlay,

@@ -20,7 +20,7 @@ void ol_partition_options_init(ol_partition_options *options) {
     options->watermark = -1;
 }
 
-/* For the age of producers: under writer, or while nobody else has the partition. */
+/* For the age of producers: under writer, or while no other thread has the partition. */
 static int64_t believed_time(void *partition) {
     return ol_batch_clock_now(&((ol_partition *)partition)->clock);
 }
@@ -412,12 +412,12 @@ int ol_partition_abort_own(ol_partition *partition, ol_error *error) {
 
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error) {
     if (OL_LIKELY(partition->leadership.ready)) return OL_OK;
-    /* It is caught up with its log, and could not close transactions: it tries again. */
+    /* It has caught up with its log but could not close transactions: it tries again. */
     if (partition->leadership.alone && ol_partition_is_loaded(partition)) {
         partition->leadership.ready = true;
         return ol_partition_move_watermark(partition, 0, error);
     }
-    /* Those that a load finds are known at its end. */
+    /* Problems that a load finds are known at its end. */
     bool loaded = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated;
     if (loaded) return ol_partition_abort_own(partition, error);
     int status = assign_epoch(partition, error);

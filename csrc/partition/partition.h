@@ -15,8 +15,8 @@
  * the flush of a commit.  Work on files may flush under the writer lock: a truncation, a new epoch,
  * and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
  *
- * Memory.  Whoever opens a partition owns it and closes or abandons it.  Slices and rows that are
- * passed in are borrowed until the call returns.
+ * Memory.  The caller that opens a partition owns it and closes or abandons it.  Slices and rows
+ * that are passed in are borrowed until the call returns.
  *
  * Failure.  A call that fails returns nothing to free, and has changed nothing unless its comment
  * says otherwise.  A failure after which the log or the state is unknown (of a flush, a truncation,
@@ -50,16 +50,16 @@ typedef struct ol_partition_options {
     size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, of
                                    which eleven twelfths are used (ol_log_batch_bytes_max) */
     bool replicated;            /* the host moves W */
-    bool refuse_while_loading;  /* commits too are OL_LOADING until the partition is active */
+    bool refuse_while_loading;  /* commits, too, are OL_LOADING until the partition is active */
     int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks
                                    says; -1 unknown */
-    uint64_t term;              /* where terms begin: above those of an earlier open, whose commits
-                                   may be waited for still */
+    uint64_t term;              /* the first term: above those of an earlier open, since callers may
+                                   still wait for its commits */
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool goes_on_from_snapshot; /* it will be loaded from its snapshot, if that can be used: the log
                                    below need not be read (log/settled.c) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
-    int64_t (*clock_ms)(void *context);     /* the wall clock, NULL: the system's; tests */
+    int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
     int64_t (*steady_ms)(void *context);    /* its reference (ol_batch_clock); NULL: the
                                                system's, or nothing if clock_ms is given */
     void *clock_context;
@@ -85,12 +85,12 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 
 /* -------------------------------------------------------------------------------------- loading */
 
-/* The findings of an open and a load: they go on, and damage and proven loss make the partition
- * read-only (docs/architecture.md §2.4, §5; docs/verify.md). */
+/* The findings of an open and a load.  None of them ends the load; damage and proven loss make the
+ * partition read-only (docs/architecture.md §2.4, §5; docs/verify.md). */
 typedef enum ol_problem_kind {
     OL_PROBLEM_DAMAGE,          /* bytes that cannot be read; the log offsets in them are lost */
     OL_PROBLEM_LOSS,            /* acknowledged batches that are not there */
-    OL_PROBLEM_DOUBT,           /* nobody can prove that these are there; commits go on */
+    OL_PROBLEM_DOUBT,           /* no witness proves that these batches exist; commits go on */
 } ol_problem_kind;
 
 typedef struct ol_problem {
@@ -114,7 +114,7 @@ typedef struct ol_load_progress {
 
 /* Replays the log into the state, to the moving end, and makes the partition active (lone), or a
  * follower (replicated: up to W).  Checks every CRC.  A bad batch below the flushed bound, or a
- * record that Kafka would refuse, is kept as a problem and passed over, and makes the partition
+ * record that Kafka would refuse, is kept as a problem and skipped, and makes the partition
  * read-only.  Commits may be appended meanwhile.  Fails with OL_NO_MEMORY or OL_IO: the partition
  * is then OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
@@ -211,9 +211,9 @@ typedef struct ol_row_run {
 } ol_row_run;
 
 /* ol_partition_commit of positions in columns: one item for each row, without conditions and topic
- * ids; plain, or in a transaction (`producer_id` >= 0).  Fills in log offsets, and commit
- * timestamps that are -1; the caller gives the rows up.  Consecutive runs of one group point to the
- * same bytes of its name.  At least one run, and one row in each. */
+ * ids; plain, or in a transaction (`producer_id` >= 0).  Fills in the log offsets, and the commit
+ * timestamps that are -1; the caller must not use the rows afterwards.  Consecutive runs of one
+ * group point to the same bytes of its name.  At least one run, and one row in each. */
 int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, int64_t producer_id,
                              int16_t producer_epoch, ol_commit_result *result,
@@ -231,10 +231,10 @@ int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_
 int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
                               ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Ends the generation of a group (docs/format/records.md §3.4): in one batch a record of the next
- * one, without members, and the items, positions of the group.  Members of the former generation
- * are refused from then on.  *generation is the new one.  Fails as ol_partition_commit; with
- * OL_INVALID for a group of the consumer protocol; OL_LIMIT. */
+/* Ends the generation of a group (docs/format/records.md §3.4): writes, in one batch, a record of
+ * the next generation without members, and the items, which are positions of the group.  Members of
+ * the former generation are refused from then on.  Sets *generation to the new one.  Fails as
+ * ol_partition_commit; with OL_INVALID for a group of the consumer protocol; OL_LIMIT. */
 int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count,
                        int32_t *generation, ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
@@ -267,7 +267,7 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 /* Waits until everything below `end_offset` is below W, or is flushed; it flushes itself when no
  * other thread does: one fdatasync serves all who wait.  `term` is that of the commit: if
  * leadership ended or the log was truncated since then, also before the call, the answer is
- * OL_NOT_COORDINATOR, since other records may stand below `end_offset` by now.  The term of a lone
+ * OL_NOT_COORDINATOR, since other records may lie below `end_offset` by now.  The term of a lone
  * store never changes. timeout_ms < 0: no limit.
  *
  * Fails with OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT; with OL_NO_MEMORY, OL_IO, OL_DISK_FULL,
@@ -299,8 +299,8 @@ int ol_partition_lock_state(ol_partition *partition, const ol_state **state,
 int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
                                 ol_error *error) OL_NODISCARD;
 void ol_partition_unlock_state(ol_partition *partition);
-/* lock_state for those who look after the log and answer nobody: the state of a follower, too.
- * OL_LOADING where nothing is loaded, and of a leader that is not active yet. */
+/* As lock_state, for maintenance of the log, which answers no clients: it also locks the state of a
+ * follower.  OL_LOADING if nothing is loaded, or for a leader that is not active yet. */
 int ol_partition_lock_applied(ol_partition *partition, const ol_state **state,
                               ol_error *error) OL_NODISCARD;
 
@@ -311,8 +311,8 @@ typedef struct ol_positions {
     int64_t flushed;
 } ol_positions;
 void ol_partition_positions(ol_partition *partition, ol_positions *positions);
-/* The term now; read before the positions, it is refused to those who wait for them once they may
- * be others. */
+/* Returns the present term.  A caller that reads it before the positions, and then waits for these,
+ * is refused if they may belong to other records by then. */
 uint64_t ol_partition_term(const ol_partition *partition);
 
 /* Bytes of scratch memory that commits left allocated for the next one. */
@@ -329,10 +329,10 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
 /* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or
  * that of this leader already.  The partition is loading until it is loaded, W has reached the log
  * end of this moment and the open transactions of ours that an earlier leader left are closed with
- * ABORT; then it is active.  One that a load finds damaged does not become active, for it would
- * answer for what it cannot read.  It may not be loaded yet: plain commits are appended from now
- * on, and the load applies them.  `alone`: there is no other replica, W follows the log end by
- * itself, and commits are applied as in a lone store.
+ * ABORT; then it is active.  A partition that a load finds damaged does not become active, since it
+ * cannot read all that it would have to answer.  The partition need not be loaded yet: plain
+ * commits are appended from now on, and the load applies them.  `alone`: there is no other replica,
+ * W follows the log end by itself, and commits are applied as in a lone store.
  *
  * A refusal changes nothing: OL_FENCED_LEADER_EPOCH, OL_READ_ONLY, OL_INVALID.  An election that
  * fails ends the leadership before it, and the replica follows in the epoch that it knew, as after
@@ -340,12 +340,13 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
  * [W, log end), which cannot be read; OL_IO and OL_DISK_FULL of the list of epochs. */
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bool alone,
                                ol_error *error) OL_NODISCARD;
-/* Follows, from the newest epoch known on; a leader that resigns names its own.  Commits that wait
- * are answered OL_NOT_COORDINATOR; the state stays: it holds only records below W. */
+/* Makes the replica a follower, from the newest epoch known on; a leader that resigns passes its
+ * own epoch.  Commits that wait are answered OL_NOT_COORDINATOR; the state stays: it holds only
+ * records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
-/* Drops a follower's state, for memory; the log and W stay, and ol_partition_load loads it again.
- * OL_LOADING during a load. */
+/* Drops a follower's state, to free memory; the log and W stay, and ol_partition_load loads it
+ * again.  OL_LOADING during a load. */
 int ol_partition_unload(ol_partition *partition, int32_t leader_epoch,
                         ol_error *error) OL_NODISCARD;
 /* A follower's fetch: whole batches, offsets kept (ol_log_append), loaded or not.  OL_CORRUPT: also
@@ -354,7 +355,7 @@ int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uin
                         size_t size, ol_error *error) OL_NODISCARD;
 /* Moves W to min(offset, log end), never back, applies the records below it and wakes the threads
  * that wait for it; during a load, the load applies them.  A record that Kafka would refuse is kept
- * as a problem and passed over, as by a load, and makes the partition read-only.  A leader that is
+ * as a problem and skipped, as by a load, and makes the partition read-only.  A leader that is
  * due to become active and cannot write its ABORTs gets the reason (OL_DISK_FULL, say), and a
  * damaged one OL_READ_ONLY; it stays loading, and the next call tries again. */
 int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset,
@@ -363,7 +364,7 @@ int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t 
  * ol_partition_load again.  OL_LOADING during a load. */
 int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                           ol_error *error) OL_NODISCARD;
-/* Drops a follower's log, whose end is below where its leader's begins, and begins again at
+/* Drops the log of a follower that ends below the start of its leader's log, and begins it again at
  * `offset`; the caller calls ol_partition_load again.  After OL_DISK_FULL and OL_NO_MEMORY the log
  * may be empty at its former start: the call can be repeated. */
 int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64_t offset,
@@ -373,12 +374,12 @@ typedef enum ol_read_up_to {
     OL_READ_WRITTEN,            /* followers */
     OL_READ_WATERMARK,          /* consumers */
 } ol_read_up_to;
-/* ol_log_read for those who replicate or consume the partition, whatever its role; leader_epoch -1:
- * whichever it is.  The bytes are of the log as it was in that epoch. */
+/* As ol_log_read, for followers and consumers of the partition, in any role; leader_epoch -1: any
+ * epoch.  The bytes are of the log as it was in that epoch. */
 int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                       ol_read_up_to up_to, uint8_t *buffer, size_t capacity, size_t *size,
                       ol_error *error) OL_NODISCARD;
-/* ol_log_file_range likewise.  Nothing keeps the log from being cut while the range is sent. */
+/* As ol_log_file_range, likewise.  The log may be cut while the range is sent. */
 int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                             ol_read_up_to up_to, size_t size_max, ol_file_range *range,
                             ol_error *error) OL_NODISCARD;

@@ -16,10 +16,10 @@
  *
  * `term` changes under writer and wait.lock together.  A thread whose flush failed the log sets
  * `role` to FAILED, and damage sets `read_only`, under any of these locks or none.  A log that
- * failed otherwise (a flush that nobody asked for, an extension, a roll) leaves `role` as it is;
+ * failed otherwise (an unasked flush, an extension, a roll) leaves `role` as it is;
  * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset`, and
- * `state` without a lock: nobody reads the state of a partition that loads.  Atomic fields are read
- * without a lock.  `options` and `log` do not change after the open.
+ * `state` without a lock: no other thread reads the state of a partition that loads.  Atomic fields
+ * are read without a lock.  `options` and `log` do not change after the open.
  */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H
@@ -47,7 +47,7 @@ struct ol_partition {
     int64_t recorded_to;
     ol_unapplied unapplied;
 
-    /* Every commit and most reads check these: they stand together, apart from the locks below. */
+    /* Every commit and most reads check these, so they lie together, apart from the locks below. */
     _Atomic int role;               /* ol_role */
     _Atomic bool read_only;
     bool load_runs;
@@ -57,7 +57,7 @@ struct ol_partition {
 
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
-        _Atomic bool leads;         /* replicated: elected in `epoch`, also before it is active */
+        _Atomic bool leads;         /* replicated: elected in `epoch`, whether active yet or not */
         bool alone;                 /* of these: no other replica, so that W is the log end */
         int32_t epoch;              /* replicated: the newest that the host gave or the log has */
         int64_t elected_end;        /* log end at the election: active when applied is there */
@@ -85,7 +85,7 @@ struct ol_partition {
     struct {
         ol_partition *next;
         int64_t end;
-        bool unasked;               /* nobody waits for it */
+        bool unasked;               /* no caller waits for it */
         int writing;                /* threads that begin its writes */
         _Atomic bool begun;         /* queued, or a thread flushes it */
     } flush;
@@ -148,21 +148,21 @@ typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch,
                                  ol_error *error);
 int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,
                                 ol_batch_function function, void *context, ol_error *error);
-/* The same of what the files hold, whatever is in memory. */
+/* As ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
 int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, int64_t to,
                                        ol_batch_function function, void *context,
                                        ol_error *error);
 
 /* partition/overlay.c, all under writer. */
-/* Records [applied, log end) from the files: damage shall be found before a new leader
- * relies on it.  On failure the overlay is as it was. */
+/* Records [applied, log end) from the files: damage must be found before a new leader relies on
+ * them.  On failure the overlay is as it was. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);
-/* With `table`: a batch was applied. */
+/* Called with `table` when a batch was applied. */
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
 /* W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
-/* Leadership ended, or the log was cut: nothing is in flight. */
+/* Empties the overlay: leadership ended, or the log was cut, so nothing is in flight. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
 /* Fills `error` with why a partition refuses a call, and with its directory; returns `status`. */

@@ -1,12 +1,13 @@
 /* partition/preallocator: the background thread of a store that extends and touches the active
- * segments ahead of need (ol_log_prepare), and has logs flushed that nobody waits for.
+ * segments ahead of need (ol_log_prepare), and queues flushes that no caller waits for.
  *
  * While there is work it polls every OL_PREALLOCATOR_POLL_MS; after OL_PREALLOCATOR_IDLE_POLLS idle
  * polls it sleeps until a commit that found its pages not prepared kicks it, or until the next
- * flush is due.  So an idle store costs one look at its positions in each interval, or nothing.
+ * flush is due.  So an idle store costs one check of its positions per interval, or nothing.
  *
  * Everything written when a flush is due is on disk after it: a power loss takes at most what was
- * written in one interval and the time of a flush, or of two where one was under way.
+ * written during one interval and one flush, or two flushes if one was running when the next was
+ * due.
  *
  * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held for moments
  * only and no lock is taken under it, so that adding a partition or kicking the thread never waits

@@ -10,7 +10,7 @@ static void report_refused(void *partition, const ol_batch *batch, const ol_erro
     ol_partition_report(partition, &problem, batch->base_offset, ol_batch_next_offset(batch));
 }
 
-/* A record that Kafka would refuse is reported and passed over, as by a load of the same bytes: the
+/* A record that Kafka would refuse is reported and skipped, as by a load of the same bytes: the
  * live state equals the replay. */
 static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED,
                        ol_error *error) {
@@ -55,7 +55,7 @@ int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_erro
     int status = OL_OK;
     if (watermark > partition->applied) status = apply_to(partition, watermark, error);
     if (status == OL_OK) status = ol_partition_activate(partition, error);
-    /* A leader without followers, whose W nobody else moves, tries again with its next commit. */
+    /* A leader without followers, whose W no follower moves, tries again with its next commit. */
     if (status != OL_OK && partition->leadership.alone) partition->leadership.ready = false;
     return status;
 }
@@ -78,7 +78,7 @@ static int check_follower(const ol_partition *partition, int32_t leader_epoch, o
     if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
     if (status != OL_OK || !partition->leadership.leads) return status;
     return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
-                               "this replica leads in epoch %d, and takes nothing from another",
+                               "this replica leads in epoch %d and accepts no batches from another",
                                leader_epoch);
 }
 
@@ -136,11 +136,11 @@ static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error
     return status;
 }
 
-/* Cuts the log, with `fresh` as the state if the present one goes.  `restart`: all goes, and the
- * log begins again at `offset`. */
+/* Cuts the log; `fresh` becomes the state if the present one must be dropped.  With `restart`
+ * everything is cut, and the log begins again at `offset`. */
 static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *error) {
     int64_t keep = restart ? ol_log_start(partition->log) : offset;
-    /* Before other records can take the offsets that somebody waits for. */
+    /* Done before other records can take the offsets that a caller waits for. */
     ol_partition_wake(partition, true);
     /* A snapshot that was begun before this cannot be published any more; one that holds cut
      * records is removed first. */

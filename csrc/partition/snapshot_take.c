@@ -48,7 +48,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
         ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0 ||
         positions.flushed != positions.written || positions.applied != positions.written) {
         return ol_fail(error, OL_INVALID,
-                       "only a sound, flushed partition of a lone store lends its state");
+                       "only an undamaged, flushed partition of a lone store can lend its state");
     }
     int64_t max_timestamp = partition->clock.newest;
     ol_snapshot_source source = source_of(partition);
@@ -61,7 +61,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
 enum {
     AT_ONCE_SIZE_MAX = 8 << 20,         /* bytes that are copied under the locks: a millisecond */
     LAST_SIZE_MAX = 4 * AT_ONCE_SIZE_MAX,   /* with what has come since they were measured */
-    PAUSE_NS = 50000,                   /* between two steps, for whoever waits for the lock */
+    PAUSE_NS = 50000,                   /* between two steps, for threads that wait for the lock */
 };
 
 /* An active partition is loaded.  Under writer or table. */
@@ -69,7 +69,7 @@ static int check_copyable(const ol_partition *partition, ol_error *error) {
     if (partition->options.replicated || partition->read_only ||
         ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0) {
         return ol_fail(error, OL_INVALID,
-                       "only a sound, active partition of a lone store is copied");
+                       "only an undamaged, active partition of a lone store can be copied");
     }
     return OL_OK;
 }
@@ -91,7 +91,9 @@ static int measure(ol_partition *partition, ol_table *target, ol_table_copy *cop
     }
     pthread_mutex_unlock(&partition->table);
     if (status == OL_OK && size > AT_ONCE_SIZE_MAX) {
-        status = ol_fail(error, OL_LIMIT, "%zu bytes would have to be copied at once", size);
+        status = ol_fail(error, OL_LIMIT,
+                         "%zu bytes would be copied at once, which delays commits for too long",
+                          size);
     }
     return status;
 }
@@ -114,7 +116,9 @@ static int copy_cells(ol_partition *partition, ol_table_copy *copy, const atomic
 static int check_left(const ol_partition *partition, const ol_table_copy *copy, ol_error *error) {
     size_t size = ol_table_copy_left(copy) + size_of_rest(partition);
     if (size <= LAST_SIZE_MAX) return OL_OK;
-    return ol_fail(error, OL_LIMIT, "%zu bytes came or changed while the state was copied", size);
+    return ol_fail(error, OL_LIMIT,
+                   "%zu bytes were added or changed while the state was copied, which is too many",
+                   size);
 }
 
 static int finish_copy(ol_partition *partition, ol_table_copy *copy, ol_snapshot *snapshot,
@@ -168,7 +172,7 @@ int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
     return OL_OK;
 }
 
-/* Damage may lie above the snapshot.  Records missing below it are in its state. */
+/* Damage may lie above the snapshot.  If records below it are missing, its state has them. */
 static bool is_damaged(const ol_partition *partition) {
     ol_problem problem;
     for (size_t i = 0; ol_partition_problem_at(partition, i, &problem); i++) {

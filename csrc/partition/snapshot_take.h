@@ -1,5 +1,5 @@
 /* partition/snapshot_take: snapshots (snapshot/snapshot.h) of a partition: taken from it, checked
- * against it, put in their place.
+ * against it, and published.
  *
  * One thread at a time for each snapshot; a borrowed one does not outlive its partition.  No call
  * holds a lock while it reads the log; snapshot.lock (partition/partition_impl.h) keeps publish,

@@ -1,9 +1,9 @@
 /* partition/tombstones: a batch of tombstones under construction: positions, and after them a
  * group's own records.
  *
- * Owns its strings, since the first tombstone that is applied frees what the state lent.  Zeroed
- * memory is an empty one; it is freed also after a failure, which is always OL_NO_MEMORY.
- * Collected under the lock that keeps the state as it is; no locks of its own.
+ * Owns its strings, since applying the first tombstone frees strings of the state.  Zeroed memory
+ * is an empty one; it is freed also after a failure, which is always OL_NO_MEMORY.  Collected under
+ * the lock that keeps the state as it is; no locks of its own.
  */
 #ifndef OL_PARTITION_TOMBSTONES_H
 #define OL_PARTITION_TOMBSTONES_H

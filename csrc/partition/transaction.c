@@ -94,7 +94,7 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
     } else if (ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch) &&
                producer_epoch < known_epoch) {
         status =
-            ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows",
+            ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, the newest in the log",
                     producer_epoch, known_epoch);
     }
     pthread_mutex_unlock(&partition->writer);

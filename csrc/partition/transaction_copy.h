@@ -1,8 +1,8 @@
 /* partition/transaction_copy: the open transactions of a partition, with the groups that they hold
  * positions of, copied out in one short hold of each lock.
  *
- * The caller makes objects of Python of the copy.  Making them under a lock can deadlock: it may
- * start a garbage collection, which runs code of others, which may want the lock.
+ * The caller creates Python objects from the copy.  Creating them under a lock can deadlock: it may
+ * start a garbage collection, which runs other code, which may take the same lock.
  */
 #ifndef OL_PARTITION_TRANSACTION_COPY_H
 #define OL_PARTITION_TRANSACTION_COPY_H

@@ -1,8 +1,8 @@
 /* partition/unapplied: the latest batches of a replicated leader, in memory until W passes them.
  *
  * The host moves W soon after a commit.  Without these bytes every move would read the file that
- * the commit has just written.  It is a cache: a batch that is not here stands in the log, so that
- * keeping one cannot fail.
+ * the commit has just written.  It is a cache: a batch that is not here can be read from the log,
+ * so keeping one cannot fail.
  *
  * Locks: the partition's writer lock around every call.  The memory, at most
  * OL_UNAPPLIED_BYTES_MAX, is the cache's own; ol_unapplied_free releases it.
@@ -24,8 +24,8 @@ typedef struct ol_unapplied {
     int64_t to;
 } ol_unapplied;
 
-/* Keeps a sealed batch with the log offsets [base_offset, next_offset); without memory it keeps
- * none. */
+/* Keeps a sealed batch with the log offsets [base_offset, next_offset); if memory is short, it
+ * keeps nothing. */
 void ol_unapplied_keep(ol_unapplied *unapplied, const uint8_t *batch, size_t size,
                        int64_t base_offset, int64_t next_offset);
 

@@ -1,4 +1,4 @@
-/* Waits for the disk and for W; one flush serves all who wait. */
+/* Waits for the disk and for W; one flush serves all threads that wait. */
 #include <errno.h>
 #include <time.h>
 
@@ -29,7 +29,7 @@ static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wai
 }
 
 /* OL_OK: reached; OL_WOULD_BLOCK: not yet; else the reason why it never will be.  Positions are
- * read before the term: a truncation ends the term before other records can stand below
+ * read before the term: a truncation ends the term before other records can lie below
  * `end_offset`. */
 static int check_reached(const ol_partition *partition, int64_t end_offset, uint64_t term,
                          ol_wait_for what, ol_error *error) {
@@ -46,7 +46,7 @@ static int check_reached(const ol_partition *partition, int64_t end_offset, uint
     }
     if (ol_log_end(partition->log) < end_offset) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
-                                   "the log ends before this");
+                                   "the log ends before the records that were waited for");
     }
     if (what == OL_WAIT_WATERMARK && partition->role == OL_ROLE_FOLLOWER) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
@@ -71,8 +71,8 @@ static int64_t now_ns(void) {
 }
 
 /* A flush ahead covers half of the commits that wait at a time.  If a flush takes longer than
- * committing all of them, one flush of all is faster; half of them took as long as the last flush
- * is past. */
+ * committing all of them, one flush for all is faster.  Committing half of them took the time that
+ * has passed since the last flush. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     int64_t flushed = ol_log_flushed(partition->log);
     int64_t unflushed = ol_log_end(partition->log) - flushed;

@@ -23,7 +23,8 @@ typedef struct ol_group_view {
     bool is_stable;             /* classic: in state Stable */
     bool is_consumer_protocol;  /* classic: protocol type "consumer" */
     bool subscription_known;    /* every member's subscription could be read */
-    bool is_held;               /* nothing expires: members or bad records, and nobody to ask */
+    bool is_held;               /* nothing expires: there are members or bad records, and no
+                                   coordinator to ask */
     int64_t state_timestamp;    /* ms, of the last change of state; -1 unknown */
 } ol_group_view;
 
@@ -46,8 +47,8 @@ static inline bool ol_group_view_may_go(const ol_group_view *view) {
 /* The port.  `view` fills *view; false: nothing is known of the group, so it counts as a simple
  * one.  `is_subscribed` returns whether a member reads the topic.  The engine holds no lock while
  * it calls them.  `release` (may be NULL) follows each `view`, also one that returned false, after
- * the resulting tombstones are written: a coordinator whose `view` keeps the group from changing
- * until then leaves no gap. */
+ * the resulting tombstones are written: if a coordinator's `view` keeps the group from changing
+ * until then, no change is missed. */
 typedef struct ol_group_state {
     bool (*view)(void *context, ol_slice group, ol_group_view *view);
     bool (*is_subscribed)(void *context, ol_slice group, ol_slice topic);
@@ -60,7 +61,7 @@ typedef enum ol_expiry_base {
     OL_EXPIRY_COMMIT,           /* counts from the commit */
     OL_EXPIRY_STATE,            /* counts from when the group became empty */
     OL_EXPIRY_OWN,              /* the record itself says when */
-    OL_EXPIRY_GROUP,            /* a group, not a position: nothing of it is left */
+    OL_EXPIRY_GROUP,            /* a group, not a position: nothing is left of it */
 } ol_expiry_base;
 
 typedef struct ol_expiry {

@@ -69,12 +69,14 @@ static int sort_rules(stored_rule *rules, size_t count, ol_error *error) {
 static int check_rules(const ol_retention_rule *rules, size_t count, int64_t default_ms,
                        ol_error *error) {
     if (default_ms < OL_RETENTION_NEVER) {
-        return ol_fail(error, OL_INVALID, "a retention of %lld ms", (long long)default_ms);
+        return ol_fail(error, OL_INVALID,
+                       "the retention %lld ms must not be negative", (long long)default_ms);
     }
     if (count > INT32_MAX) return ol_fail(error, OL_INVALID, "%zu rules are too many", count);
     for (size_t i = 0; i < count; i++) {
         if (rules[i].retention_ms >= OL_RETENTION_NEVER) continue;
-        ol_fail(error, OL_INVALID, "a retention of %lld ms", (long long)rules[i].retention_ms);
+        ol_fail(error, OL_INVALID,
+                "the retention %lld ms must not be negative", (long long)rules[i].retention_ms);
         error->item = (int64_t)i;
         return error->status;
     }

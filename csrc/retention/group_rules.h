@@ -1,5 +1,5 @@
 /* retention/group_rules: which retention is in force for a group: its own, that of the longest
- * prefix that fits, or the default.
+ * matching prefix, or the default.
  *
  * Rules are built once and then only read, so any number of threads may use them without a lock.
  * They own copies of the names. */
@@ -14,7 +14,7 @@
 
 typedef struct ol_retention_rule {
     ol_slice group;
-    bool is_prefix;             /* for every group whose name begins so */
+    bool is_prefix;             /* for every group whose name begins with it */
     int64_t retention_ms;       /* or OL_RETENTION_NEVER */
 } ol_retention_rule;
 

@@ -27,7 +27,7 @@ static const type_meaning meanings[OL_KEY_LAST_KNOWN + 1] = {
     [22] = {true, true, OL_GROUP_CONSUMER},  [23] = {true, false, OL_GROUP_CONSUMER},
 };
 
-/* The fields of a GroupMetadata value that count. */
+/* The fields of a GroupMetadata value that retention needs. */
 typedef struct classic_group {
     const ol_schema *schema;
     ol_slice protocol_type;
@@ -94,7 +94,7 @@ static void read_record(const ol_group_record *record, bool is_newest, ol_group_
     if (meaning->of_member) view->is_empty = false;
     if (is_newest) view->kind = meaning->kind;
     if (key.type != OL_KEY_GROUP_METADATA) return;
-    /* If an upgrade has made this record stale, it still says which members there were. */
+    /* Even if an upgrade has made this record stale, it still says which members the group had. */
     ol_group_view classic = ol_group_view_simple();
     read_classic(record->value, &classic);
     view->is_held |= classic.is_held;

@@ -65,8 +65,8 @@ void ol_retention_thaw(ol_retention_run *run);
  * lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
-/* When a position of the group expires.  A topic that a frozen group got after the freeze counts as
- * one that a member reads. */
+/* Returns when a position of the group expires.  A topic that was added to a frozen group after the
+ * freeze counts as one that a member reads. */
 ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view,
                             const ol_table_row *row);
 
@@ -81,13 +81,14 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
 bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
                          const ol_state *state);
 
-/* The same topic by topic, for a big group or a frozen one; takes the table lock for each. */
+/* As ol_retention_glance, topic by topic, for a big group or a frozen one; takes the table lock for
+ * each topic. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);
 
-/* Lets waiting commits have the writer lock.  It goes to the first thread that asks, and the thread
- * that has just released it would be the first again and again. */
+/* Lets waiting commits take the writer lock.  The lock goes to the first thread that asks for it,
+ * which would otherwise be, again and again, the thread that has just released it. */
 void ol_retention_give_way(void);
 
 int ol_retention_report_group(ol_retention_run *run, ol_error *error);

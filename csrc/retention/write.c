@@ -139,9 +139,10 @@ static size_t count_positions(const ol_tombstones *tombstones) {
 static void account(const ol_retention_run *run, const collected *batch,
                     const ol_commit_result *result) {
     ol_retention_report *report = run->report;
-    /* After a full batch the next one counts them. */
+    /* If this batch is full, the next one counts them. */
     if (!batch->is_full) report->positions_pending += batch->pending;
-    /* The positions of a big group went before this batch; the rest of any other group goes now. */
+    /* The positions of a big group were deleted by earlier batches; those of any other group are
+     * deleted by this one. */
     report->groups_removed += batch->is_last && (batch->tombstones.count > 0 || run->group.is_big);
     if (batch->tombstones.count == 0) return;
     report->positions_expired += count_positions(&batch->tombstones);

@@ -2,7 +2,8 @@
  *
  * A file is read, not mapped: into memory of huge pages the read takes a sixth of the time in which
  * a private mapping copies the pages that a tail of 100,000 commits changes, one fault each.
- * Everything in it is checked, and so read, in any case; and later commits meet no such faults.
+ * Everything in it is checked, and therefore read, in any case; and later commits meet no such
+ * faults.
  */
 #include <stdlib.h>
 

@@ -38,7 +38,7 @@ static int make_blob(ol_snapshot *snapshot, int blob, size_t size, ol_error *err
     snapshot->blobs[blob] = malloc(size + 1);
     snapshot->blob_sizes[blob] = size;
     if (snapshot->blobs[blob] == NULL) {
-        return ol_fail(error, OL_NO_MEMORY, "no memory to write a snapshot down");
+        return ol_fail(error, OL_NO_MEMORY, "no memory to encode a snapshot");
     }
     return OL_OK;
 }
@@ -69,7 +69,9 @@ static uint8_t *put_mark(uint8_t *p, const ol_log_mark *mark) {
 
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) {
-        return ol_fail(error, OL_LIMIT, "%zu transactions of ours are open", snapshot->own.count);
+        return ol_fail(error, OL_LIMIT,
+                       "%zu transactions of ours are open, more than a snapshot holds",
+                       snapshot->own.count);
     }
     size_t witness_count = ol_snapshot_witness_count(snapshot);
     size_t size = FACTS_FIXED_SIZE + witness_count * WITNESS_SIZE +
@@ -285,7 +287,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
                                              (uint64_t)epoch_count * EPOCH_SIZE +
                                              (uint64_t)own_count * OWN_SIZE +
                                              snapshot->mark.producers_size) {
-        return ol_fail(error, OL_CORRUPT, "the facts have an odd size");
+        return ol_fail(error, OL_CORRUPT, "the facts have a wrong size");
     }
     if (!is_mark_possible(snapshot) || snapshot->offset < 0 || snapshot->log_start < 0 ||
         snapshot->log_start > snapshot->offset ||
@@ -293,7 +295,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
         snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX ||
         own_count > OL_SNAPSHOT_OWN_MAX || witness_count > OL_SNAPSHOT_WITNESSES ||
         !take_witnesses(snapshot, &p, witness_count)) {
-        return ol_fail(error, OL_CORRUPT, "the facts cannot be");
+        return ol_fail(error, OL_CORRUPT, "the facts are impossible");
     }
     int status = take_lists(snapshot, p, epoch_count, own_count, error);
     const uint8_t *producers = bytes.data + bytes.size - snapshot->mark.producers_size;
@@ -318,7 +320,7 @@ static ol_pending_entry take_entry(const uint8_t **p) {
 
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) {
     if (bytes.size % PENDING_SIZE != 0) {
-        return ol_fail(error, OL_CORRUPT, "the pending values have an odd size");
+        return ol_fail(error, OL_CORRUPT, "the pending values have a wrong size");
     }
     size_t entries = bytes.size / PENDING_SIZE;
     *count = 0;
@@ -366,7 +368,7 @@ int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_err
         ol_key key;
         status = ol_key_decode(record.key, &key, error);
         if (status != OL_OK || !key.known || key.type <= OL_KEY_OFFSET_COMMIT) {
-            return ol_fail(error, OL_CORRUPT, "the key of a group record is none");
+            return ol_fail(error, OL_CORRUPT, "the key of a group record is not a group key");
         }
         record.group = key.group;
         status = ol_group_records_put(snapshot->state.group_records, &record, error);

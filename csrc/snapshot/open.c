@@ -108,7 +108,7 @@ static int read_directory(opening *open, ol_error *error) {
     if (status != OL_OK) return status;
     if (ol_load_u64(bytes + MAGIC_AT) != DIRECTORY_MAGIC ||
         ol_load_u64(bytes + CRC_AT) != ol_crc32c(bytes, CRC_AT)) {
-        return ol_fail(error, OL_CORRUPT, "the directory of the file is none");
+        return ol_fail(error, OL_CORRUPT, "the file has no directory of its sections");
     }
     if (ol_load_u32(bytes) != OL_SNAPSHOT_VERSION ||
         ol_load_u32(bytes + 4) != OL_SNAPSHOT_SECTIONS) {
@@ -177,7 +177,7 @@ static int take_state(opening *open, unsigned threads, ol_error *error) {
     ol_reservation *held = NULL;
     size_t held_count = 0;
     if (open->sections[OL_SNAPSHOT_NUMBERS].size != OL_TABLE_NUMBERS_SIZE) {
-        return ol_fail(error, OL_CORRUPT, "the numbers have an odd size");
+        return ol_fail(error, OL_CORRUPT, "the numbers have a wrong size");
     }
     int status = ol_snapshot_take_held(blob(open, OL_SNAPSHOT_PENDING), &held, &held_count, error);
     if (status == OL_OK) {

@@ -96,7 +96,7 @@ const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
         return "a batch does not begin where the one before it ended";
     }
     if (batch->magic != 2) {
-        return "a batch of an old format does not tell whether something is missing";
+        return "a batch of an old format does not show whether something is missing";
     }
     if (ol_batch_has_horizon(batch)) return "a batch was cleaned";
     if (batch->record_count != batch->last_offset - batch->base_offset + 1) {
@@ -233,7 +233,7 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
 
 /* ----------------------------------------------------------------------------- a borrowed state */
 
-/* While nobody appends. */
+/* Called while nothing is appended. */
 static int take_mark(ol_snapshot *snapshot, ol_log *log, ol_error *error) {
     if (!ol_log_is_writable(log)) return OL_OK;
     int status = ol_log_take_mark(log, &snapshot->mark, error);
@@ -331,28 +331,28 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
     long long offset = snapshot->offset;
     if (has_topic_id != snapshot->has_topic_id ||
         (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
-        return ol_fail(error, OL_INVALID, "it is of another topic id");
+        return ol_fail(error, OL_INVALID, "it belongs to another topic id");
     }
     int32_t number = source->number;
     if (number >= 0 && snapshot->number >= 0 && number != snapshot->number) {
-        return ol_fail(error, OL_INVALID, "it is of log partition %d", (int)snapshot->number);
+        return ol_fail(error, OL_INVALID, "it belongs to log partition %d", (int)snapshot->number);
     }
     if (ol_log_start(log) != snapshot->log_start) {
-        return ol_fail(error, OL_INVALID, "the log started at %lld, and starts at %lld now",
+        return ol_fail(error, OL_INVALID, "the log started at %lld and now starts at %lld",
                        (long long)snapshot->log_start, (long long)ol_log_start(log));
     }
     if (snapshot->offset > ol_log_end(log)) {
-        return ol_fail(error, OL_INVALID, "it is of offset %lld, above the log end %lld", offset,
+        return ol_fail(error, OL_INVALID, "its offset is %lld, above the log end %lld", offset,
                        (long long)ol_log_end(log));
     }
     if (snapshot->offset < cleaned_to) {
         return ol_fail(error, OL_INVALID,
-                       "it is of offset %lld, and the log was cleaned up to %lld", offset,
+                       "its offset is %lld, but the log was cleaned up to %lld", offset,
                        (long long)cleaned_to);
     }
     if (!are_epochs_equal(snapshot, log, &no_memory)) {
         if (no_memory) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");
-        return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld are others now",
+        return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld have changed",
                        offset);
     }
     return ol_snapshot_prove(snapshot, source, cleaned_to, error);

@@ -8,14 +8,13 @@
  * pending values, group records, and the arenas of the table as they lie in memory; and a directory
  * that gives their places.  The file is an Arrow IPC file of one row with a column for each
  * section, written by Python.  The engine reads it without Arrow, from its end: the directory is
- * the last column, so that it stands before the end-of-stream mark and the footer, whose length
- * stands at the end of the file.  The file is read into memory of the process and never changed in
- * place: a new one takes its name.
+ * the last column, so it lies just before the end-of-stream mark and the footer, whose length ends
+ * the file.  The file is read into memory and never changed in place; a new file replaces it.
  *
  * Taking one.  A second state is built beside the live one: from the last snapshot, or from
  * nothing, and the log up to S.  It reads the log as any reader does, so that commits go on; it
- * costs the memory of a second table for that time.  A state that nobody changes any more can be
- * borrowed instead, and one that goes on changing be copied (table/copy.h): that costs no replay.
+ * costs the memory of a second table for that time.  Without a replay, a state that no longer
+ * changes can be borrowed instead, and one that still changes can be copied (table/copy.h).
  *
  * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no
  * file does harm.
@@ -78,22 +77,22 @@ int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot,
                       ol_error *error) OL_NODISCARD;
 
 /* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`,
- * which is at most what is flushed and at most W.  OL_CORRUPT: the log has damage, or, after a
- * state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was
+ * which is neither above the flushed bound nor above W.  OL_CORRUPT: the log has damage, or, after
+ * a state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was
  * cleaned or truncated meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.
  * After any of them the snapshot can only be destroyed. */
 int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to,
                         const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
-/* A snapshot of a state that is at `offset`, the log end, and that nobody changes until the
+/* A snapshot of a state that is at `offset`, the log end.  Nothing may change the state until the
  * snapshot is destroyed.  `own` are its open transactions of ours.  `max_timestamp` is that of the
  * batches below `offset`.  OL_NO_MEMORY, OL_IO. */
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* A copy of a state that goes on changing.  The caller begins a snapshot (ol_snapshot_begin), has
- * the table copied into ol_snapshot_copied_table, and at the moment at which that copy is finished,
+/* A copy of a state that keeps changing.  The caller begins a snapshot (ol_snapshot_begin), has the
+ * table copied into ol_snapshot_copied_table, and at the moment at which that copy is finished,
  * while nothing changes, ol_snapshot_keep_rest takes everything else; then, without any lock,
  * ol_snapshot_find_log reads what the snapshot says about its log.  `own` as for a borrowed one.
  * OL_NO_MEMORY; the second also OL_IO, and OL_WOULD_BLOCK if the log changed meanwhile.  Such a
@@ -124,23 +123,25 @@ uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
                      ol_error *error) OL_NODISCARD;
 
-/* The mark of the log that the snapshot in a file has, of which only the facts are read; whether
- * the snapshot can be used is not known by that.  *mark is to be freed, and has offset 0 where
- * there is none.  Fails as ol_snapshot_open. */
+/* Reads the mark of the log from the snapshot in a file.  Only the facts are read, so the snapshot
+ * may still turn out to be unusable.  The caller frees *mark; its offset is 0 if the snapshot has
+ * none.  Fails as ol_snapshot_open. */
 int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark,
                           ol_error *error) OL_NODISCARD;
 
-/* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log
- * partition, the topic id, the leader epochs and the log start agree; S is not below `cleaned_to`,
- * the offset up to which somebody cleaned the log (-1: unknown); and the last batches below S stand
- * in the log as they were appended.  Those below `cleaned_to` may be as a cleaner leaves them;
- * where the last one is, the newest positions have to stand in the log.  OL_INVALID with the
- * reason.  The load checks what is at and above S (ol_snapshot_gap). */
+/* Checks that the snapshot belongs to this log as it is now; the log must be undamaged.  The number
+ * of the log partition, the topic id, the leader epochs and the log start must agree; S must not be
+ * below `cleaned_to`, the offset up to which another program cleaned the log (-1: unknown); and the
+ * last batches below S must be in the log as they were appended.  Batches below `cleaned_to` may
+ * look as a cleaner leaves them; if the last batch is one of these, the newest positions must be in
+ * the log.  OL_INVALID with the reason.  The load checks what is at and above S
+ * (ol_snapshot_gap). */
 int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* Whether a batch proves that nothing is missing before or in it, so that a snapshot's state may go
- * on with it: NULL, or why not.  `next_offset` is where the batch before it ended. */
+/* Returns NULL if a batch proves that nothing is missing before or in it, so that a snapshot's
+ * state may continue with it; otherwise the reason why not.  `next_offset` is where the batch
+ * before it ended. */
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
 /* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the

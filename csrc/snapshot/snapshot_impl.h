@@ -26,8 +26,9 @@ enum { OL_SNAPSHOT_WITNESSES = 8 };
 
 struct ol_snapshot {
     ol_state state;
-    bool borrowed;              /* the state belongs to somebody else */
-    bool copied;                /* of the state only the table is here; blobs hold the rest */
+    bool borrowed;              /* the state belongs to the caller */
+    bool copied;                /* the snapshot holds only the table of the state; the blobs hold
+                                   the rest */
     bool from_file;             /* a gap in the log after it would be an error */
     int64_t offset;
     int64_t log_start;

@@ -2,8 +2,8 @@
  *
  * A batch is known by its place and its CRC.  A cleaner keeps the place of a batch (base and last
  * offset, leader epoch, producer) and may drop records of it, stamp a delete horizon on it, or drop
- * all of it: then the newest positions of the state must stand in the log, since no cleaning up to
- * S removes those.
+ * all of it: the newest positions of the state must then be in the log, since no cleaning up to S
+ * removes those.
  */
 #include <string.h>
 
@@ -74,7 +74,7 @@ typedef struct proof {
     int64_t cleaned_to;
     size_t index;               /* of the next witness */
     size_t count;
-    bool is_last_whole;         /* the last witness stands in the log as it was appended */
+    bool is_last_whole;         /* the last witness is in the log as it was appended */
     bool is_last_there;         /* as it was, or as a cleaner left it */
 } proof;
 
@@ -83,8 +83,8 @@ static const ol_snapshot_witness *next_witness(const proof *work) {
 }
 
 /* Whether a cleaner may have changed the batch at `base`.  A cleaning that did not finish is in no
- * checkpoint: its effect on earlier witnesses is no reason for doubt as long as the last one stands
- * there whole. */
+ * checkpoint: its effect on earlier witnesses does not matter as long as the last one is there and
+ * whole. */
 static bool may_be_cleaned(const proof *work, int64_t base) {
     return base < work->cleaned_to || work->index + 1 < work->count;
 }
@@ -121,7 +121,7 @@ static int check_batch(proof *work, const ol_batch *batch, ol_error *error) {
         is_known && can_differ &&
         (batch->record_count < next_witness(work)->record_count || ol_batch_has_horizon(batch));
     if (!is_whole && !is_cleaned) {
-        return ol_fail(error, OL_INVALID, "another batch stands at offset %lld",
+        return ol_fail(error, OL_INVALID, "the log has another batch at offset %lld",
                        (long long)batch->base_offset);
     }
     work->index++;
@@ -219,7 +219,8 @@ static int find_row(const ol_table_row *row, const ol_snapshot_source *source, o
     ol_batch_walk_close(&walk);
     if (status != OL_OK && status != OL_END) return status;
     return found ? OL_OK
-                 : ol_fail(error, OL_INVALID, "the log does not have its position at offset %lld",
+                 : ol_fail(error, OL_INVALID,
+                           "the log does not have the snapshot's position at offset %lld",
                            (long long)offset);
 }
 
@@ -232,7 +233,7 @@ static int find_rows(const proof *work, const ol_snapshot_source *source, ol_err
     }
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
     /* Without positions a load has little to do either. */
-    return ol_fail(error, OL_INVALID, "nothing in the log tells that it is of it");
+    return ol_fail(error, OL_INVALID, "nothing in the log proves that the snapshot belongs to it");
 }
 
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,

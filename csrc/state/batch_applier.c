@@ -18,8 +18,8 @@ static void refuse(ol_batch_applier *applier, const ol_batch *batch, ol_error *e
     applier->refused.report(applier->refused.context, batch, error);
 }
 
-/* Applies a record that is not a plain position, or that goes alone; an undecodable one is
- * reported. */
+/* Applies a record that is not a plain position, or that must be applied alone; an undecodable one
+ * is reported. */
 static int apply_alone(ol_batch_applier *applier, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change change;

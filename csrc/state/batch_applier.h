@@ -2,7 +2,7 @@
  *
  * A load and a snapshot in the making read a log this way.  Cache misses of the table overlap
  * (state/prefetch_window).  The caller has checked CRCs and offsets.  Undecodable records are
- * reported and passed over, unlike in a Kafka broker.
+ * reported and skipped, unlike in a Kafka broker.
  *
  * Ownership: rows borrow from the caller's bytes until ol_batch_applier_flush.  Locks: none, one
  * thread.  The struct is large: allocate it with base/pages.

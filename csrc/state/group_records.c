@@ -13,9 +13,9 @@
 /* Values can be of any size, so each record is a block of the heap.  Records are numbered from 1
  * and walked by number; the number of a removed one is reused.
  *
- * The records of a group form a chain.  Its first record stands in the hash of groups for all of
- * them, so a group costs a slot and nothing else.  A new record is linked after the first, and a
- * removal touches only its neighbours.
+ * The records of a group form a chain.  The hash of groups holds only the first record, so a group
+ * costs one slot and nothing else.  A new record is linked after the first, and a removal touches
+ * only its neighbours.
  *
  * A reservation pins the record of its key.  Where there is none, it adds an absent one, which
  * stores nothing but the key.
@@ -144,7 +144,8 @@ static uint32_t find_group(const ol_group_records *records, ol_slice group, uint
 static int reserve_number(ol_group_records *records, ol_error *error) {
     if (records->free_record != 0) return OL_OK;
     size_t limit = record_limit(records);
-    if (limit >> RECORD_BITS != 0) return ol_fail(error, OL_LIMIT, "no more group records fit");
+    if (limit >> RECORD_BITS != 0) return ol_fail(error, OL_LIMIT,
+                                                  "the group records have reached their limit");
     size_t number = limit == 0 ? 1 : limit;
     int status = ol_arena_extend(&records->records, sizeof(stored_record) * (number + 1 - limit),
                                  error);
@@ -242,7 +243,7 @@ static void hide_record(ol_group_records *records, uint32_t number) {
 
 static int copy_record(const ol_group_record *given, stored_record *record, ol_error *error) {
     if (given->key.size >= UINT32_MAX || given->value.size >= UINT32_MAX) {
-        return ol_fail(error, OL_TOO_LARGE, "a record of more than 4 GiB");
+        return ol_fail(error, OL_TOO_LARGE, "a group record must not exceed 4 GiB");
     }
     OL_ASSERT(given->group.data >= given->key.data && given->group.size <= given->key.size);
     size_t group_at = (size_t)(given->group.data - given->key.data),

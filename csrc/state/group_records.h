@@ -39,7 +39,7 @@ int ol_group_records_reserve(ol_group_records *records, const ol_group_record *r
 
 /* Each of these three ends the caller's reservation.  Install acts as a put.  Promise leaves the
  * value to the put of the record at `log_offset`, which then cannot fail; puts come in the order of
- * promises, and a promise whose record was passed over is released. */
+ * promises, and a promise whose record was skipped is released. */
 void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation,
                               int64_t log_offset, int64_t timestamp);
 void ol_group_records_release(ol_group_records *records, ol_group_reservation *reservation);

@@ -196,7 +196,7 @@ static int record_group(ol_in_flight *in_flight, const ol_change *change, ol_err
     return status;
 }
 
-/* OL_END: nothing that follows in the batch counts. */
+/* OL_END: the rest of the batch has no effect. */
 static int record_change(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                          const ol_record *record, ol_error *error) {
     if (ol_batch_is_control(batch)) {
@@ -241,7 +241,7 @@ int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol
     if (status != OL_OK) return status;
     ol_records records;
     status = ol_records_open(&records, batch, decompressor, error);
-    /* otherwise passed over, as apply does */
+    /* otherwise skipped, as apply does */
     if (status != OL_OK) return ol_state_is_no_damage(status) ? status : OL_OK;
     status = ol_records_check(&records, error);
     if (status != OL_OK) {

@@ -43,7 +43,7 @@ void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
                        const ol_reservation *reservation);
 
 /* Records a batch that was written above W; `state` is the applied state, for the pending values
- * that a marker may install.  Records and batches that apply would refuse are passed over.  Fails
+ * that a marker may install.  Records and batches that apply would refuse are skipped.  Fails
  * with OL_NO_MEMORY, or with the status of a decompressor that was interrupted. */
 int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) OL_NODISCARD;
@@ -56,11 +56,11 @@ void ol_in_flight_release(ol_in_flight *in_flight, ol_table *table, int64_t last
 void ol_in_flight_applied(ol_in_flight *in_flight, const ol_batch *batch,
                           const ol_decompressor *decompressor);
 
-/* The records of `from`, which is empty then, take the place of all others; reservations stay. */
+/* Replaces all records by those of `from`, which is empty afterwards; reservations stay. */
 void ol_in_flight_take_records(ol_in_flight *in_flight, ol_in_flight *from);
 
-/* Removes every record, and no reservation: all that was recorded is applied, or will be recorded
- * again. */
+/* Removes every record but no reservation: everything that was recorded has been applied, or will
+ * be recorded again. */
 void ol_in_flight_forget(ol_in_flight *in_flight);
 
 /* Finds the latest written record of a position in flight.  Returns false when the overlay has

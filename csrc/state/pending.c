@@ -213,7 +213,7 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     producer_entries *producer = find_producer(pending, producer_id, &place);
     size_t needed = (producer == NULL ? 0 : producer->count) + count;
     if (needed < count || needed > UINT32_MAX / 2) {
-        return ol_fail(error, OL_LIMIT, "a transaction of %zu values", count);
+        return ol_fail(error, OL_LIMIT, "a transaction cannot hold %zu values", count);
     }
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
         int status = ol_int64_map_reserve(&pending->heads[chain], pending->entry_count + count,
@@ -297,7 +297,7 @@ static void prefetch_cell(const ol_pending *pending, const producer_entries *pro
     ol_table_prefetch_reserved(pending->table, reservation->pair, reservation->partition);
 }
 
-/* Takes the entries of a producer out of all chains, at once where nobody else has any. */
+/* Takes the entries of a producer out of all chains, at once if no other producer has any. */
 static void unlink_all(ol_pending *pending, uint32_t place) {
     const producer_entries *producer = pending->producers[place];
     if (producer->count == pending->entry_count) {
@@ -365,7 +365,8 @@ bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor,
 }
 
 int ol_pending_restore(ol_pending *pending, const ol_pending_entry *given, ol_error *error) {
-    if (given->producer_id < 0) return ol_fail(error, OL_CORRUPT, "a pending value of no producer");
+    if (given->producer_id < 0) return ol_fail(error, OL_CORRUPT,
+                                               "a pending value has no producer");
     int status = ol_pending_reserve(pending, given->producer_id, 1, error);
     if (status != OL_OK) return status;
     uint32_t place = 0;
@@ -411,7 +412,7 @@ static void fill_row(const ol_pending *pending, const pending_entry *entry, ol_t
     ol_table_reserved_row(pending->table, &entry->reservation, row);
 }
 
-/* Whether a COMMIT would install it now. */
+/* Returns whether a COMMIT would install the entry now. */
 static bool is_newest(const ol_pending *pending, const pending_entry *entry) {
     return !entry->replaced &&
            ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset);

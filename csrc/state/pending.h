@@ -25,7 +25,8 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
                     const ol_position_value *value);
 
-/* Brings what ol_pending_add needs of a position into the cache, some calls before; a hint. */
+/* A hint, some calls before ol_pending_add: brings the memory that it needs for a position into the
+ * cache. */
 void ol_pending_prefetch(const ol_pending *pending, uint32_t pair, int32_t partition);
 
 /* COMMIT installs each value if it is newer than the cell's, in log order; ABORT drops them.
@@ -67,9 +68,9 @@ bool ol_pending_next_unstable(const ol_pending *pending, ol_slice group, uint64_
 /* Whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);
 
-/* Every live value, by producer and then in log order: the values the digest counts, even where a
- * newer plain value stands.  Zero-initialise the cursor.  A change of the pending values does not
- * end the walk, but values may then be missed or returned twice.  *row borrows. */
+/* Every live value, by producer and then in log order: the values that the digest counts, even if
+ * the position has a newer plain value.  Zero-initialise the cursor.  A change of the pending
+ * values does not end the walk, but values may then be missed or returned twice.  *row borrows. */
 typedef struct ol_pending_cursor {
     uint32_t producer;
     uint32_t entry;

@@ -29,7 +29,7 @@ static uint64_t group_hash_of(const ol_prefetch_window *window, ol_slice group) 
     return ol_table_group_hash(window->state->table, group);
 }
 
-/* Begins a run with the pair that a key names; returns false when it names none. */
+/* Begins a run with the pair that a key names; returns false if the key does not name one. */
 static bool begin_run(ol_prefetch_window *window, ol_slice bytes, int32_t *partition) {
     ol_key key;
     ol_error ignored;

@@ -4,7 +4,7 @@
  * whole.  A run remembers, beside the values that it leaves, what it did to the state before it:
  * which positions and group records it removed, and how the first transaction of each producer
  * ended, which may have begun earlier (docs/format/loading.md §6.4).  Every record of the later run
- * stands after every record of the earlier one, so that whatever it has or removed wins.
+ * comes after every record of the earlier one, so whatever the later run has or removed wins.
  *
  * Ownership and locks as state/state.
  */

@@ -4,7 +4,7 @@
  * (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4).  It changes in log order, by
  * ol_state_apply for one change, ol_state_apply_run for a run of plain positions and
  * ol_state_end_transaction for a marker.  Live commits, loading, a follower and a replay of a
- * cleaned log all end in these three, so they cannot differ.
+ * cleaned log all use these three, so their results cannot differ.
  *
  * Ownership: the state owns its three parts.  Locks: none in here; the owner serialises changes and
  * keeps readers out during each.
@@ -27,7 +27,7 @@ typedef struct ol_state {
     ol_pending *pending;
     ol_group_records *group_records;
     int32_t value_version_max;      /* highest version of an applied offset value; -1: none */
-    uint64_t unknown_records;       /* records of unknown kind, passed over */
+    uint64_t unknown_records;       /* records of unknown kind, skipped */
     ol_run_effects *effects;        /* NULL unless this is the state of a run */
 } ol_state;
 
@@ -70,10 +70,10 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
  * transaction. */
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL_NODISCARD;
 
-/* The same for a run of plain positions of one pair, in their order: values outside transactions,
- * with `value_version` as the highest version among them.  `hint` is the pair's number if known, or
- * 0.  Cannot fail if ol_table_run_settled said so; otherwise, after OL_NO_MEMORY or OL_LIMIT, the
- * rows before the failed one are applied. */
+/* As ol_state_apply, for a run of plain positions of one pair, in their order: values outside
+ * transactions, with `value_version` as the highest version among them.  `hint` is the pair's
+ * number if known, or 0.  Cannot fail if ol_table_run_settled said so; otherwise, after
+ * OL_NO_MEMORY or OL_LIMIT, the rows before the failed one are applied. */
 int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
                        const ol_position_row *rows, size_t count, int32_t value_version,
                        ol_error *error) OL_NODISCARD;
@@ -93,8 +93,8 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* The same, but only for the records of a shard below a log offset; ends of transactions count for
- * every shard.  Only shard 0 reports keys that cannot be decoded. */
+/* As ol_state_apply_batch, but only for the records of a shard below a log offset; ends of
+ * transactions count for every shard.  Only shard 0 reports keys that cannot be decoded. */
 typedef struct ol_state_share {
     ol_key_shard shard;
     int64_t until;
@@ -103,8 +103,8 @@ int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* Failures of reading or applying a batch that are no damage: an interrupted decompressor, or no
- * memory.  To pass the batch over would leave a state other than the log's. */
+/* Returns whether a failure to read or apply a batch is not damage: an interrupted decompressor, or
+ * no memory.  If the batch were skipped, the state would no longer match the log. */
 static inline bool ol_state_is_no_damage(int status) {
     return status == OL_NO_MEMORY || status == OL_IO;
 }

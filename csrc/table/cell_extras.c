@@ -192,7 +192,7 @@ int ol_cell_extras_validate(const ol_cell_extras *cell_extras, uint64_t key, ol_
     bool sound = cell_extras->entries.used % sizeof(ol_cell_extras_entry) == 0 &&
                  count <= (size_t)1 << ENTRY_BITS && count != 1;
     if (!sound || !are_entries_sound(cell_extras, key)) {
-        return ol_fail(error, OL_CORRUPT, "the side entries are not sound");
+        return ol_fail(error, OL_CORRUPT, "the side entries are inconsistent");
     }
     return OL_OK;
 }

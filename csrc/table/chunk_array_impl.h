@@ -58,7 +58,8 @@ void ol_chunk_array_take(ol_partition_map *partition_map, ol_chunk_array *leaf, 
 ol_chunk_form ol_chunk_span_form(ol_chunk_span span);
 bool ol_chunk_span_fits(ol_chunk_span span);
 
-/* An empty leaf for these chunks: of the cheaper form, or dense if they are too many for it. */
+/* Allocates an empty leaf for these chunks: in the form that takes less memory, or dense if they
+ * are too many for that form. */
 int ol_chunk_array_allocate_leaf(ol_partition_map *partition_map, ol_chunk_span span,
                                  uint32_t *name, ol_error *error) OL_NODISCARD;
 

@@ -188,7 +188,7 @@ static int divide_branch(ol_partition_map *partition_map, uint32_t parent, uint3
 /* Puts a branch above what the root names. */
 static int add_level(ol_partition_map *partition_map, ol_chunk *root, ol_error *error) {
     if (depth_of(partition_map, root) == OL_CHUNKS_DEPTH_MAX) {
-        return ol_fail(error, OL_LIMIT, "the partition numbers of a topic lie too deep");
+        return ol_fail(error, OL_LIMIT, "the tree of a topic's partition numbers is too deep");
     }
     uint32_t name;
     int status = ol_chunk_array_allocate(partition_map, 2, OL_CHUNKS_BRANCH, &name, error);

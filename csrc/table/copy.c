@@ -10,8 +10,8 @@ enum {
     CELLS = 0,                          /* the section of the cells */
     CELL_PAGE_SIZE = OL_RUN_ALLOCATOR_PAGE_UNITS * sizeof(ol_cell),
     STEP_PAGES = 64,
-    FEW_PAGES = 64,                     /* that the last step may copy as well */
-    AGAIN_TIMES_MAX = 2,                /* so many times all pages may be copied again in steps */
+    FEW_PAGES = 64,                     /* bytes that the last step may copy as well */
+    AGAIN_TIMES_MAX = 2,                /* how many times all pages may be copied again in steps */
     MEMORY_PAGE_SIZE = 4096,
     WORD_BITS = 64,
 };
@@ -101,7 +101,7 @@ bool ol_table_copy_step(ol_table_copy *copy) {
         source->copied_pages += count;
         return true;
     }
-    /* A table that changes faster than it is copied is copied at once in the end. */
+    /* If a table changes faster than it is copied, the rest is copied at once at the end. */
     if (source->marked_count <= FEW_PAGES ||
         copy->copied_again >= AGAIN_TIMES_MAX * copy->page_count) {
         return false;

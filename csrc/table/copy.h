@@ -1,4 +1,4 @@
-/* table/copy: a copy of a table whose owner goes on changing it.
+/* table/copy: a copy of a table that its owner keeps changing.
  *
  * Cells are nine tenths of a table.  They are copied in steps of some tens of microseconds, between
  * which the table changes; the table marks the pages of cells that change after their step
@@ -39,16 +39,16 @@ size_t ol_table_copy_left(const ol_table_copy *copy);
 /* OL_NO_MEMORY: there is nothing to cancel. */
 int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* OL_WOULD_BLOCK: the table is being copied by somebody else. */
+/* OL_WOULD_BLOCK: another copy of the table is under way. */
 int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
 /* Copies at most 256 KiB; false: nothing is left that is worth another step. */
 bool ol_table_copy_step(ol_table_copy *copy);
 
-/* OL_NO_MEMORY: the table has grown, and the copy cannot. */
+/* OL_NO_MEMORY: the table has grown, and the copy cannot grow with it. */
 int ol_table_copy_finish(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* Ends a copy, whatever became of it; a second call does nothing. */
+/* Ends a copy, whether it was finished or not; a second call does nothing. */
 void ol_table_copy_cancel(ol_table_copy *copy);
 
 #endif

@@ -54,7 +54,8 @@ typedef struct ol_chunk_array {
     uint16_t capacity;
     uint16_t living;            /* chunks that exist; 0 in a branch */
     uint32_t form;              /* ol_chunk_form */
-    ol_chunk chunk[];           /* `capacity` of them; unless it is dense as many numbers follow */
+    ol_chunk chunk[];           /* `capacity` of them; unless the array is dense, the same number of
+                                   chunk numbers follows */
 } ol_chunk_array;
 
 _Static_assert(sizeof(ol_chunk_array) == 16, "two units");

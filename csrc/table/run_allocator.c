@@ -283,7 +283,7 @@ int ol_run_allocator_validate(const ol_run_allocator *run_allocator, ol_error *e
     }
     if (!sound || free_units != run_allocator->free_units ||
         !are_lists_sound(run_allocator, with_free)) {
-        return ol_fail(error, OL_CORRUPT, "the list of free runs is not sound");
+        return ol_fail(error, OL_CORRUPT, "the list of free runs is inconsistent");
     }
     return OL_OK;
 }

@@ -83,7 +83,7 @@ static int allocate(ol_string_pool *string_pool, uint32_t units, uint32_t *numbe
     size_t first = string_pool->arena.used == 0 ? 1 : string_pool->arena.used / OL_STRING_UNIT_SIZE;
     size_t end = first + units;
     if (end > OL_STRING_NUMBER_MAX) {
-        return ol_fail(error, OL_LIMIT, "the table's strings fill their 4 GiB");
+        return ol_fail(error, OL_LIMIT, "the table's strings have reached their limit of 4 GiB");
     }
     int status = ol_arena_extend(&string_pool->arena,
                                  end * OL_STRING_UNIT_SIZE - string_pool->arena.used, error);
@@ -127,7 +127,7 @@ int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uin
     *number = 0;
     if (bytes.size == 0 && topic_id == NULL) return OL_OK;
     if (bytes.size > OL_STRING_BYTES_MAX) {
-        return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
+        return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes is too long", bytes.size);
     }
     uint64_t hash = hash_bytes(string_pool, bytes, topic_id);
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&string_pool->hash_index, hash);
@@ -151,7 +151,7 @@ int ol_string_pool_add(ol_string_pool *string_pool, ol_slice bytes, uint32_t *nu
     *number = 0;
     if (bytes.size == 0) return OL_OK;
     if (bytes.size > OL_STRING_BYTES_MAX) {
-        return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
+        return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes is too long", bytes.size);
     }
     return create(string_pool, bytes, NULL, NOT_INTERNED | 1, number, error);
 }
@@ -309,7 +309,7 @@ int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uin
     bool sound = string_pool->arena.used % OL_STRING_UNIT_SIZE == 0 &&
                  string_pool->free_lists.used % sizeof(uint32_t) == 0 &&
                  string_pool->arena.used / OL_STRING_UNIT_SIZE <= (size_t)OL_STRING_NUMBER_MAX + 1;
-    if (!sound) return ol_fail(error, OL_CORRUPT, "the arena of strings has an odd size");
+    if (!sound) return ol_fail(error, OL_CORRUPT, "the arena of strings has a wrong size");
     status = ol_ownership_bits_create(&free_places, string_pool->arena.used / OL_STRING_UNIT_SIZE,
                                       error);
     if (status != OL_OK) return status;
@@ -321,7 +321,7 @@ int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uin
             lines.items == string_pool->hash_index.count && lines.items == tally.interned.items &&
             lines.passed == tally.interned.passed;
     ol_ownership_bits_free(&free_places);
-    if (!sound) return ol_fail(error, OL_CORRUPT, "the strings are not sound");
+    if (!sound) return ol_fail(error, OL_CORRUPT, "the strings are inconsistent");
     *references = tally.references;
     return OL_OK;
 }

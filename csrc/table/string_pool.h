@@ -1,10 +1,10 @@
 /* table/string_pool: byte strings of up to 32,767 bytes, counted, each stored once.
  *
  * A string is named by its place in one arena, in units of 4 bytes, so 30 bits name 4 GiB of them.
- * A count of references and the length stand before the bytes: 6 bytes.  A string can carry a topic
- * id (16 bytes) as part of its identity, so a topic's id costs its pairs nothing.  The empty string
- * without a topic id is number 0 and takes no place.  Strings never move while they live; a freed
- * one is reused for a string of the same size.
+ * A count of references and the length, together 6 bytes, precede the bytes.  A string can carry a
+ * topic id (16 bytes) as part of its identity, so a topic's id costs its pairs nothing.  The empty
+ * string without a topic id is number 0 and takes no place.  Strings never move while they live; a
+ * freed one is reused for a string of the same size.
  *
  * Ownership: a number stands for one counted reference.  Locks: none.  Calls that fail change
  * nothing.

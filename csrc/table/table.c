@@ -206,8 +206,8 @@ bool ol_table_drop_empty_pair(ol_table *table, uint32_t pair) {
     return true;
 }
 
-/* Undoes the additions of a call that failed: a pair without cells, an absent cell that nobody
- * holds. */
+/* Undoes the additions of a call that failed: a pair without cells, an absent cell that no
+ * reservation pins. */
 static void undo(ol_table *table, uint32_t pair, int32_t partition) {
     if (pair == 0 || ol_table_drop_empty_pair(table, pair)) return;
     const ol_cell *cell = ol_table_find_cell(table, pair, partition);

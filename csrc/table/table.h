@@ -3,7 +3,7 @@
  * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
  * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are cut into chunks
  * of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.  So
- * cells of neighbouring partitions lie side by side whatever order they came in, and missing
+ * cells of neighbouring partitions lie side by side, in whatever order they were added, and missing
  * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
  * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
  * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in
@@ -122,8 +122,8 @@ int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
                           const ol_position_value *value);
 
-/* The same for a run of rows: whether ol_table_put_run of all of them would allocate nothing.
- * `pair` is from ol_table_find. */
+/* As ol_table_settled, for a run of rows: whether ol_table_put_run of all of them would allocate
+ * nothing.  `pair` is from ol_table_find. */
 bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows,
                           size_t count);
 
@@ -151,7 +151,8 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value);
 
-/* The same for a pair that ol_table_find has found, and for a reserved cell: without a probe. */
+/* As ol_table_get, without a probe: for a pair that ol_table_find has found, and for a reserved
+ * cell. */
 bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
                           ol_position_value *value);
 bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,

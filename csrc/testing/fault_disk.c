@@ -247,7 +247,7 @@ void ol_fault_node_cut(ol_fault_node *node, size_t size) {
 }
 
 /* Whether this page is clean although it is not durable.  Its bytes are compared, too, for a store
- * that nobody reported. */
+ * that was not reported. */
 static bool is_suspect(const ol_fault_node *node, size_t page, const uint8_t *bytes) {
     if (page >= node->suspect_count || node->suspects[page] == NULL) return false;
     return memcmp(node->suspects[page], bytes, OL_FAULT_PAGE) == 0;

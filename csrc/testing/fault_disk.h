@@ -1,8 +1,8 @@
 /* testing/fault_disk: the durable content of a disk beside the content that programs see.
  *
- * It is the model of testing/fault_fs, which has its rules.  For every file it keeps the durable
- * bytes and a way to read the current ones; it keeps two sets of names, current and durable, with
- * the journal of the changes between them.
+ * It is the model of the disk for testing/fault_fs, whose header states its rules.  For every file
+ * it keeps the durable bytes and a way to read the current ones.  It keeps two sets of names,
+ * current and durable, and the journal of the changes between them.
  *
  * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
  * it.  Missing memory ends the process: this is a tool for tests.
@@ -105,7 +105,7 @@ void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 /* Records a write to [from, to), so that the next flush stores its pages. */
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
-/* Whether the blocks of [0, to) are there; ol_fault_node_allocate makes them be. */
+/* Whether the blocks of [0, to) are allocated; ol_fault_node_allocate allocates them. */
 bool ol_fault_node_is_allocated(const ol_fault_node *node, size_t to);
 void ol_fault_node_allocate(ol_fault_node *node, size_t to);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;

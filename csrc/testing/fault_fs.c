@@ -33,7 +33,8 @@ typedef struct fault_fs {
     int fail_read_errno;
     int fail_populate_errno;
     bool stopped;
-    ol_error capture_error;     /* of a failure to read the state at the stop; otherwise OL_OK */
+    ol_error capture_error;     /* the status of a failed read of the state at the stop; otherwise
+                                   OL_OK */
 } fault_fs;
 
 struct ol_file {
@@ -108,7 +109,7 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
     size_t root_size = strlen(fs->root);
     if (strncmp(path, fs->root, root_size) != 0 ||
         (path[root_size] != '/' && path[root_size] != '\0')) {
-        ol_fail(error, OL_INVALID, "the path is outside of the simulated disk");
+        ol_fail(error, OL_INVALID, "the path is outside the simulated disk");
         return ol_error_at(error, path, -1);
     }
     memset(found, 0, sizeof *found);
@@ -118,7 +119,7 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
         size_t size = strcspn(at, "/");
         if (size == 0) break;
         if ((size == 1 && at[0] == '.') || (size == 2 && at[0] == '.' && at[1] == '.')) {
-            return ol_fail(error, OL_INVALID, "the simulated disk takes no relative names");
+            return ol_fail(error, OL_INVALID, "the simulated disk refuses relative names");
         }
         if (size >= sizeof found->name) return ol_fail_errno(error, ENAMETOOLONG, "open", path);
         if (found->node == NULL || !found->node->is_directory) {
@@ -141,7 +142,7 @@ static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at
         ol_file *reader;
         int status = fs->real->open(fs->real, path, OL_OPEN_READ, &reader, error);
         if (status != OL_OK) {
-            /* It was created just now: nobody may find it. */
+            /* It was created just now and must not be found. */
             ol_error ignored;
             fs->real->close(real);
             OL_ASSERT(fs->real->remove(fs->real, path, &ignored) == OL_OK);

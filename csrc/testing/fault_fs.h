@@ -54,9 +54,9 @@ void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation);
 int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
-/* Goes on after a stop that was a kill of the process: the next one finds the page cache as it was
- * left, with nothing more of it durable than before.  No stop, no failure and no full disk is
- * ordered any more.  Every file must have been closed. */
+/* Continues after a stop, as after a kill of the process: the next process finds the page cache as
+ * it was left, and nothing more of it is durable.  Orders of a stop, a failure or a full disk are
+ * cancelled.  Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
@@ -66,7 +66,7 @@ void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
 /* From operation `operation` on the disk is full (0: it has space again): a new name, and an
  * operation that needs a block that its file does not have, fail with ENOSPC.  Blocks that are
- * given back are not to be had either, as if others took them at once. */
+ * freed are not available either, as if other programs took them at once. */
 void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
 /* Whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
@@ -76,16 +76,16 @@ bool ol_fault_fs_is_full(ol_fs *fs);
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
-/* The same for the faulting in of pages that will be stored to. */
+/* The same for calls that fault in pages before a store. */
 int64_t ol_fault_fs_populates(ol_fs *fs);
 void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 
 /* The disk cannot read [from, to) of the file that has this name now, until it is given an empty
- * range: a read gives what comes before, and fails with EIO.  Writes and flushes go on. */
+ * range: a read returns the bytes before them and fails with EIO.  Writes and flushes work. */
 int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)
     OL_NODISCARD;
 
-/* Another program cuts the file that has this name, whoever has it open. */
+/* Cuts the file that has this name, as another program would, even while it is open. */
 int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) OL_NODISCARD;
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
@@ -99,7 +99,7 @@ int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCA
 int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error)
     OL_NODISCARD;
 
-/* The same after a kill of the process: everything that reached the page cache is there. */
+/* The same after a kill of the process: the state has everything that reached the page cache. */
 int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,4 +1,4 @@
-/* From times to records: the log finds the batch, and this the record in it. */
+/* Finds records by time: the log finds the batch, and this file the record in it. */
 #include "log/offset_for_time.h"
 #include "topic/topic_log.h"
 
@@ -17,9 +17,9 @@ static int find_record(const ol_batch *batch, const ol_decompressor *decompresso
     return status == OL_END ? OL_OK : status;
 }
 
-/* The first record of that time or a later one in the batches from `offset` on.  A header may name
- * a greater timestamp than its records have (those that a cleaner removed): then the next batch
- * follows. */
+/* Finds the first record of that time or later in the batches from `offset` on.  If a cleaner
+ * removed records, a header may name a greater timestamp than the remaining ones have; the search
+ * then continues with the next batch. */
 static int walk_from(ol_log *log, const ol_decompressor *decompressor, int64_t from_time,
                      int64_t offset, int64_t until, ol_timed_record *found, ol_error *error) {
     enum { PIECE_BYTES = 1 << 20 };

@@ -13,7 +13,7 @@
 /* A record that is not compressed: length, attributes, two deltas, two lengths, header count. */
 enum { RECORD_BYTES_MIN = 7 };
 
-/* One check: the rules, and where its verdict goes. */
+/* One check: its rules, and the place of its verdict. */
 typedef struct check {
     const ol_produce_rules *rules;
     ol_produced_batch *produced;
@@ -35,18 +35,18 @@ static int refuse(check *work, ol_produce_refusal refusal, int32_t record, const
     return ol_fail(work->error, OL_CORRUPT, "%s", reason);
 }
 
-/* The one batch of the bytes. */
+/* Parses the bytes, which must be one batch. */
 static int parse_sole(check *work, ol_slice bytes) {
     ol_batch *batch = &work->produced->batch;
     ol_error cause;
     if (bytes.size < OL_BATCH_MAGIC_END) {
-        return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1, "there is no batch in %zu bytes",
+        return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1, "%zu bytes do not contain a batch",
                       bytes.size);
     }
     int8_t magic = (int8_t)bytes.data[OL_BATCH_AT_MAGIC];
     if (magic != 2) {
         return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1,
-                      "the batch has magic %d, and only 2 is taken", magic);
+                      "the batch has magic %d; only 2 is accepted", magic);
     }
     int status = ol_batch_parse(bytes.data, bytes.size, batch, &cause);
     if (status == OL_UNSUPPORTED) {
@@ -60,7 +60,7 @@ static int parse_sole(check *work, ol_slice bytes) {
     }
     if (batch->size != bytes.size) {
         return refuse(work, OL_PRODUCE_NOT_ONE_BATCH, -1,
-                      "%zu bytes follow the first batch, and one is taken for a partition",
+                      "%zu bytes follow the first batch; a partition accepts one batch per request",
                       bytes.size - batch->size);
     }
     return OL_OK;
@@ -72,11 +72,11 @@ static int check_header(check *work) {
     ol_error cause;
     if (batch->base_offset != 0) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
-                      "the base offset is %" PRId64 ", and a producer's is 0", batch->base_offset);
+                      "the base offset must be 0, not %" PRId64, batch->base_offset);
     }
     if (batch->size > rules->batch_bytes_max) {
         return refuse(work, OL_PRODUCE_MESSAGE_TOO_LARGE, -1,
-                      "the batch has %zu bytes, more than max.message.bytes, which is %zu",
+                      "the batch has %zu bytes, but max.message.bytes is %zu",
                       batch->size, rules->batch_bytes_max);
     }
     if (ol_batch_check_crc(batch, &cause) != OL_OK) {
@@ -87,7 +87,7 @@ static int check_header(check *work) {
     }
     if (ol_batch_codec(batch) == OL_CODEC_ZSTD && !rules->takes_zstd) {
         return refuse(work, OL_PRODUCE_UNSUPPORTED_COMPRESSION, -1,
-                      "zstd is taken from Produce 7 on");
+                      "zstd requires version 7 of Produce or later");
     }
     int64_t count = batch->last_offset - batch->base_offset + 1;
     if (batch->record_count <= 0 || count != batch->record_count) {
@@ -102,7 +102,7 @@ static int check_producer(check *work) {
     const ol_batch *batch = &work->produced->batch;
     if (ol_batch_is_transactional(batch)) {
         return refuse(work, OL_PRODUCE_INVALID_TXN_STATE, -1,
-                      "transactions on ordinary topics are not served");
+                      "transactions on ordinary topics are not supported");
     }
     if (batch->producer_id >= 0 && (batch->base_sequence < 0 || batch->producer_epoch < 0)) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
@@ -125,12 +125,12 @@ static int check_record(check *work, const ol_record *record, int64_t expected) 
     int32_t index = (int32_t)expected;
     if (record->offset != expected) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, index,
-                      "the record has offset %" PRId64 " in its batch, and %" PRId64 " is due",
+                      "the record has offset %" PRId64 " in its batch, but %" PRId64 " is expected",
                       record->offset, expected);
     }
     if (work->rules->needs_keys && record->key.data == NULL) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, index,
-                      "the topic is compacted, and the record has no key");
+                      "the topic is compacted, but the record has no key");
     }
     if (record->timestamp > work->produced->max_timestamp) {
         work->produced->max_timestamp = record->timestamp;
@@ -147,7 +147,7 @@ static int check_count(check *work) {
     size_t count_max = (batch->size - OL_BATCH_OVERHEAD) / RECORD_BYTES_MIN;
     if ((size_t)batch->record_count > count_max) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
-                      "the batch says that it has %d records, and its %zu bytes hold %zu at most",
+                      "the batch claims %d records, but its %zu bytes hold at most %zu",
                       batch->record_count, batch->size, count_max);
     }
     return OL_OK;

@@ -1,9 +1,10 @@
 /* topic/produced_batch: the rules for a batch that a producer sends, before a log takes it
  * (docs/format/batches.md §2.1, §2.2).
  *
- * A producer sends one batch of magic 2 a partition.  Its base offset is 0, and its records have
- * the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are looked at
- * only where they need keys, with a decompressor; the batch itself stays as it came.
+ * A producer sends one batch of magic 2 for each partition.  Its base offset is 0, and its records
+ * have the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are
+ * inspected, with a decompressor, only if they must have keys; the batch itself is stored as it
+ * came.
  *
  * Pure: nothing is owned, no lock is taken.
  */
@@ -12,7 +13,7 @@
 
 #include "format/batch.h"
 
-/* Why a batch is refused, as producers are answered. */
+/* The reason why a batch is refused, for the answer to the producer. */
 typedef enum ol_produce_refusal {
     OL_PRODUCE_ACCEPTED = 0,
     OL_PRODUCE_NOT_ONE_BATCH,           /* of magic 2: the request is wrong, not the batch */
@@ -34,8 +35,8 @@ typedef struct ol_produce_rules {
                                            producer's stay */
     bool takes_zstd;                    /* from Produce 7 on */
     bool needs_keys;                    /* a compacted topic */
-    const ol_decompressor *decompressor;/* for the keys of compressed batches; NULL: those are not
-                                           looked at */
+    const ol_decompressor *decompressor;/* for the keys of compressed batches; NULL: their keys are
+                                           not checked */
 } ol_produce_rules;
 
 typedef struct ol_produced_batch {
@@ -52,8 +53,8 @@ int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 
 /* The indexes of the records that a batch is refused for, as many as `capacity` holds; returns how
- * many.  The batch was refused, and refused_record is not -1.  The record count of a plain batch is
- * one that its bytes can hold then; a compressed one may say any. */
+ * many.  The batch was refused, and refused_record is not -1.  The record count of an uncompressed
+ * batch is then possible for its size; a compressed batch may claim any count. */
 size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
                                  int32_t *indexes, size_t capacity);
 

@@ -1,4 +1,5 @@
-/* An array of producers beside a map from their ids; those that the log forgot go when it grows. */
+/* An array of producers with a map from their ids.  Producers that the log has forgotten are
+ * removed when the array grows. */
 #include "topic/recent_batches.h"
 
 #include <inttypes.h>
@@ -58,7 +59,7 @@ static int make_room(ol_recent_batches *recent, const ol_log *log, ol_error *err
     return OL_OK;
 }
 
-/* The producer with what the log knows of it, which is its last batch. */
+/* Adds a producer with its last batch, which is all that the log knows of it. */
 static void enter(ol_recent_batches *recent, int64_t producer_id, bool is_known,
                   const ol_log_last_batch *last) {
     ol_recent_producer *producer = &recent->producers[recent->count++];
@@ -96,7 +97,7 @@ static int refuse_sequence(ol_produced_batch *produced, int32_t due, ol_error *e
     const ol_batch *batch = &produced->batch;
     produced->refusal = OL_PRODUCE_OUT_OF_ORDER_SEQUENCE;
     return ol_fail(error, OL_CORRUPT,
-                   "producer %" PRId64 " in epoch %d sends sequence %d, and %d is due",
+                   "producer %" PRId64 " in epoch %d sent sequence %d, but %d is expected",
                    batch->producer_id, batch->producer_epoch, batch->base_sequence, due);
 }
 
@@ -106,7 +107,7 @@ static int check_sequence(const ol_recent_producer *producer, ol_produced_batch 
     if (producer->epoch < 0) return OL_OK;      /* the log has forgotten it, or never knew it */
     if (batch->producer_epoch < producer->epoch) {
         produced->refusal = OL_PRODUCE_INVALID_PRODUCER_EPOCH;
-        return ol_fail(error, OL_CORRUPT, "producer %" PRId64 " is in epoch %d, and sends epoch %d",
+        return ol_fail(error, OL_CORRUPT, "producer %" PRId64 " is in epoch %d, but sent epoch %d",
                        batch->producer_id, producer->epoch, batch->producer_epoch);
     }
     bool is_new_epoch = batch->producer_epoch != producer->epoch || producer->count == 0;

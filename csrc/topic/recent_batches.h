@@ -1,10 +1,11 @@
-/* topic/recent_batches: the last five batches of each idempotent producer, which a log compares
- * with what comes (docs/format/topics.md §17.2).
+/* topic/recent_batches: the last five batches of each idempotent producer, with which a log
+ * compares new batches (docs/format/topics.md §17.2).
  *
- * A producer has at most five requests on their way to a partition.  One that is sent again, since
- * its answer was lost, is recognised by its sequence numbers and answered as the first time.  After
- * an open the log knows the last batch of each producer (log/files/producers.h), and not the four
- * before it, unless the process that closed it hands them over (ol_topic_log_swap_recent).
+ * A producer has at most five requests to a partition in flight.  A request that is sent again,
+ * because its answer was lost, is recognised by its sequence numbers and gets the same answer as
+ * the first time.  After an open the log knows the last batch of each producer
+ * (log/files/producers.h), but not the four before it, unless the caller hands them over from the
+ * closed log (ol_topic_log_swap_recent).
  *
  * Ownership: zeroed memory is an empty set, which owns its entries.  Locks: none; the owner of the
  * log holds its writer's lock.
@@ -42,11 +43,11 @@ typedef struct ol_recent_batches {
 
 void ol_recent_batches_free(ol_recent_batches *recent);
 
-/* Whether the log may take the batch, which has a producer id and passed ol_produced_batch_check.
- * OL_OK: it may, or *duplicate is set to the batch that is in the log already (NULL otherwise;
- * valid until the next change).  OL_CORRUPT with a refusal and the reason: sequence numbers that do
- * not follow, or an epoch of before.  OL_NO_MEMORY.  After OL_OK without a duplicate there is room
- * for ol_recent_batches_add. */
+/* Checks whether the log may append the batch, which has a producer id and passed
+ * ol_produced_batch_check.  OL_OK: it may, or *duplicate is set to the same batch, which is in the
+ * log already (NULL otherwise; valid until the next change).  OL_CORRUPT, with a refusal and the
+ * reason: the sequence numbers do not follow, or the epoch is an older one.  OL_NO_MEMORY.  After
+ * OL_OK without a duplicate there is room for ol_recent_batches_add. */
 int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_produced_batch *produced, const ol_recent_batch **duplicate,
                             ol_error *error) OL_NODISCARD;

@@ -1,8 +1,9 @@
-/* Which segments of a topic have to go, by Kafka's rules: first what lies below the log start, then
- * what the rest has too much of, then what is too old; each from the oldest segment on, until one
- * stays.  The active segment goes last: another one is begun then.
+/* Decides which segments of a topic must go, by Kafka's rules: first those below the log start,
+ * then those that exceed retention.bytes, then those that are too old.  Each rule starts at the
+ * oldest segment left and stops at the first that it keeps.  The active segment is removed last,
+ * after a new one is begun.
  *
- * Closed segments are looked at without the writer's lock, which producers wait for. */
+ * Closed segments are inspected without the writer's lock, for which producers wait. */
 #include "topic/topic_log_impl.h"
 
 typedef struct sweep {
@@ -14,7 +15,7 @@ typedef struct sweep {
     int64_t active_base;        /* of an active segment that would go; -1 none */
 } sweep;
 
-/* Whether a segment goes by one of the rules. */
+/* Returns whether one of the rules removes a segment. */
 typedef int (*rule)(sweep *work, const ol_log_segment_info *segment, int64_t end, bool *goes,
                     ol_error *error);
 
@@ -53,8 +54,8 @@ static int is_expired(sweep *work, const ol_log_segment_info *segment, int64_t e
     return status;
 }
 
-/* Takes closed segments as long as the rule says so; the active one is named if it comes to that,
- * for its facts are the writer's. */
+/* Counts closed segments as long as the rule applies.  If the active one is next, it is only named,
+ * since its facts belong to the writer. */
 static int apply(sweep *work, rule goes_by, ol_error *error) {
     ol_log *log = work->topic->log;
     ol_log_segment_info segment, following;
@@ -73,7 +74,8 @@ static int apply(sweep *work, rule goes_by, ol_error *error) {
     return OL_OK;
 }
 
-/* All closed segments go.  Under the writer's lock: nothing is appended meanwhile. */
+/* All closed segments are removed.  Under the writer's lock, so that nothing is appended
+ * meanwhile. */
 static int close_active(sweep *work, rule goes_by, ol_error *error) {
     ol_log *log = work->topic->log;
     ol_log_segment_info active, following;

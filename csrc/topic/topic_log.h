@@ -1,8 +1,8 @@
 /* topic/topic_log: the log of one partition of an ordinary topic, which producers append to
  * and consumers read (docs/format/topics.md §17).
  *
- * It owns the log (log/log.h) and what is known of producers beyond it.  Records are bytes here:
- * nothing is decompressed on the way in or out.
+ * It owns the log (log/log.h) and the recent batches of producers, which the log does not keep.
+ * Records are bytes here: nothing is decompressed on the way in or out.
  *
  * Locks: one writer's lock, which appends, rolls and the close take; it is held for memory work
  * and, where a segment ends, for the files of the next one.  Reading and flushing take no lock of
@@ -52,10 +52,10 @@ typedef struct ol_appended {
 int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
                          ol_appended *appended, ol_error *error) OL_NODISCARD;
 
-/* The first offset of the oldest transaction that is open, the log end where none is. */
+/* The first offset of the oldest open transaction; the log end if none is open. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
 /* The greatest producer id that was ever in the log, -1 none.  Ids above OL_GIVEN_PRODUCER_ID_MAX
- * do not count: clients made them up, and the next one that is given must not follow them. */
+ * are ignored: clients invented them, and the next id that is given out must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
 /* The facts that a cleaner needs of the log, all of one moment. */
@@ -71,17 +71,20 @@ int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
 /* The options of the log as it is kept now; what they borrow lives as long as the topic. */
 void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 
-/* The part of a log that a topic keeps (docs/format/topics.md §17.6). */
+/* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */
 typedef struct ol_retention_rules {
     int64_t now_ms;
-    int64_t retention_ms;       /* a segment goes when its newest record is older; -1: it stays */
-    int64_t retention_bytes;    /* the oldest go while all the others have so many; -1: they stay */
-    int64_t below;              /* nothing at or above this offset goes: where readers are let */
+    int64_t retention_ms;       /* a segment is removed when its newest record is older; -1: it
+                                   stays */
+    int64_t retention_bytes;    /* the oldest segment is removed while the others together have at
+                                   least this many bytes; -1: all stay */
+    int64_t below;              /* nothing at or above this offset is removed; consumers may read up
+                                   to here */
 } ol_retention_rules;
 
-/* *start is where the log should begin by the rules, the log start where nothing has to go.  When
- * all of it goes, another segment is begun for what comes next; everything below *start is flushed.
- * Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
+/* Sets *start to the offset at which the log should begin by the rules; the log start if nothing is
+ * removed.  If every segment is removed, a new one is begun for later batches.  Everything below
+ * *start is flushed.  Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
 int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
                                ol_error *error) OL_NODISCARD;
 

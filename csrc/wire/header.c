@@ -6,7 +6,7 @@
 enum { FIXED_SIZE = 8 };    /* key, version, correlation id */
 
 static int cut(ol_error *error, const char *part) {
-    return ol_fail(error, OL_CORRUPT, "a request is cut in its %s", part);
+    return ol_fail(error, OL_CORRUPT, "the request ends within its %s", part);
 }
 
 /* Client ids keep the two bytes of their size in every version. */
@@ -42,7 +42,7 @@ int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *
                                   .correlation_id = ol_load_i32(p + 4)};
     header->api = ol_api_of_key(header->api_key);
     if (header->api == NULL) {
-        return ol_fail(error, OL_UNSUPPORTED, "there is no API %d", header->api_key);
+        return ol_fail(error, OL_UNSUPPORTED, "API key %d is not supported", header->api_key);
     }
     if (!ol_api_has_version(header->api, header->api_version)) {
         return ol_fail(error, OL_UNSUPPORTED, "%s has no version %d", header->api->name,

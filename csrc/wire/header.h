@@ -1,6 +1,6 @@
 /* wire/header: the headers of requests and responses (docs/format/wire.md §11.1).
  *
- * The four bytes of the size before a header are the connection's, and not seen here.
+ * The four bytes of the size before a header are handled by the connection and not seen here.
  * Ownership: the client id is borrowed from the request.  Locks: none.
  */
 #ifndef OL_WIRE_HEADER_H
@@ -18,11 +18,11 @@ typedef struct ol_request_header {
 
 enum { OL_RESPONSE_HEADER_MAX = 5 };
 
-/* *used is the size of the header.  Unknown tags are passed over.
+/* *used is the size of the header.  Unknown tags are skipped.
  *
  * OL_CORRUPT: cut.  OL_UNSUPPORTED: an API, or a version of it, that the server does not know.  A
- * broker closes the connection, but answers ApiVersions in version 0 with the versions that there
- * are: key, version and correlation id are set. */
+ * broker closes the connection, but answers ApiVersions in version 0 with the versions that it
+ * supports: key, version and correlation id are set. */
 int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used,
                            ol_error *error) OL_NODISCARD;
 

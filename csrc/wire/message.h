@@ -1,7 +1,7 @@
 /* wire/message: requests and responses as values, which look the same in every version.
  *
  * A message is the values of its outermost fields in the order of their table.  A field that a
- * version does not have holds its default after a read, and is passed over by a write; so code that
+ * version does not have holds its default after a read, and is skipped by a write; so code that
  * handles a message does not ask for its version (docs/format/wire.md §11.3).
  *
  * Locks: none.
@@ -13,7 +13,7 @@
 
 /* Reads the body of a message, whose header was read before.  The values borrow from `bytes`, and
  * from the form where they are defaults of a struct.  *used (may be NULL) is the size of the body;
- * brokers ignore bytes after it, which is the caller's decision.  Unknown tags are passed over.  No
+ * brokers ignore bytes after it, which is the caller's decision.  Unknown tags are skipped.  No
  * more is taken from the pool than the remaining bytes can hold.
  *
  * OL_CORRUPT: cut, or null against the schema.  OL_LIMIT: more values than the pool may give.

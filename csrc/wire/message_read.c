@@ -37,7 +37,7 @@ OL_NOINLINE static const uint8_t *refuse_tags(reader *r, const char *reason) {
 
 static size_t left(const reader *r, const uint8_t *p) { return (size_t)(r->limit - p); }
 
-/* Nearly all of them have one byte. */
+/* Nearly all varints have one byte. */
 static inline const uint8_t *read_uvarint(const uint8_t *p, const uint8_t *limit, uint32_t *value) {
     if (OL_UNLIKELY(p == limit || *p >= 0x80)) return ol_read_uvarint(p, limit, value);
     *value = *p;
@@ -63,7 +63,7 @@ static inline const uint8_t *read_size(reader *r, field_at at, ol_field_kind kin
         return refuse(r, at, "is longer than a string can be");
     }
     if (*size > 0 && (uint64_t)*size * unit > left(r, p)) {
-        return refuse(r, at, "passes the end of the bytes");
+        return refuse(r, at, "extends beyond the end of the bytes");
     }
     return p;
 }

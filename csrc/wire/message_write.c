@@ -115,7 +115,7 @@ static bool has_room(const writer *w, const uint8_t *p, size_t size) {
 }
 
 OL_NOINLINE static uint8_t *no_room(writer *w, field_at at) {
-    return refuse(w, at, OL_TOO_LARGE, "does not fit the memory");
+    return refuse(w, at, OL_TOO_LARGE, "does not fit the buffer");
 }
 
 static inline uint8_t *put_integer(writer *w, field_at at, ol_field_kind kind, int64_t value,
@@ -135,7 +135,7 @@ static inline uint8_t *put_size(writer *w, field_at at, ol_field_kind kind, int6
         return p + 1;
     }
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {
-        return refuse(w, at, OL_TOO_LARGE, "is longer than the format can say");
+        return refuse(w, at, OL_TOO_LARGE, "is longer than the format allows");
     }
     if (!has_room(w, p, ol_size_width(w->form->is_flexible, kind, size))) return no_room(w, at);
     return ol_put_size(p, w->form->is_flexible, kind, size);
@@ -149,7 +149,7 @@ static inline uint8_t *put_bytes(writer *w, field_at at, ol_field_kind kind, boo
     }
     size_t size = (size_t)value->number;
     if (kind == OL_FIELD_UUID) {
-        if (size != OL_SCHEMA_UUID_SIZE) return refuse(w, at, OL_INVALID, "has not 16 bytes");
+        if (size != OL_SCHEMA_UUID_SIZE) return refuse(w, at, OL_INVALID, "does not have 16 bytes");
     } else {
         p = put_size(w, at, kind, value->number, p);
         if (p == NULL) return NULL;
@@ -199,7 +199,7 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
             return put_bytes(w, at, at.step->kind, at.step->may_be_null, value, p);
         case OL_FIELD_ARRAY: return put_array(w, at, value, p);
         case OL_FIELD_STRUCT: return put_inner(w, at, value, p);
-        /* By name where they are many: the compiler knows their form. */
+        /* The frequent kinds are called by name, so that the compiler can inline them. */
         case OL_FIELD_I16: return put_integer(w, at, OL_FIELD_I16, value->number, p);
         case OL_FIELD_I32: return put_integer(w, at, OL_FIELD_I32, value->number, p);
         case OL_FIELD_I64: return put_integer(w, at, OL_FIELD_I64, value->number, p);
@@ -209,7 +209,7 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag stands before its bytes, and its own size depends on it: they are moved. */
+/* The size of a tag comes before its bytes, and its own size depends on it: they are moved. */
 static uint8_t *put_tag(writer *w, field_at at, const ol_value *value, uint8_t *p) {
     if (!has_room(w, p, ol_uvarint_size(at.step->tag))) return no_room(w, at);
     uint8_t *start = ol_store_uvarint(p, at.step->tag);

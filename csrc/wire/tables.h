@@ -14,7 +14,7 @@
 #define SCHEMA(message, list, versions, flexible) \
     const ol_schema ol_message_##message = {#message, list, versions, flexible};
 
-/* APPLY(number of the API, its name, the first version of which clients are advised). */
+/* APPLY(number of the API, its name, the first advertised version). */
 #define OL_WIRE_APIS(APPLY) \
     APPLY(0, Produce, 3) \
     APPLY(1, Fetch, 4) \

@@ -19,7 +19,7 @@
  *   of a struct                  1, its fields follow each other at `values` in the order of their
  *                                table; 0: null, or a tag that is not there
  *
- * Bytes are borrowed: from the message that was read, or from whoever made the value. */
+ * Bytes are borrowed: from the message that was read, or from the code that made the value. */
 typedef struct ol_value {
     int64_t number;
     union {
@@ -43,8 +43,8 @@ typedef struct ol_value_pool {
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
 
-/* Sees to it that the newest block has `count` more values, and that the pool may give them.
- * Failures as of ol_value_pool_take. */
+/* Ensures that the newest block has `count` more values, and that the limit allows them.  Failures
+ * as of ol_value_pool_take. */
 int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) OL_NODISCARD;
 
 /* As ol_value_pool_take, but the caller sets the values. */

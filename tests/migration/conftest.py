@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from zookeeper.conftest import connection, ensemble, hosts, root
+from zookeeper.conftest import connection, ensemble, hosts, root, zookeeper_is_here
 
-__all__ = ["connection", "ensemble", "hosts", "root"]
+__all__ = ["connection", "ensemble", "hosts", "root", "zookeeper_is_here"]

@@ -159,7 +159,7 @@ def test_a_tagged_struct_is_written_only_where_it_says_something():
         (COMMIT._replace(group_id=5), 9, ArgumentTypeError, "OffsetCommitRequest.group_id: 5 is not of type string"),
         (COMMIT._replace(group_id="\ud800"), 9, ArgumentTypeError, "is not of type string"),
         (COMMIT._replace(group_id=None), 9, InvalidArgumentError, "groupId cannot be null"),
-        (COMMIT._replace(group_id="g" * 32768), 9, TooLargeError, "groupId is longer than the format can say"),
+        (COMMIT._replace(group_id="g" * 32768), 9, TooLargeError, "groupId is longer than the format allows"),
         (COMMIT._replace(generation_id_or_member_epoch=1 << 31), 9, InvalidArgumentError, "is out of range"),
         (COMMIT._replace(generation_id_or_member_epoch=1 << 63), 9, ArgumentTypeError, "is not of type int32"),
         (COMMIT._replace(generation_id_or_member_epoch="1"), 9, ArgumentTypeError, "'1' is not of type int32"),
@@ -177,7 +177,7 @@ def test_values_that_are_wrong_are_refused_with_their_field(message, version, er
 
 
 def test_apis_and_versions_that_are_not_served_are_refused():
-    with pytest.raises(UnsupportedVersionError, match="there is no API 4"):
+    with pytest.raises(UnsupportedVersionError, match="API key 4 is not supported"):
         decode_request(bytes.fromhex("0004000000000001ffff"))
     with pytest.raises(UnsupportedVersionError, match="ApiVersions has no version 9"):
         decode_request(encode_request(ApiVersionsRequest(), 4, 1)[4:6] + b"\x00\x09" + bytes(8))
@@ -186,7 +186,7 @@ def test_apis_and_versions_that_are_not_served_are_refused():
 def test_a_count_beyond_the_bytes_is_refused_before_memory_is_taken():
     frame = bytearray(encode(COMMIT._replace(topics=()), 2))
     frame[-4:] = (2**31 - 1).to_bytes(4, "big")
-    with pytest.raises(CorruptionError, match="topics passes the end of the bytes"):
+    with pytest.raises(CorruptionError, match="topics extends beyond the end of the bytes"):
         decode(OffsetCommitRequest, 2, frame)
 
 

@@ -203,7 +203,7 @@ def test_nor_is_one_that_would_name_such_a_topic(server, client, caplog, version
 def test_an_answer_that_cannot_be_written_ends_its_connection_alone(server, client, monkeypatch):
     def refusing(message, version, correlation_id):
         if isinstance(message, JoinGroupResponse) and message.member_id.startswith("odd"):
-            raise TooLargeError("the answer is longer than the format can say")
+            raise TooLargeError("the answer is longer than the format allows")
         return encode_response(message, version, correlation_id)
 
     monkeypatch.setattr(connection, "encode_response", refusing)

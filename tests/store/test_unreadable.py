@@ -203,7 +203,7 @@ def test_a_file_cut_short_under_an_open_store(disk, path, size):
     ):
         with pytest.raises(errors.StorageError) as caught:
             call()
-        assert caught.value.message == f"the file is {size} bytes long, and the log has {full}"
+        assert caught.value.message == f"the file is {size} bytes long, but the log has {full}"
         check_place(caught.value, bad)
     assert [each.path for report in store.compact() for each in report.quarantine] == [str(bad)]
     assert [each.log_partition for each in store.verify().findings] == [1]
@@ -239,7 +239,7 @@ for offset in range(1000, 1200):
         sys.exit("a commit into a file that is cut")
     except offsetlog.errors.StorageError as failure:
         assert failure.path == str(active), failure
-        assert failure.message.startswith(f"the file is {size} bytes long, and "), failure
+        assert failure.message.startswith(f"the file is {size} bytes long, but "), failure
     store.commit_one(other, "t", 0, offset)
 try:
     with store.transaction(group, 7) as transaction:

@@ -12,7 +12,7 @@
 typedef struct line_reader {
     const uint8_t *cursor;
     const uint8_t *limit;
-    int64_t number;             /* of the line in hand, from 1 */
+    int64_t number;             /* of the current line, from 1 */
 } line_reader;
 
 static bool next_line(line_reader *reader, ol_slice *line) {
@@ -253,7 +253,8 @@ static int refuse_duplicates(const ol_offset_checkpoint *checkpoint, ol_error *e
         if (compare_keys(sorted[i - 1], sorted[i]) != 0) continue;
         const ol_checkpoint_entry *later = sorted[i - 1] > sorted[i] ? sorted[i - 1] : sorted[i];
         long long line = (long long)(later - checkpoint->entries) + 3;
-        status = ol_fail(error, OL_CORRUPT, "line %lld: partition %.100s-%d is there twice", line,
+        status = ol_fail(error, OL_CORRUPT,
+                         "line %lld: partition %.100s-%d appears more than once", line,
                          later->topic, later->partition);
     }
     free(sorted);
@@ -332,7 +333,7 @@ static int take_epoch(void *context, const ol_slice *fields, const line_reader *
     if (list->count > 0) {
         const ol_leader_epoch *last = &list->entries[list->count - 1];
         if (epoch <= last->epoch || start <= last->start_offset) {
-            return fail_line(error, reader, "epochs do not ascend");
+            return fail_line(error, reader, "the epochs or their offsets do not ascend");
         }
     }
     if (list->count == list->capacity) {

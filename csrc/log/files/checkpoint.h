@@ -1,6 +1,6 @@
 /* log/files/checkpoint: Kafka's text checkpoints (docs/format/directory.md §1.5).
  *
- * Two forms share the frame (version line, count line, one line an entry): offset checkpoints of a
+ * Two forms share the frame (version line, count line, one line per entry): offset checkpoints of a
  * log dir ("topic partition offset") and the leader-epoch-checkpoint of a partition ("epoch
  * startOffset").  An empty file and one with only the version line hold nothing.  Any other
  * deviation from Kafka's form is OL_CORRUPT, with the line in the reason, and the whole file is
@@ -24,7 +24,7 @@ typedef struct ol_checkpoint_entry {
     int32_t partition;
 } ol_checkpoint_entry;
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty checkpoint. */
 typedef struct ol_offset_checkpoint {
     ol_checkpoint_entry *entries;   /* in the order of the file; a key appears once */
     size_t count;
@@ -33,7 +33,7 @@ typedef struct ol_offset_checkpoint {
 
 void ol_offset_checkpoint_free(ol_offset_checkpoint *checkpoint);
 
-/* The entry, or NULL.  Linear: the files have some dozens of lines. */
+/* The entry, or NULL.  Takes linear time: the files have a few dozen lines. */
 const ol_checkpoint_entry *ol_offset_checkpoint_find(const ol_offset_checkpoint *checkpoint,
                                                      const char *topic, int32_t partition);
 /* Adds or replaces.  OL_INVALID for a topic that is empty, too long or contains white space. */

@@ -19,7 +19,7 @@ enum {
     VERSION = 1,
 };
 #define FLUSHED_MAGIC 0x4f4c4642u       /* "OLFB" */
-/* Each store has a sequence that is one greater, and none ever gets here. */
+/* Each store increments the sequence, so this limit is never reached. */
 #define SEQUENCE_MAX (INT64_MAX / 2)
 
 static void encode_slot(uint8_t bytes[OL_FLUSH_SIDECAR_SLOT_SIZE], int64_t sequence,
@@ -78,14 +78,14 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *f
     if (status != OL_OK) return status;
     int64_t sequence;
     if (size != OL_FLUSH_SIDECAR_FILE_SIZE || !decode(data, &sequence, found)) {
-        (void)ol_fail(error, OL_CORRUPT, "no slot of the flushed bound is whole");
+        (void)ol_fail(error, OL_CORRUPT, "neither slot of the flushed bound is intact");
         status = ol_error_at(error, path, 0);
     }
     free(data);
     return status;
 }
 
-/* The sequence goes on after that of a file that was there. */
+/* The sequence continues that of an existing file. */
 static int read_sequence(ol_fs *fs, ol_file *file, int64_t *sequence, ol_error *error) {
     uint8_t data[OL_FLUSH_SIDECAR_FILE_SIZE];
     size_t got = 0;
@@ -112,7 +112,7 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
     if (status == OL_OK) status = read_sequence(fs, file, &sequence, error);
     if (status != OL_OK) {
         fs->close(file);
-        /* A file without a slot would be taken for one that was damaged. */
+        /* A file without a slot would count as damaged. */
         ol_error removal;
         int removed = size == 0 ? fs->remove(fs, path, &removal) : OL_OK;
         (void)removed;
@@ -134,7 +134,7 @@ int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bou
     int64_t at = (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE;
     encode_slot(slot, sequence, bound);
     int status = flushed->fs->write(flushed->file, at, slot, sizeof slot, error);
-    /* The next attempt takes the same slot: the other one is whole. */
+    /* After a failure the next attempt writes the same slot again: the other one is intact. */
     if (status == OL_OK) flushed->sequence = sequence;
     return status;
 }

@@ -1,10 +1,10 @@
 /* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was
  * flushed (docs/durability.md).
  *
- * A small file, stored after each successful fdatasync of the log and itself never synced, except
- * when it is made and before a truncation.  So its bound after a crash is a true lower bound, and
- * the exact one after kill -9.  Two slots are written in turn, each with a sequence number and a
- * CRC, so that a store that was torn leaves the other one whole.
+ * A small file, stored after each successful fdatasync of the log.  The file itself is synced only
+ * when it is created and before a truncation.  So its bound after a crash is a true lower bound,
+ * and the exact one after kill -9.  Two slots are written in turn, each with a sequence number and
+ * a CRC, so that a torn write leaves the other one whole.
  *
  * Slot (64 bytes, big-endian): 0 u32 magic "OLFB", 4 u16 version 1, 6 u16 zero, 8 i64 sequence, 16
  * i64 flushed offset, 24 i64 segment base, 32 i64 file position, 40 i32 leader epoch, 44 16 bytes
@@ -30,7 +30,7 @@ typedef struct ol_flush_sidecar_bound {
 /* The content of a file. */
 typedef struct ol_flush_sidecar_found {
     ol_flush_sidecar_bound bound;
-    bool is_half;               /* the other slot is not whole: the bound may be an older one */
+    bool is_half;               /* the other slot is not intact: the bound may be an older one */
 } ol_flush_sidecar_found;
 
 typedef struct ol_flush_sidecar {
@@ -39,7 +39,7 @@ typedef struct ol_flush_sidecar {
     int64_t sequence;           /* of the newest slot */
 } ol_flush_sidecar;
 
-/* OL_NO_SUCH_FILE; OL_CORRUPT when no slot is whole. */
+/* OL_NO_SUCH_FILE; OL_CORRUPT when neither slot is intact. */
 int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *found,
                           ol_error *error) OL_NODISCARD;
 
@@ -52,7 +52,7 @@ void ol_flush_sidecar_close(ol_flush_sidecar *flushed);
 int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) OL_NODISCARD;
 
-/* For a new file, and before a truncation: both slots say `bound`, and the file is flushed. */
+/* For a new file, and before a truncation: writes `bound` to both slots and flushes the file. */
 int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) OL_NODISCARD;
 

@@ -13,7 +13,7 @@
 #include "fs/fs.h"
 #include "base/status.h"
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty list. */
 typedef struct ol_leader_epochs {
     ol_leader_epoch *entries;
     size_t count;
@@ -41,9 +41,9 @@ bool ol_leader_epochs_truncate_from_end(ol_leader_epochs *epochs, int64_t end_of
  * stays, starting there, unless the next one starts exactly there. */
 bool ol_leader_epochs_truncate_from_start(ol_leader_epochs *epochs, int64_t start_offset);
 
-/* Where the largest known epoch <= `epoch` ends: (that epoch, start of the next one), for the
- * newest epoch (it, log_end); below the oldest one (epoch, start of the oldest); (-1, -1) for -1,
- * for an epoch above the newest, and with an empty list. */
+/* Returns where the largest known epoch <= `epoch` ends: (that epoch, start of the next one), for
+ * the newest epoch (it, log_end); below the oldest one (epoch, start of the oldest); (-1, -1) for
+ * -1, for an epoch above the newest, and with an empty list. */
 void ol_leader_epochs_end_offset(const ol_leader_epochs *epochs, int32_t epoch, int64_t log_end,
                                  int32_t *found_epoch, int64_t *end_offset);
 

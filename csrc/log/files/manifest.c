@@ -11,7 +11,7 @@
 
 static const char title[] = "offsetlog manifest 1";
 enum { LINE_SIZE_MAX = 160, FIELDS_MAX = 6, CHECK_DIGITS = 16, CHECKSUM_DIGITS = 8 };
-/* Each manifest has a sequence that is one greater, and none ever gets here. */
+/* Each manifest increments the sequence, so this limit is never reached. */
 #define SEQUENCE_MAX (INT64_MAX / 2)
 
 static const char *const causes[OL_DOUBT_CAUSES] = {"manifest", "sidecar", "gap", "end"};
@@ -167,7 +167,7 @@ static bool take_hex(ol_slice field, size_t digits, uint64_t *value) {
     return true;
 }
 
-/* The fields from the second on: base, end, size, and with `checksum` that too. */
+/* Takes the fields from the second on: base, end and size, and with `checksum` the checksum. */
 static bool take_segment(const parser *in, bool checksum, ol_manifest_segment *segment) {
     uint64_t sum = 0;
     if (!take_number(in->fields[1], 0, &segment->base_offset) ||
@@ -184,7 +184,7 @@ static bool take_segment(const parser *in, bool checksum, ol_manifest_segment *s
 static int take_single(parser *in, const char *name, int64_t minimum, int64_t *value) {
     next_line(in);
     if (!is_line(in, name, 2) || !take_number(in->fields[1], minimum, value)) {
-        (void)refuse(in, "it is not the line that belongs there");
+        (void)refuse(in, "an unexpected line");
         return OL_CORRUPT;
     }
     return OL_OK;
@@ -204,7 +204,7 @@ static int take_ranges(parser *in) {
     return manifest->range_count > 0 ? OL_OK : refuse(in, "there is no range");
 }
 
-/* The line in hand may be the first of them. */
+/* Takes all segment lines; the current line may be the first of them. */
 static int take_segments(parser *in) {
     ol_manifest *manifest = in->manifest;
     for (; is_line(in, "segment", 5); next_line(in)) {
@@ -276,7 +276,7 @@ static int take_all(parser *in) {
     int64_t epoch = -1;
     int status = take_single(in, "sequence", 1, &manifest->sequence);
     if (status == OL_OK && manifest->sequence > SEQUENCE_MAX) {
-        status = refuse(in, "nobody counted so far");
+        status = refuse(in, "the sequence is impossibly large");
     }
     if (status == OL_OK) status = take_topic(in);
     if (status == OL_OK) status = take_single(in, "epoch", -1, &epoch);
@@ -288,7 +288,7 @@ static int take_all(parser *in) {
     return status == OL_OK ? take_rest(in) : status;
 }
 
-/* The last line, which covers those before it; in->limit is set before it. */
+/* Checks the last line, which covers the lines before it, and sets in->limit to its beginning. */
 static int take_check(parser *in, ol_slice text) {
     const size_t line_size = strlen("check ") + CHECK_DIGITS + 1;
     uint64_t check = 0;
@@ -320,7 +320,7 @@ int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) {
     int status = take_check(&in, text);
     if (status == OL_OK) status = take_title(&in);
     if (status != OL_OK) return status;
-    /* The shortest lines that there can be. */
+    /* The shortest possible lines. */
     size_t ranges = text.size / strlen("range 0 ours\n") + 1;
     size_t segments = text.size / strlen("segment 0 0 0 -\n") + 1;
     manifest->ranges = calloc(ranges, sizeof *manifest->ranges);

@@ -3,8 +3,9 @@
  *
  * A text file, replaced as a whole.  It says what the log held when it was written, all of it on
  * disk: every closed segment with size and checksum, and how far the active one reached.  The
- * listed segments stay as they are until the next manifest, so that a log which has less has lost
- * something, unless somebody else worked here.  It also says which gaps between offsets are legal.
+ * listed segments stay as they are until the next manifest, so a log that has less has lost
+ * something, unless another program worked here.  It also says which gaps between offsets are
+ * legal.
  *
  *     offsetlog manifest 1
  *     sequence 17
@@ -17,8 +18,8 @@
  *                                      taken the place of those with bases from its own to the last
  *                                      number
  *     tail 262 270 1000                active: base, log end, size, or more
- *     doubt 65 130 gap                 offsets of which nobody could prove that nothing is missing:
- *                                      from, end or -, what the doubt is about
+ *     doubt 65 130 gap                 offsets that may be missing: from, end or -, what the doubt
+ *                                      is about
  *     check 9f0c2b7d66a1e0f4           XXH3 of the lines before
  *
  * Bytes are hostile: lines are bounded and in this order, bases ascend, and the checksum is that of
@@ -33,7 +34,7 @@
 #include "log/files/names.h"
 
 #define OL_MANIFEST_FILE "offsetlog.manifest"
-/* Half a million segments. */
+/* Room for half a million segments. */
 #define OL_MANIFEST_SIZE_MAX ((size_t)32 << 20)
 
 typedef struct ol_manifest_segment {
@@ -51,12 +52,12 @@ typedef struct ol_manifest_range {
                                    before it ended */
 } ol_manifest_range;
 
-/* A report of an open that could not be decided.  It stays until somebody accepts it. */
+/* A finding of an open that could not be decided.  It stays until the owner accepts it. */
 typedef enum ol_doubt_cause {
     OL_DOUBT_MANIFEST,          /* the manifest was missing or damaged */
     OL_DOUBT_SIDECAR,           /* the sidecar was */
-    OL_DOUBT_GAP,               /* offsets are missing where somebody else wrote */
-    OL_DOUBT_END,               /* the log ends below a checkpoint that somebody else wrote */
+    OL_DOUBT_GAP,               /* offsets are missing where another program wrote */
+    OL_DOUBT_END,               /* the log ends below a checkpoint that another program wrote */
     OL_DOUBT_CAUSES,
 } ol_doubt_cause;
 
@@ -102,16 +103,16 @@ int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
 int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path,
                       ol_error *error) OL_NODISCARD;
 
-/* The offsets from `offset` on, where the log ends, are of this kind, whatever was said of them
- * before.  OL_NO_MEMORY. */
+/* Records that the offsets from `offset`, the log end, on are of this kind, whatever the manifest
+ * said of them before.  OL_NO_MEMORY. */
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours,
                           ol_error *error) OL_NODISCARD;
 
-/* When there is no room the last one is widened, so that it holds this one too. */
+/* Adds a doubt.  If there is no room, the last doubt is widened to include it. */
 void ol_manifest_add_doubt(ol_manifest *manifest, const ol_manifest_doubt *doubt);
 
-/* Whether a log may lack the offsets from `from` to `to`, where the next batch begins: a cleaner
- * removed them, or somebody else wrote here, who leaves gaps. */
+/* Returns whether a log may lack the offsets from `from` to `to`, where the next batch begins:
+ * because a cleaner removed them, or because another program wrote here, which leaves gaps. */
 bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t from, int64_t to);
 
 #endif

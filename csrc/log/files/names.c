@@ -59,12 +59,12 @@ bool ol_uuid_parse(ol_slice text, ol_uuid *uuid) {
 
 int ol_file_name(char *name, size_t capacity, int64_t offset, const char *suffix, ol_error *error) {
     if (offset < 0) {
-        return ol_fail(error, OL_INVALID, "a file cannot be named after offset %lld",
+        return ol_fail(error, OL_INVALID, "offset %lld cannot be a file name",
                        (long long)offset);
     }
     int size = snprintf(name, capacity, "%0*lld%s", OL_OFFSET_DIGITS, (long long)offset, suffix);
     if (size < 0 || (size_t)size >= capacity) {
-        return ol_fail(error, OL_INVALID, "no room for a file name");
+        return ol_fail(error, OL_INVALID, "the buffer is too small for a file name");
     }
     return OL_OK;
 }
@@ -159,7 +159,7 @@ int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind 
     int end_size = snprintf(end, sizeof end, "-%d", partition);
     if (kind != OL_DIRECTORY_PARTITION) {
         if (!is_identifier(id, strlen(id))) {
-            return ol_fail(error, OL_INVALID, "an identifier is 32 hexadecimal digits");
+            return ol_fail(error, OL_INVALID, "an identifier must have 32 hexadecimal digits");
         }
         const char *suffix = directory_suffixes[kind - OL_DIRECTORY_DELETE].suffix;
         end_size += snprintf(end + end_size, sizeof end - (size_t)end_size, ".%s%s", id, suffix);

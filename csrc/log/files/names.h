@@ -47,7 +47,7 @@ typedef struct ol_directory_name {
     ol_directory_kind kind;
 } ol_directory_name;
 
-/* False for a name that is none of these. */
+/* Returns false for any other name. */
 bool ol_directory_name_parse(const char *name, ol_directory_name *parsed);
 
 /* `id` is 32 lowercase hexadecimal digits, not used for OL_DIRECTORY_PARTITION.  Names of

@@ -154,7 +154,7 @@ static int write_pending(ol_index *index, ol_error *error) {
 }
 
 /* Room for one more entry in memory.  False: the block is full and cannot be written; the entry is
- * given up, which makes lookups slower and nothing wrong, while a commit must not fail for it. */
+ * dropped.  That only makes lookups slower, and a commit must not fail for it. */
 static bool make_room(ol_index *index) {
     ol_error error;
     if (index->count - index->stored < OL_INDEX_BLOCK_ENTRIES) return true;
@@ -171,7 +171,7 @@ static uint8_t *next_slot(ol_index *index) {
  * only. */
 static int check_append(const ol_index *index, int64_t offset, bool full, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     if (offset < index->base_offset || offset - index->base_offset > INT32_MAX) {
         return ol_fail(error, OL_INVALID, "offset %lld does not fit a segment with base %lld",
@@ -180,7 +180,8 @@ static int check_append(const ol_index *index, int64_t offset, bool full, ol_err
     bool grows = index->kind == OL_INDEX_TIME ? offset >= index->last_offset
                                               : offset > index->last_offset;
     if (index->count > 0 && !grows) {
-        return ol_fail(error, OL_INVALID, "offset %lld does not grow from %lld", (long long)offset,
+        return ol_fail(error, OL_INVALID,
+                       "offset %lld is not above the last one, %lld", (long long)offset,
                        (long long)index->last_offset);
     }
     if (full) return ol_fail(error, OL_LIMIT, "the index is full at %zu entries", index->count);
@@ -193,7 +194,7 @@ int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position, ol
     if (status != OL_OK) return status;
     /* An entry of zeros would read as unused; it adds nothing to an empty index. */
     if (position < 0 || position > INT32_MAX || (position == 0 && offset == index->base_offset)) {
-        return ol_fail(error, OL_INVALID, "position %lld cannot be in an index",
+        return ol_fail(error, OL_INVALID, "position %lld does not fit an index entry",
                        (long long)position);
     }
     if (!make_room(index)) return OL_OK;
@@ -226,7 +227,7 @@ int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, boo
 
 int ol_index_trim(ol_index *index, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     int status = write_pending(index, error);
     if (status != OL_OK) return status;
@@ -240,7 +241,7 @@ int ol_index_write(ol_index *index, ol_error *error) { return write_pending(inde
 
 int ol_index_flush(ol_index *index, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     int status = write_pending(index, error);
     return status == OL_OK ? index->fs->flush(index->file, error) : status;
@@ -260,7 +261,7 @@ static int cut(ol_index *index, size_t count, ol_error *error) {
 
 int ol_index_reset(ol_index *index, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     index->dropped = 0;
     return cut(index, 0, error);
@@ -269,7 +270,7 @@ int ol_index_reset(ol_index *index, ol_error *error) {
 int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_error *error) {
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
     if (index->mode != OL_INDEX_APPEND) {
-        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     size_t low = 0, high = index->count;
     /* Offsets and positions both grow, so the entries that go are at the end. */
@@ -417,7 +418,7 @@ static int check_file(ol_fs *fs, ol_file *file, int64_t size_max, index_checker 
     int64_t size, position = 0;
     int status = fs->size(file, &size, error);
     if (status == OL_OK && size > size_max) {
-        status = ol_fail(error, OL_CORRUPT, "%lld bytes are too many for an index",
+        status = ol_fail(error, OL_CORRUPT, "an index cannot have %lld bytes",
                          (long long)size);
     }
     while (status == OL_OK && position < size) {

@@ -4,8 +4,8 @@
  * An index only makes a scan of the .log shorter.  Missing entries make it slower, never wrong;
  * therefore an append whose bytes cannot be written is dropped and counted, and the next flush or
  * trim reports the failure.  An append costs a store into a block in memory, which is written when
- * it is full.  The file is not sized ahead (we do not map it, so a crash leaves no zeros after the
- * entries), but it is full where Kafka's would be.
+ * it is full.  The file is not extended in advance (it is not mapped, so a crash leaves no zeros
+ * after the entries), but it counts as full at the same entry as Kafka's.
  *
  * The segment decides when an entry is due (docs/format/directory.md §1.3): the bytes appended
  * since the last entry exceed the interval, tested before the batch's own size is added; both
@@ -50,7 +50,7 @@ typedef struct ol_index {
     int64_t last_timestamp;     /* time index: of the last entry, -1 when there is none */
     size_t entry_size;
     size_t count;               /* entries in use */
-    size_t stored;              /* how many of these are in the file */
+    size_t stored;              /* how many entries are in the file */
     size_t capacity;
     size_t dropped;             /* appends that were lost to a failed write */
     ol_index_kind kind;
@@ -68,20 +68,20 @@ int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind ki
 /* Closes the file and writes nothing: trim or flush before. */
 void ol_index_close(ol_index *index);
 
-/* OL_OK, or OL_CORRUPT with the reason: the size is no multiple of the entry's, offsets (of the
- * time index: timestamps) do not grow, a position or an offset is negative or runs backwards, or
- * lies at or above `log_size` or `next_offset`.  A tail of zeros is no fault.  Reads the whole
- * file. */
+/* OL_OK, or OL_CORRUPT with the reason: the size is not a multiple of the entry's size, offsets (of
+ * the time index: timestamps) do not grow, a position or an offset is negative or runs backwards,
+ * or lies at or above `log_size` or `next_offset`.  A tail of zeros is not a fault.  Reads the
+ * whole file. */
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset,
                    ol_error *error) OL_NODISCARD;
 
-/* The same for a file that nobody has open; one of more than `size_max` bytes is OL_CORRUPT as
- * well.  OL_NO_SUCH_FILE, OL_IO, OL_NO_MEMORY. */
+/* As ol_index_check, for a file that is not open; more than `size_max` bytes are OL_CORRUPT, too.
+ * OL_NO_SUCH_FILE, OL_IO, OL_NO_MEMORY. */
 int ol_index_check_file(ol_index_kind kind, ol_fs *fs, const char *path, int64_t size_max,
                         int64_t base_offset, int64_t log_size, int64_t next_offset,
                         ol_error *error) OL_NODISCARD;
 
-/* The same for the bytes of a file. */
+/* As ol_index_check, for the bytes of a file. */
 int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
                          int64_t next_offset, ol_error *error) OL_NODISCARD;
 

@@ -85,7 +85,7 @@ static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
     }
     int16_t version = ol_load_i16(bytes.data + AT_VERSION);
     if (version != OL_PRODUCERS_SNAPSHOT_VERSION) {
-        return ol_fail(error, OL_UNSUPPORTED, "snapshot version %d", version);
+        return ol_fail(error, OL_UNSUPPORTED, "the snapshot has the unknown version %d", version);
     }
     uint32_t stored = ol_load_u32(bytes.data + AT_CRC);
     uint32_t computed = ol_crc32c(bytes.data + AT_COUNT, bytes.size - AT_COUNT);
@@ -97,7 +97,8 @@ static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
     size_t there = (bytes.size - AT_ENTRIES) / OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE;
     if (said < 0 || (size_t)said != there ||
         (bytes.size - AT_ENTRIES) % OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE != 0) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot says %d producers in %zu bytes", said,
+        return ol_fail(error, OL_CORRUPT,
+                       "the snapshot claims %d producers, but has %zu bytes", said,
                        bytes.size);
     }
     *count = there;
@@ -119,7 +120,7 @@ static int add_entries(ol_producers *producers, ol_slice bytes, size_t count, ol
             return ol_fail(error, OL_CORRUPT, "entry %zu has a negative producer id", i);
         }
         if (ol_producers_find(producers, entry.producer_id) != NULL) {
-            return ol_fail(error, OL_CORRUPT, "producer %lld is there twice",
+            return ol_fail(error, OL_CORRUPT, "producer %lld appears more than once",
                            (long long)entry.producer_id);
         }
         if (entry.transaction_first_offset < 0) entry.transaction_first_offset = -1;

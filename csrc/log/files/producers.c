@@ -124,7 +124,8 @@ static void remove_slot(ol_producers *producers, size_t at) {
     for (size_t next = (at + 1) & mask; producers->slots[next].producer_id != FREE;
          next = (next + 1) & mask) {
         size_t home = home_of(producers, producers->slots[next].producer_id);
-        /* It may move into the hole unless its home lies after the hole, going round. */
+        /* The entry may move into the hole unless its home lies after the hole (modulo the
+         * size). */
         if (((next - home) & mask) < ((next - hole) & mask)) continue;
         producers->slots[hole] = producers->slots[next];
         hole = next;

@@ -3,7 +3,7 @@
  *
  * A map producer id -> state, updated by every batch in log order, and the open transactions by
  * their first offset.  The state at an offset is written as a snapshot, from which a later load
- * goes on; a truncation reloads an older snapshot and replays.  No lock: the partition's writer
+ * continues; a truncation reloads an older snapshot and replays.  No lock: the partition's writer
  * lock covers it.
  */
 #ifndef OL_LOG_FILES_PRODUCERS_H
@@ -26,7 +26,8 @@ enum {
 typedef struct ol_producer {
     int64_t producer_id;                /* >= 0 */
     int64_t last_offset;                /* of its last data batch, -1 none */
-    int64_t timestamp;                  /* greatest of its last batch, or its last marker's */
+    int64_t timestamp;                  /* the greatest of its last batch, or that of its last
+                                           marker */
     int64_t transaction_first_offset;   /* -1: none open */
     int32_t last_sequence;              /* -1 none */
     int32_t offset_delta;               /* last minus first offset of its last data batch */
@@ -75,7 +76,7 @@ typedef struct ol_producers_change {
 int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
                        ol_error *error) OL_NODISCARD;
 
-/* The same for a marker whose record is decoded already. */
+/* As ol_producers_apply, for a marker whose record is decoded already. */
 int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
                               int32_t coordinator_epoch, ol_producers_change *change,
                               ol_error *error) OL_NODISCARD;
@@ -88,7 +89,7 @@ int64_t ol_producers_highest_id(const ol_producers *producers);
  * this, else the watermark. */
 int64_t ol_producers_first_open_offset(const ol_producers *producers);
 
-/* Whether one more makes the map larger: the time to expire some. */
+/* Returns whether one more producer would make the map grow: the time to expire some. */
 bool ol_producers_is_full(const ol_producers *producers);
 
 /* Removes the producers without an open transaction whose timestamp lies `expiration_ms` or more
@@ -96,7 +97,7 @@ bool ol_producers_is_full(const ol_producers *producers);
 size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms,
                            int64_t kept_id);
 
-/* Enters a producer that is not there, for which room was made.  Its open transaction, if it has
+/* Adds a producer that the map lacks and for which room was made.  Its open transaction, if it has
  * one, is put last; the caller sorts.  For the decoder of snapshots only. */
 void ol_producers_restore(ol_producers *producers, const ol_producer *entry);
 

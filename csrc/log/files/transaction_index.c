@@ -168,13 +168,14 @@ static int ensure_file(ol_transaction_index *index, ol_error *error) {
 int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more, ol_error *error) {
     size_t needed = index->count + more;
     if (!index->writable) {
-        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading only");
     }
     int status = make_room(index, more, error);
     if (status != OL_OK || needed <= index->kept) return status;
     status = ensure_file(index, error);
     if (status != OL_OK) return status;
-    /* Whole blocks: most transactions find the place of their entry kept by an earlier one. */
+    /* Space is kept in whole blocks, so most transactions find that an earlier one has kept the
+     * space for their entry. */
     size_t bytes = needed * OL_TRANSACTION_INDEX_ENTRY_SIZE + KEPT_BYTES - 1;
     bytes -= bytes % KEPT_BYTES;
     status = index->fs->keep_space(index->file, (int64_t)bytes, error);
@@ -197,7 +198,7 @@ int ol_transaction_index_trim(ol_transaction_index *index, ol_error *error) {
 int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
                                 ol_error *error) {
     if (!index->writable) {
-        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading only");
     }
     int64_t previous_last = index->count == 0 ? -1 : index->entries[index->count - 1].last_offset;
     const char *fault = entry_fault(entry, index->base_offset, previous_last);
@@ -233,7 +234,7 @@ static int cut(ol_transaction_index *index, size_t count, ol_error *error) {
 
 int ol_transaction_index_truncate(ol_transaction_index *index, int64_t offset, ol_error *error) {
     if (!index->writable) {
-        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading only");
     }
     size_t count = index->count;
     while (count > 0 && index->entries[count - 1].last_offset >= offset) count--;
@@ -242,7 +243,7 @@ int ol_transaction_index_truncate(ol_transaction_index *index, int64_t offset, o
 
 int ol_transaction_index_reset(ol_transaction_index *index, ol_error *error) {
     if (!index->writable) {
-        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading only");
     }
     return cut(index, 0, error);
 }

@@ -1,9 +1,9 @@
 /* log/files/transaction_index: the aborted transactions of one segment, its .txnindex
  * (docs/format/directory.md §1.7).
  *
- * The entries are few, so they are held in memory; each append is written to the file at once.
- * There is a file while there is an entry, or while space is kept for one.  Calls on one index
- * exclude each other by the caller's lock; lookups may run at the same time as each other.
+ * The entries are few, so they are held in memory; each append is written to the file at once.  The
+ * file exists while there is an entry, or while space is kept for one.  Calls on one index exclude
+ * each other by the caller's lock; lookups may run at the same time as each other.
  */
 #ifndef OL_LOG_FILES_TRANSACTION_INDEX_H
 #define OL_LOG_FILES_TRANSACTION_INDEX_H
@@ -41,7 +41,7 @@ typedef struct ol_transaction_index {
     bool writable;
 } ol_transaction_index;
 
-/* Reads the entries from bytes.  OL_CORRUPT (position set) if the size is no multiple of 34, a
+/* Reads the entries from bytes.  OL_CORRUPT (position set) if the size is not a multiple of 34, a
  * version is not 0, a first offset is above its last, a last offset is below `base_offset` or does
  * not grow; that segment has to be recovered (docs/format/recovery.md §9.1).  `entries` may be NULL
  * to check only; else it has room for size / 34. */
@@ -56,9 +56,10 @@ int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char
                               int64_t base_offset, bool writable, ol_error *error) OL_NODISCARD;
 void ol_transaction_index_close(ol_transaction_index *index);
 
-/* An empty index, to take the place of a file, whatever that holds.  Entries are kept in memory
- * until ol_transaction_index_store puts all of them in its place at once, durably: an open that is
- * stopped halfway leaves the file as it was.  OL_NO_MEMORY; the second also OL_IO, OL_DISK_FULL. */
+/* Begins an empty index that will replace a file, whatever that file holds.  Entries are kept in
+ * memory until ol_transaction_index_store puts all of them in its place at once, durably: an open
+ * that is stopped halfway leaves the file as it was.  OL_NO_MEMORY; the second also OL_IO,
+ * OL_DISK_FULL. */
 int ol_transaction_index_begin(ol_transaction_index *index, ol_fs *fs, const char *path,
                                int64_t base_offset, ol_error *error) OL_NODISCARD;
 int ol_transaction_index_store(ol_transaction_index *index, ol_error *error) OL_NODISCARD;
@@ -68,7 +69,7 @@ int ol_transaction_index_store(ol_transaction_index *index, ol_error *error) OL_
 int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
                                 ol_error *error) OL_NODISCARD;
 
-/* Makes sure that `more` entries can be appended without meeting a full disk (as far as the file
+/* Ensures that `more` entries can be appended without meeting a full disk (as far as the file
  * system can keep space) or a lack of memory.  The file is created, and keeps its length.  A
  * failure changes nothing, except that an empty file may be left. */
 int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more,

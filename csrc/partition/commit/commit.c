@@ -79,7 +79,7 @@ static int check_producer_epoch(const ol_partition *partition, int64_t producer_
         return OL_OK;
     }
     if (producer_epoch >= known_epoch) return OL_OK;
-    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows",
+    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, the newest in the log",
                    producer_epoch, known_epoch);
 }
 
@@ -226,8 +226,8 @@ int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, si
     return status;
 }
 
-/* Under writer: plans by touching memory only, and goes on only when nothing has to be waited
- * for. */
+/* Under writer: plans by touching memory only, and continues only if it need not wait for
+ * anything. */
 static int try_locked(ol_partition *partition, const ol_item *items, size_t count,
                       ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];

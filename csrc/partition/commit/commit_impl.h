@@ -1,4 +1,4 @@
-/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path
+/* partition/commit/commit_impl: one running commit, shared by the files of the commit path
  * (docs/architecture.md §4).
  *
  * Files:
@@ -19,7 +19,7 @@
 
 enum { OL_COMMIT_TRY_BYTES_MAX = 4096 };    /* above it the caller releases the GIL */
 
-/* One item on its way into a batch. */
+/* One item that is being put into a batch. */
 typedef struct ol_planned {
     const ol_item *item;
     ol_pair_name name;              /* of a group record only the group, as its key names it */
@@ -35,7 +35,7 @@ typedef struct ol_planned {
     bool reserved;
 } ol_planned;
 
-/* Rows of one pair on their way into a batch (ol_commit_fast_path). */
+/* Rows of one pair that are being put into a batch (ol_commit_fast_path). */
 typedef struct ol_commit_run {
     ol_pair_name name;
     uint32_t pair;
@@ -63,12 +63,12 @@ typedef struct ol_commit {
     ol_commit_result *result;
 } ol_commit;
 
-/* Writes the commit in the short way if it can: *done.  Otherwise it changes nothing, and
- * ol_commit_plan follows.  ol_commit_plan_time was called. */
+/* Writes the commit by the fast path if it can, and sets *done.  Otherwise it changes nothing, and
+ * the caller calls ol_commit_plan.  ol_commit_plan_time must have been called. */
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
                         ol_error *error);
 
-/* The same for rows. */
+/* As ol_commit_fast_path, for rows. */
 int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, bool *done, ol_error *error);
 
@@ -80,7 +80,7 @@ void ol_commit_plan_time(ol_commit *work);
 /* Fills in the headers of the next batch's first record; takes the log's flushed record. */
 void ol_commit_plan_headers(ol_commit *work);
 
-/* Whether a value keeps the id of its topic, which takes version 4. */
+/* Returns whether values may hold topic ids, which requires version 4. */
 bool ol_commit_writes_topic_ids(const ol_partition *partition);
 
 /* The value of an item as it is written. */
@@ -102,8 +102,8 @@ void ol_commit_release(ol_commit *work, size_t from);
 /* Fetches the cells of a small commit, so that they arrive while it is encoded. */
 void ol_commit_prefetch(const ol_commit *work);
 
-/* Encodes planned[from, to) into the `size` bytes that the log reserved.  They are no batch until
- * they are sealed; a caller that drops them writes zeros. */
+/* Encodes planned[from, to) into the `size` bytes that the log reserved.  They are not a batch
+ * until they are sealed; a caller that drops them writes zeros. */
 void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
 
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);

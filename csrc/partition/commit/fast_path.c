@@ -1,4 +1,4 @@
-/* Writes a commit in the short way: known positions, without conditions, in one batch of a lone
+/* Writes a commit by the fast path: known positions, without conditions, in one batch of a lone
  * store.
  *
  * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one

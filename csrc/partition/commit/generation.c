@@ -18,7 +18,7 @@ size_t ol_commit_put_group_key(int16_t type, ol_slice group, uint8_t key[OL_GROU
     return 4 + group.size;
 }
 
-/* The fields of a group's own record that count here. */
+/* The fields of a group's own record that the condition needs. */
 typedef struct group_facts {
     ol_slice protocol_type;
     int64_t generation;
@@ -156,10 +156,10 @@ int ol_commit_put_next_generation(const ol_partition *partition, ol_slice group,
     if (status != OL_OK) return status;
     if (is_modern) {
         return ol_fail(error, OL_INVALID,
-                       "the group is of the consumer protocol, which fences member by member");
+                       "the group uses the consumer protocol, which fences members one by one");
     }
     if (facts.generation >= INT32_MAX) {
-        return ol_fail(error, OL_LIMIT, "the group is in its last generation");
+        return ol_fail(error, OL_LIMIT, "the group has reached the greatest generation");
     }
     *generation = facts.generation < 0 ? 1 : (int32_t)facts.generation + 1;
     ol_store_i16(value, VALUE_VERSION);

@@ -66,15 +66,15 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Above every id in the log and never used twice: made of the time, and where that is not enough a
- * counter. */
+/* Above every id in the log and never used twice: made from the time and, if that does not suffice,
+ * a counter. */
 static int64_t next_own_producer_id(ol_commit *work) {
     ol_partition *partition = work->partition;
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
     int64_t highest = ol_log_highest_producer_id(partition->log);
     if (partition->own.last_producer_id > highest) highest = partition->own.last_producer_id;
     if (id <= highest && highest < INT64_MAX) id = highest + 1;
-    if (highest == INT64_MAX) id = -1;      /* a foreign producer took the last one */
+    if (highest == INT64_MAX) id = -1;      /* a producer of another program took the last id */
     if (id > 0) partition->own.last_producer_id = id;
     return id;
 }
@@ -189,7 +189,7 @@ static int write_group_in_transaction(ol_commit *work, size_t from, size_t to, o
     int64_t producer_id = next_own_producer_id(work);
     if (producer_id < 0) {
         return ol_fail(error, OL_LIMIT,
-                       "the log holds the last producer id there is; no transaction of ours can "
+                       "the log holds the greatest producer id; no transaction of ours can "
                        "follow");
     }
     work->producer_id = producer_id;

@@ -39,8 +39,8 @@ static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t cou
 
 static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
 
-/* Takes units that exist and are not taken yet; otherwise false.  A run aligned to its length of 1,
- * 2 or 4 lies in one word. */
+/* Marks units as taken; returns false if they do not exist or are taken already.  A run aligned to
+ * its length of 1, 2 or 4 lies in one word. */
 static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first,
                                              unsigned length) {
     if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
@@ -61,7 +61,7 @@ static inline bool ol_ownership_take(ol_ownership_bits *bits, uint64_t first, ui
     return true;
 }
 
-/* Adds the units that another one took; false when both took the same unit. */
+/* Adds the units that `from` took; returns false when both took the same unit. */
 static inline bool ol_ownership_merge(ol_ownership_bits *bits, const ol_ownership_bits *other) {
     uint64_t both = 0;
     for (uint64_t i = 0; i < bits->count / 64 + 1; i++) {

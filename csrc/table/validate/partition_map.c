@@ -24,7 +24,7 @@ void ol_partition_map_bits_free(ol_partition_map_bits *bits) {
 int ol_partition_map_validate(const ol_partition_map *partition_map, ol_error *error) {
     if (partition_map->large.used % sizeof(ol_chunk) != 0 ||
         large_units(partition_map) > OL_PARTITION_MAP_LARGE) {
-        return ol_fail(error, OL_CORRUPT, "the arrays of chunks have an odd size");
+        return ol_fail(error, OL_CORRUPT, "the arrays of chunks have a wrong size");
     }
     return ol_run_allocator_validate(&partition_map->small, error);
 }

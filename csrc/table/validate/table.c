@@ -198,7 +198,9 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
     work->pairs++;
     if (pair->group != 0) work->references += ol_ownership_mark(work->key, pair->group);
     if (pair->topic != 0) work->references += ol_ownership_mark(work->key, pair->topic);
-    if (!are_links_sound(table, number, pair)) return "the chain of a group's topics is not sound";
+    if (!are_links_sound(table, number, pair)) {
+        return "the chain of a group's topics is inconsistent";
+    }
     if (!ol_hash_index_validate_item(&table->pair_index, hash, number, work->key,
                                      &work->pair_items)) {
         return "a topic of a group is not in the hash";
@@ -210,7 +212,7 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
             return "a group is not in the hash";
         }
     }
-    return check_chunks(work, number, pair) ? NULL : "the positions of a topic are not sound";
+    return check_chunks(work, number, pair) ? NULL : "the positions of a topic are inconsistent";
 }
 
 /* Computes the hashes of [first, end) and prefetches everything that their checks touch. */
@@ -220,13 +222,14 @@ static void prepare_pairs(worker *work, uint32_t first, uint32_t end,
     fetch_names(work->table, first, end);
     memset(hashes, 0, BATCH_PAIRS * sizeof *hashes);
     if (!hash_names(work, first, end, hashes)) {
-        work->wrong = "the name of a topic or group is not sound";
+        work->wrong = "the name of a topic or group is invalid";
     } else if (hash_index->pieces.used != 0) {
         fetch_lines(hash_index, hashes, end - first);
     }
 }
 
-/* The next batch is prepared before one is checked, so memory has the time of a whole batch. */
+/* Prepares the next batch before it checks one, so that the prefetches have the time of a whole
+ * batch to complete. */
 static void check_pairs(worker *work, uint32_t first, uint32_t end) {
     uint64_t hashes[2][BATCH_PAIRS];
     uint32_t stop = end - first < BATCH_PAIRS ? end : first + BATCH_PAIRS;
@@ -256,7 +259,7 @@ static void check_lines(worker *work, const ol_hash_index *hash_index, size_t ta
            pieces = ol_hash_index_pieces(hash_index);
     if (!ol_hash_index_validate_lines(hash_index, first, end < pieces ? end : pieces, work->key,
                                       tally)) {
-        work->wrong = "a piece of a hash is not sound";
+        work->wrong = "a piece of a hash is inconsistent";
     }
 }
 
@@ -339,7 +342,7 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
         }
         if (entry->topic_id != 0) {
             if (!has_id(table, entry->topic_id) || (cell->metadata & OL_CELL_TOPIC_ID)) {
-                return "a topic id is not sound";
+                return "a topic id is invalid";
             }
             sum->references += ol_ownership_mark(sum->key, entry->topic_id);
         }
@@ -352,14 +355,14 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
         const ol_reservation *each = &held[i];
         pins -= ol_ownership_mark(sum->key, ol_cell_extras_key(each->pair, each->partition));
         if (each->topic_id != 0 && !has_id(table, each->topic_id)) {
-            return "a pending topic id is not sound";
+            return "a pending topic id is invalid";
         }
         if (each->topic_id != 0) sum->references += ol_ownership_mark(sum->key, each->topic_id);
         if (each->metadata != 0) sum->references += ol_ownership_mark(sum->key, each->metadata);
     }
     return pins == 0 && held_count == table->cell_extras.pins
                ? NULL
-               : "pending positions are not those that the table keeps room for";
+               : "the pending positions differ from those for which the table keeps room";
 }
 
 static bool are_free_pairs_sound(const ol_table *table, uint64_t pairs) {
@@ -386,22 +389,22 @@ static const char *check_sums(worker *sum, const ol_reservation *held, size_t he
     if (sum->wrong != NULL) return sum->wrong;
     const char *wrong = check_extras(sum, held, held_count);
     if (wrong != NULL) return wrong;
-    if (!are_free_pairs_sound(table, sum->pairs)) return "the list of free pairs is not sound";
+    if (!are_free_pairs_sound(table, sum->pairs)) return "the list of free pairs is inconsistent";
     if (!are_equal(&table->pair_index, &sum->pair_items, &sum->pair_lines) ||
         sum->pairs != sum->pair_items.items ||
         !are_equal(&table->group_index, &sum->group_items, &sum->group_lines)) {
         return "a hash holds more than the table";
     }
     if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells)) {
-        return "positions that belong to nobody are not free";
+        return "positions without an owner are not free";
     }
     if (!ol_partition_map_validate_taken(&table->partition_map, &sum->partition_map)) {
-        return "chunks that belong to nobody are not free";
+        return "chunks without an owner are not free";
     }
     if (sum->present != table->count || sum->absent != table->absent_count) {
         return "the count of positions is wrong";
     }
-    return sum->references == references ? NULL : "the counts of references of strings are wrong";
+    return sum->references == references ? NULL : "the reference counts of strings are wrong";
 }
 
 /* ------------------------------------------------------------------------- the whole validation */
@@ -410,7 +413,7 @@ static int check_shapes(const ol_table *table, ol_error *error) {
     if (table->pairs.used % sizeof(ol_pair) != 0 ||
         table->pairs.used / sizeof(ol_pair) > (size_t)1 << OL_PAIR_BITS ||
         table->pairs.used == sizeof(ol_pair) || table->cells.units.used % sizeof(ol_cell) != 0) {
-        return ol_fail(error, OL_CORRUPT, "the table has an odd size");
+        return ol_fail(error, OL_CORRUPT, "the table has a wrong size");
     }
     int status = ol_run_allocator_validate(&table->cells, error);
     if (status == OL_OK) status = ol_partition_map_validate(&table->partition_map, error);

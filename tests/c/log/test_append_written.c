@@ -201,7 +201,7 @@ OL_TEST(a_file_that_somebody_cut_takes_no_more_batches) {
         OL_CHECK(truncate(info.path, sizes[i]) == 0);
         for (int k = 0; k < 2; k++) {
             OL_CHECK_INT(append(&s, 500, &error), OL_IO);
-            snprintf(reason, sizeof reason, "the file is %d bytes long, and the log has %d", (int)sizes[i], (int)info.size);
+            snprintf(reason, sizeof reason, "the file is %d bytes long, but the log has %d", (int)sizes[i], (int)info.size);
             OL_CHECK(strcmp(error.reason, reason) == 0);
             OL_CHECK(strcmp(error.path, info.path) == 0);
         }
@@ -229,7 +229,7 @@ OL_TEST(a_mapped_file_that_somebody_cut_takes_no_more_batches) {
         batch.timestamp++;
         for (int k = 0; k < 2; k++) {
             OL_CHECK_INT(fixture_try_append(s.log, &batch, &error), OL_IO);
-            snprintf(reason, sizeof reason, "the file is %d bytes long, and was extended to %d", (int)sizes[i], (int)extended);
+            snprintf(reason, sizeof reason, "the file is %d bytes long, but was extended to %d", (int)sizes[i], (int)extended);
             OL_CHECK(strcmp(error.reason, reason) == 0);
             OL_CHECK(strcmp(error.path, info.path) == 0);
         }

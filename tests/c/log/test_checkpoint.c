@@ -73,7 +73,7 @@ OL_TEST(what_is_no_checkpoint_is_refused_with_its_line) {
         {"0\n1\nt 0 1x\n", OL_CORRUPT, "line 3: the offset"},
         {"0\n1\nt 0 -\n", OL_CORRUPT, "line 3: the offset"},
         {"0\n1\na/b 0 1\n", OL_CORRUPT, "line 3: the topic"},
-        {"0\n3\nt 0 1\nu 0 2\nt 0 1\n", OL_CORRUPT, "line 5: partition t-0 is there twice"},
+        {"0\n3\nt 0 1\nu 0 2\nt 0 1\n", OL_CORRUPT, "line 5: partition t-0 appears more than once"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ol_offset_checkpoint checkpoint = {0};
